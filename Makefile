@@ -18,7 +18,7 @@ RESULTS ?= results
 TABLES := table1 table3 table4
 FIGURES := figure1_left figure1_middle figure1_right
 
-.PHONY: bench gpu-check gpu-program docs release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
+.PHONY: bench gpu-check docs release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
 
 install: $(VENV)/.installed
 
@@ -77,25 +77,15 @@ test-x64: install
 test-slow: $(DOCS)
 	env -u XLA_FLAGS $(PYTEST) -m slow --durations=10 tests
 
-# Run on an idle machine: a minute or two with BENCH=--quick, else over an hour.
+# Run on an idle machine; BENCH=--quick takes a minute or two.
 # docs/explanation/performance.md explains the figures.
 bench: install
 	$(BIN)/python -m benchmarks $(BENCH)
 
 # The runs of a GPU against a CPU's, and its times, within nine minutes; without a GPU the same
-# on the CPU, at small sizes. CHECK has its words. docs/reference/gpu.md: without an installation.
+# on the CPU, at small sizes. CHECK has its words. docs/how-to/gpus.md: without an installation.
 gpu-check: install
 	$(BIN)/python -m benchmarks.gpu_check $(CHECK)
-
-# What a step is made of on a GPU, without one; GPU="--rows all" for more. Three gigabytes of
-# packages, in an environment of their own.
-gpu-program: .venv-gpu/.installed
-	.venv-gpu/bin/python -m benchmarks.gpu_program $(GPU)
-
-.venv-gpu/.installed: pyproject.toml
-	$(PYTHON) -m venv .venv-gpu
-	.venv-gpu/bin/python -m pip install --quiet -e ".[cuda13]"
-	touch $@
 
 check: install
 	$(BIN)/ruff check jaxelim experiments examples tests benchmarks docs/*.py .ci

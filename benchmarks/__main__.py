@@ -26,18 +26,8 @@ from benchmarks.processes import ROOT, MeasurementError, apart
 from benchmarks.report import Sitting
 from benchmarks.targets import TARGETS
 from jaxelim import __version__
-from jaxelim.catalogue import rules
 
-SectionName = Literal[
-    "targets",
-    "alone",
-    "kernels",
-    "rules",
-    "scaling",
-    "devices",
-    "live",
-    "gpu",
-]
+SectionName = Literal["targets", "alone", "live"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +39,7 @@ class Options:
     quick: bool = False
     """Small sizes: a check in about a minute, with rough figures."""
     rows: tuple[str, ...] = ()
-    """Rows of targets, alone, kernels and rules; by default all (with --quick
-    a few)."""
+    """Rows of targets and alone; by default all (with --quick a few)."""
     runs: int | None = None
     """Runs, in place of each section's own number."""
     repeats: int | None = None
@@ -63,12 +52,9 @@ class Options:
     """JSON file; by default one named by date and commit in benchmarks/results."""
 
     def __post_init__(self) -> None:
-        known = list(dict.fromkeys([*TARGETS, *rules()]))
-        unknown = [name for name in self.rows if name not in known]
+        unknown = [name for name in self.rows if name not in TARGETS]
         if unknown:
-            raise ValueError(
-                f"rows: there is no {', '.join(unknown)}; there are {', '.join(known)}"
-            )
+            raise ValueError(f"rows: there is no {unknown[0]}; there are {', '.join(TARGETS)}")
         for name in ("runs", "repeats", "max_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:

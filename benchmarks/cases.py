@@ -1,6 +1,10 @@
-"""A timed case: one simulation as plain data, sent to a process of its own."""
+"""A timed case: one simulation as plain data, sent to a process of its own.
+
+JAX is imported inside the functions: a process settles its environment first.
+"""
 
 import dataclasses
+from typing import Any
 
 CHUNK = 256  # the engine's default on every backend
 
@@ -19,12 +23,10 @@ class Case:
 
     Args:
         rule, problem, m: names of the command line.
-        instance: a shipped instance; "K x d": K directions uniform on the sphere,
-            with gaps so small that no run stops on its own; or means, "0.5, 0.3".
+        instance: a shipped instance, or means, "0.5, 0.3".
         elimination: at sampling, if the rule supports it: "selective", "full" or None.
         max_samples: the cap; runs that reach it are equally long.
         lanes, devices: None leaves the choice to the engine.
-        schedule: samples between two allocation solves; None: the rule's default.
         family: of rewards, for an instance given by its means; None: Gaussian.
     """
 
@@ -39,7 +41,6 @@ class Case:
     max_samples: int = 1_000_000
     lanes: int | None = None
     devices: int | None = 1
-    schedule: int | None = None
     family: str | None = None
 
 
@@ -51,10 +52,33 @@ class Timing:
         repeats: timed calls, after one that compiles.
         core: the core to pin the process to; None: all cores.
         anchor: runs of the C anchor around every timed call; 0 for none.
-        profile: also profile the kernels of one more call.
     """
 
     repeats: int = 3
     core: int | None = None
     anchor: int = 0
-    profile: bool = False
+
+
+def arguments(case: Case) -> tuple[tuple, dict]:
+    """The instance, problem and rule of a case, and the keywords of `je.simulate`."""
+    import jaxelim as je
+    from jaxelim import catalogue
+
+    if ", " in case.instance:
+        own = () if case.family is None else (catalogue.find_family(case.family, ()),)
+        instance = je.Instance.unstructured(list(map(float, case.instance.split(", "))), *own)
+    else:
+        instance = je.load_instance(case.instance)
+    rule = catalogue.find_rule(case.rule)()
+    known = catalogue.stopping_rules()
+    looks = case.elimination is not None and rule.traits.elimination
+    settings: dict[str, Any] = {
+        "delta": list(case.delta),
+        "stopping": tuple(known[name]() for name in case.stopping),
+        "elimination": known[case.elimination]() if looks else None,
+        "runs": case.runs,
+        "max_samples": case.max_samples,
+        "ridge": 1.0 if case.family is None else None,  # 1: the paper's setting
+        "engine": je.Engine(lanes=case.lanes, devices=case.devices),
+    }
+    return (instance, catalogue.find_problem(case.problem, case.m), rule), settings

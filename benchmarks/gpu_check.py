@@ -4,7 +4,6 @@
    and its margin. That is the least relative change of the noise that makes the CPU's own
    run part there or before.
 2. Times: rules by lanes, with CUDA graphs and without.
-3. A profile: LinGapE's step by kernel.
 
 Without a GPU both sides are the CPU, at small sizes: that shows that the command works,
 and no more. After each part a JSON file and its tables are written to a folder. So a call
@@ -33,18 +32,15 @@ from jaxelim.store import write_whole
 from jaxelim.tables import aligned
 
 LANES = (8192, 65_536, 1024)  # in the order in which they are timed
-PEAK = {"H200": 4.8e12, "H100": 3.35e12}
-"""Bytes a second of the memory, by what the device's name contains."""
-RULES: dict[str, tuple[dict, float | None]] = {
-    "lingape": ({}, 199),
-    "lucb": ({"instance": "unstructured-k40"}, 69),
-    "lingame": ({}, 1016),
-    "lazy-tas": ({}, 146),
-    "fws": ({}, 352),
-    "tas": ({}, 214),
-    "kl-lucb": ({"rule": "lucb", "instance": "0.5, 0.45, 0.4, 0.3", "family": "bernoulli"}, None),
+RULES: dict[str, dict] = {
+    "lingape": {},
+    "lucb": {"instance": "unstructured-k40"},
+    "lingame": {},
+    "lazy-tas": {},
+    "fws": {},
+    "tas": {},
+    "kl-lucb": {"rule": "lucb", "instance": "0.5, 0.45, 0.4, 0.3", "family": "bernoulli"},
 }
-"""Cases, and the MB of a step of 8192 lanes (docs/reference/gpu.md), where they were counted."""
 NO_GRAPHS = {"XLA_FLAGS": "--xla_gpu_enable_command_buffer="}
 JOBS = (
     "lingape linear-d20", "lucb best-arm native", "lingame deltas on one trajectory", "fws linear",
@@ -52,7 +48,6 @@ JOBS = (
     "xy-adaptive linear", "lingape signs", "lucb signs", "lingape full at sampling",
     "lingape top-m pair times", "lingame optimistic top-m at sampling", "lingifa linear top-m",
     "ugape top-m native", "racing top-m", "oracle linear-d20", "lingape near-identical arms",
-    "lingape form diagonal",
 )  # fmt: skip
 """Jobs whose runs are compared: first one of each kind of rule."""
 TRACES = ("lingape signs", "lucb signs", "lingame deltas on one trajectory", "fws linear",
@@ -199,52 +194,37 @@ def first_apart(here: np.ndarray, there: np.ndarray) -> int | None:
 # Times.
 
 
-def timed(name: str, lanes: int, graphs: bool, device: str, options: Options, ends: float) -> dict:
+def timed(name: str, lanes: int, graphs: bool, options: Options, ends: float) -> dict:
     """One row of times, measured in a process of its own."""
-    changes, moved = RULES[name]
     usual = {"rule": name, "max_samples": whole_chunks(options.chunks)}
-    case = Case(**{**usual, **changes}, runs=2 * lanes, lanes=lanes)
+    case = Case(**{**usual, **RULES[name]}, runs=2 * lanes, lanes=lanes)
     environment = None if graphs else NO_GRAPHS
     found = apart(case, Timing(options.repeats), platform=None, environment=environment,
                   seconds=ends - time.monotonic())  # fmt: skip
     wall = typical(found, "wall")  # us a useful sample
-    step = 1e-6 * wall * lanes * useful(found)  # seconds
-    peak = next((rate for part, rate in PEAK.items() if part in device), None)
-    lane = None if moved is None else 1e6 * moved / 8192
     return {
         "rule": name,
         "lanes": lanes,
         "graphs": graphs,
         "us/sample": wall,
         "M samples/s": 1 / wall,
-        "us/step": 1e6 * step,
-        "bytes/lane/step": lane,
-        "of peak": None if None in (lane, peak) else lane * lanes / step / peak,
-        "state bytes/lane": found["state_bytes_per_lane"] + found["noise_bytes_per_lane"],
+        "us/step": wall * lanes * useful(found),
         "device MiB": (found.get("device_peak_bytes") or 0) / 2**20 or None,
         "host MiB": found["peak_memory_bytes"] / 2**20,
         "compile s": found["first"]["compile_seconds"],
     }
 
 
-def profiled(lanes: int, options: Options, ends: float) -> list[dict]:
-    """LinGapE's step by kernel; without graphs, in which kernels have no names."""
-    case = Case("lingape", runs=lanes, lanes=lanes, max_samples=whole_chunks(options.chunks))
-    found = apart(case, Timing(0, profile=True), platform=None, environment=NO_GRAPHS,
-                  seconds=ends - time.monotonic())  # fmt: skip
-    return found["kernels"]["functions"]
-
-
 def checked(options: Options) -> dict:
-    """Everything: environment, runs, times, the profile, failures; written after each part."""
+    """Everything: environment, runs, times, failures; written after each part."""
     from benchmarks.__main__ import environment
 
     began = time.monotonic()
     here, ends = environment(), began + 60 * options.minutes
-    gpu, device = here["device"]["platform"] != "cpu", here["device"]["device"]
+    gpu = here["device"]["platform"] != "cpu"
     sizes = options.lanes or (LANES if gpu else (16,))
     found: dict[str, Any] = {"environment": here, "gpu": gpu, "runs": [], "times": [],
-                             "profile": [], "failed": [], "left out": []}  # fmt: skip
+                             "failed": [], "left out": []}  # fmt: skip
     lock = threading.Lock()
 
     def attempt(label: str, part: str, ends: float, measure: Callable[[float], list[dict]]) -> None:
@@ -270,17 +250,12 @@ def checked(options: Options) -> dict:
 
     def of_times(name: str, lanes: int, graphs: bool = True) -> None:
         label = f"{name}, {lanes} lanes{'' if graphs else ', without graphs'}"
-        row = name, lanes, graphs, device, options
-        attempt(label, "times", ends, lambda ends: [timed(*row, ends)])
+        attempt(label, "times", ends, lambda ends: [timed(name, lanes, graphs, options, ends)])
 
     write(found, options.output)
     with ThreadPoolExecutor(max(1, min(AT_ONCE, here["cores"] // 2))) as pool:
         list(pool.map(of_job, JOBS[: options.jobs]))
-    for name in options.rules:
-        of_times(name, sizes[0])
-    if options.rules:
-        attempt("profile", "profile", ends, lambda ends: profiled(sizes[0], options, ends))
-    rows = [(name, lanes) for lanes in sizes[1:] for name in options.rules]
+    rows: list[tuple] = [(name, lanes) for lanes in sizes for name in options.rules]
     rows += [(name, sizes[0], False) for name in options.rules if gpu]
     for row in rows:
         of_times(*row)
@@ -302,7 +277,7 @@ def table(found: dict) -> str:
     if not found["gpu"]:
         lines.append("No GPU: both sides are a CPU, and no figure says anything of a GPU.")
     rows = [{k: "-" if v is None else v for k, v in row.items()}
-            for part in ("runs", "times", "profile") for row in found[part]]  # fmt: skip
+            for part in ("runs", "times") for row in found[part]]  # fmt: skip
     for keys in dict.fromkeys(tuple(row) for row in rows):  # one table a kind of row
         lines += ["", *aligned([row for row in rows if tuple(row) == keys][:SHOWN])]
     lines += [f"left out, for want of time: {label}" for label in found["left out"]]

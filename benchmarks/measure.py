@@ -14,8 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calls import arguments, planned
-from benchmarks.cases import Case, Timing
+from benchmarks.cases import Case, Timing, arguments
 
 
 def peak_memory() -> int:
@@ -35,34 +34,12 @@ def peak_memory() -> int:
     )
 
 
-def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
-    """State that a lane carries from step to step, and noise drawn for it at a time.
-
-    The noise is that of the K initial pulls and of one chunk.
-    """
-    import jax
-    import numpy as np
-
-    from jaxelim import engine, scope
-
-    with scope.engine():
-        spec, inputs, queue = planned(given, settings)
-        lane = engine.program(spec, inputs).empty(inputs, queue).lane
-    # Leaves without a lane axis are shared by all lanes.
-    own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.execution.lanes]
-    state = sum(x.nbytes for x in own) / (spec.execution.lanes * spec.execution.devices)
-    return {
-        "state_bytes_per_lane": state,
-        "noise_bytes_per_lane": (given[0].K + plan["chunk"]) * spec.dtype.itemsize,
-    }
-
-
 def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
     """Time a case; calls that compile are reported apart from the others."""
     import jax
 
     import jaxelim as je
-    from benchmarks import anchor, kernels
+    from benchmarks import anchor
     from jaxelim import engine
 
     device = jax.devices()[0]
@@ -127,8 +104,6 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         "memory_before_bytes": before,
         "peak_memory_bytes": peak,
         "device_peak_bytes": (device.memory_stats() or {}).get("peak_bytes_in_use"),
-        **bytes_per_lane(given, settings, result.layout),
-        **({"kernels": kernels.of(given, settings)} if timing.profile else {}),
     }
 
 

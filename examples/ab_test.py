@@ -112,14 +112,14 @@ def table(runs: int) -> str:
                      int((winner < 0).sum())))  # fmt: skip
     instance = je.Instance.unstructured(rates, je.Bernoulli(), name="variants")
     koolen, drop = je.KaufmannKoolen.of(instance, je.BestArm()), je.SelectiveElimination()
-    native, plain, known = (je.Native(), None), je.Heuristic(), je.Mixture(prior=BASE)
+    plain, known = je.Heuristic(), je.Mixture(prior=BASE)
     for words, rule, (stopping, elimination), threshold in (
         ("live, the active variants in turn", InTurn(), (drop, drop), je.Mixture()),
         ("live, TTUCB on the active variants", je.TTUCB(), (drop, drop), je.Mixture()),
         ("live, TTUCB, prior Beta(20, 80)", je.TTUCB(), (drop, drop), known),
-        ("in turn, Kaufmann & Koolen's threshold", je.ChernoffRacing(), native, koolen),
+        ("in turn, Kaufmann & Koolen's threshold", InTurn(), (drop, drop), koolen),
         ("TTUCB, Kaufmann & Koolen's threshold", je.TTUCB(), (drop, drop), koolen),
-        ("in turn, heuristic threshold without proof", je.ChernoffRacing(), native, plain),
+        ("in turn, heuristic threshold without proof", InTurn(), (drop, drop), plain),
         ("TTUCB, heuristic threshold without proof", je.TTUCB(), (drop, drop), plain),
     ):
         result = je.simulate(

@@ -88,7 +88,6 @@ from jaxelim.lower_bound import practical_time as practical_time
 from jaxelim.lower_bound import price as price
 from jaxelim.lower_bound import sample_bound as sample_bound
 from jaxelim.lower_bound import sensitivity as sensitivity
-from jaxelim.problems import AnyAbove as AnyAbove
 from jaxelim.problems import BestArm as BestArm
 from jaxelim.problems import HalfSpaces as HalfSpaces
 from jaxelim.problems import Thresholding as Thresholding

@@ -126,8 +126,7 @@ THRESHOLDS = {
     "gk16": ("log((1 + log t)/delta)", "-"),
     "mixture": (
         "log(P/delta) for log e_p, the evidence of a mixture",
-        "all families but Logistic, every rule, ridge 0; LLR, selective, full, rounds of "
-        "ChernoffRacing",
+        "all families but Logistic, every rule, ridge 0; LLR, selective, full",
     ),
     "linear": (
         "(sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2",
@@ -176,8 +175,9 @@ def find_threshold(
     return known[_known("threshold", name, known)]()
 
 
-_SETTINGS = {"m": ("top-m",), "level": ("thresholding", "best-or-none", "any-above"),
-             "epsilon": ("best-arm",)}  # fmt: skip
+_SETTINGS = {
+    "m": ("top-m",), "level": ("thresholding", "best-or-none"), "epsilon": ("best-arm",),
+}  # fmt: skip
 """The settings of problems, and the names of the problems that have them."""
 
 
@@ -190,8 +190,8 @@ def find_problem(
 ) -> Any:
     """The problem of a name, with those of the settings that it has.
 
-    `m` is for top-m, `level` for thresholding, best-or-none and any-above, `epsilon` for
-    best-arm, `items` for best-item. Without a level it is 0.
+    `m` is for top-m, `level` for thresholding and best-or-none, `epsilon` for best-arm,
+    `items` for best-item. Without a level it is 0.
 
     Raises:
         UnknownNameError: no problem has this name.
@@ -203,7 +203,6 @@ def find_problem(
     known = {
         "best-arm": lambda: problems.BestArm(epsilon=epsilon),
         "best-or-none": lambda: problems.BestArm(reference=level),
-        "any-above": lambda: problems.AnyAbove(level),
         "best-item": lambda: problems.BestArm(items=items),
         "top-m": lambda: problems.TopM(1 if m is None else m),
         "thresholding": lambda: problems.Thresholding(level),
@@ -275,7 +274,6 @@ def rule_rows() -> list[dict[str, str]]:
                 "best arm": mark(traits.defined_for("best-arm")),
                 "epsilon": mark(traits.slack and traits.defined_for("best-arm")),
                 "reference": mark(traits.defined_for("best-or-none")),
-                "any above": mark(traits.slack and traits.defined_for("any-above")),
                 "costs": mark(traits.costs),
                 "items": mark(traits.defined_for("best-item")),
                 "top m": mark(traits.defined_for("top-m")),

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+
 import jaxelim as je
+from jaxelim import engine, scope
 from jaxelim.simulation.call import CheckedCall
+from jaxelim.simulation.plan import inputs_of, queue_of, settled, spec_of
 
 
 def checked(instance, problem, rule, **settings: Any) -> CheckedCall:
@@ -11,3 +15,25 @@ def checked(instance, problem, rule, **settings: Any) -> CheckedCall:
     usual = dict(delta=0.1, stopping=je.LLR(), elimination=None, threshold=je.Heuristic(), runs=2,
                  seed=0, max_samples=1000)  # fmt: skip
     return CheckedCall.checked(instance=instance, problem=problem, rule=rule, **(usual | settings))
+
+
+def planned(given: tuple, settings: dict, backend: str | None = None) -> tuple:
+    """The spec that a call compiles for, and its program's inputs and queue.
+
+    Must be called under `scope.engine`; `backend` as for `spec_of`.
+    """
+    instance, problem, rule = given
+    usual: dict = {"threshold": je.Heuristic(), "seed": 0, "ridge": 1.0}
+    call = CheckedCall.checked(instance=instance, problem=problem, rule=rule, **usual | settings)
+    spec = spec_of(call, backend=backend)
+    inputs = inputs_of(call, spec)
+    return settled(call, spec, inputs), inputs, queue_of(call, spec)[0]
+
+
+def compiled_text(given: tuple, settings: dict) -> str:
+    """The optimized program of the loop, as XLA prints it."""
+    with scope.engine():
+        spec, inputs, queue = planned(given, settings)
+        program = engine.program(spec, inputs)
+        placed = program.place(inputs, queue, program.empty(inputs, queue))
+        return program.advance.jit.lower(*placed, np.int32(0)).compile().as_text()

@@ -75,12 +75,11 @@ def log_threshold(t, delta):
 
 
 def half_spaces_of_best_arm(arms: np.ndarray) -> je.HalfSpaces:
-    """The best arm up to a slack per rival, the first two rivals in one group."""
+    """The best arm up to a slack per rival."""
     directions = arms[:, None] - arms[None]  # zeros, so no piece, for the arm itself
     offsets = np.broadcast_to(-0.02 * np.arange(1, len(arms) + 1), directions.shape[:2])
-    groups = np.broadcast_to(np.maximum(np.arange(len(arms)) - 1, 0), directions.shape[:2])
     best = lambda theta: jnp.argmax(jnp.asarray(arms) @ theta)  # noqa: E731
-    return je.HalfSpaces(best, directions, offsets, groups)
+    return je.HalfSpaces(best, directions, offsets)
 
 
 def quadrants(d: int, levels: tuple[float, float]) -> je.HalfSpaces:
@@ -280,8 +279,6 @@ JOBS = (
                elimination=SELECTIVE, ridge=0.0),
     simulation("lingape best or none", scaled(SMALL, 2.0), je.BestArm(reference=1.5), je.LinGapE(),
                stopping=ALL),
-    simulation("top-two any above", COINS, je.AnyAbove(0.6), je.EBTCI(), stopping=ALL,
-               ridge=None),
     simulation("lucb signs", scaled(K40_SIGNS, 3.0), je.Thresholding(), je.LUCB(),
                stopping=(SELECTIVE, NATIVE)),
     simulation("ugape top-m native", EIGHT, je.TopM(3), je.UGapE(),
@@ -312,8 +309,6 @@ JOBS = (
     simulation("uniform float32 signs", scaled(K40_SIGNS, 8.0), je.Thresholding(0.1), je.Uniform(),
                stopping=(LLR, SELECTIVE), engine=FLOAT32),
     # Other reward families.
-    simulation("family bernoulli chernoff-racing", COINS, je.BestArm(), je.ChernoffRacing(),
-               stopping=NATIVE, ridge=None),
     simulation("family bernoulli top-two ids", COINS, je.BestArm(), je.TTUCB("ids"),
                stopping=ALL, ridge=None),
     simulation("family bernoulli kl-lucb", COINS, je.TopM(2), je.LUCB(), stopping=ALL,

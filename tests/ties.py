@@ -46,7 +46,7 @@ RULES: tuple[je.SamplingRule, ...] = (
     je.LinGapE(), je.LinGIFA(), je.LinGame(), je.LinGame(optimistic=True), je.FWS(), je.LazyTaS(),
     je.TrackAndStop(schedule=4), je.TrackAndStop(tracking="C", schedule=4),
     je.OptimisticTaS(schedule=4), je.Oracle(), je.Uniform(), je.RAGE(steps=500), je.XYAdaptive(),
-    je.LUCB(), je.UGapE(), je.Racing(), je.ChernoffRacing(), je.EBTC(), je.TTUCB("ids"),
+    je.LUCB(), je.UGapE(), je.Racing(), je.EBTC(), je.TTUCB("ids"),
 )  # fmt: skip
 _SOLVES = ("LinGame", "FWS", "LazyTaS", "TrackAndStop", "OptimisticTaS", "RAGE", "XYAdaptive")
 ALLOWED: dict[str, tuple[str, ...]] = {

@@ -27,12 +27,12 @@ class Asked(Compiles):
     instance: Annotated[str, tyro.conf.Positional]
     """A shipped instance (see `jaxelim instances`) or the path of a JSON file."""
     problem: str = "best-arm"
-    """best-arm, best-or-none, any-above, best-item, top-m or thresholding. best-item: of the items
+    """best-arm, best-or-none, best-item, top-m or thresholding. best-item: of the items
     in the file."""
     m: int | None = None
     """Number of arms to find, for top-m; default: the usual m of the instance."""
     level: float | None = None
-    """The level, for thresholding, any-above and best-or-none: its reference; default: 0."""
+    """The level, for thresholding and best-or-none: its reference; default: 0."""
     epsilon: float = 0.0
     """The slack of best-arm: any arm within it of the largest mean is right."""
     family: Annotated[str | None, tyro.conf.arg(help=_FAMILY)] = None
@@ -82,12 +82,10 @@ class Hardness(Asked):
         if self.figure is not None:
             figures.figure_file("figure", self.figure)
         instance = self.asked_instance()
-        problem = self.asked_problem()
+        problem: Any = self.asked_problem()
         solved = complexity(instance, problem, gap=self.gap)
         bound, kl = (float(f(self.delta, solved)) for f in (sample_bound, kl_bound))
-        right = 1
-        if problem.several_right:
-            right = len(problem.right(instance.means))
+        right = len(problem.right(instance.means)) if problem.epsilon else 1
         practical = practical_time(self.delta, solved)
         print(f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}")
         print(

@@ -41,12 +41,12 @@ class New(Compiles):
     features: str | None = None
     """In place of --arms: a shipped instance or a JSON file, for its arms' features."""
     problem: str = "best-arm"
-    """best-arm, best-or-none, any-above, best-item, top-m or thresholding; best-item: of the items
+    """best-arm, best-or-none, best-item, top-m or thresholding; best-item: of the items
     in the file."""
     m: int | None = None
     """Number of arms to find, for top-m."""
     level: float | None = None
-    """The level, for thresholding, any-above and best-or-none: its reference; default: 0."""
+    """The level, for thresholding and best-or-none: its reference; default: 0."""
     epsilon: float = 0.0
     """The slack of best-arm."""
     family: Annotated[str, tyro.conf.arg(help=FAMILIES)] = "gaussian"

@@ -51,8 +51,8 @@ class Run(Asked):
     """Pulls of each arm before the first check; default: the least that the rewards allow."""
     batch: int = 1
     """Pulls whose rewards enter together."""
-    delay: tuple[int, ...] = (0,)
-    """Further pulls before a reward enters: one number, or one for each arm."""
+    delay: int = 0
+    """Further pulls before a reward enters."""
     lanes: int | None = None
     """Lanes, runs at once, on each device; default: chosen by backend and number of runs."""
     precision: str = "float64"
@@ -71,13 +71,13 @@ class Run(Asked):
             writable_file("output", self.output)
         rule = catalogue.rule_with(self.rule, self.setting)
         threshold = catalogue.find_threshold(self.threshold, instance, self.ridge, problem)
-        delay = self.delay[0] if len(self.delay) == 1 else self.delay
         result = simulate(
             instance, problem, rule, delta=self.delta, stopping=stopping,
             elimination=catalogue.find_elimination(self.elimination),
             threshold=threshold, runs=self.runs, seed=self.seed, max_samples=self.max_samples,
             ridge=self.ridge, engine=Engine(lanes=self.lanes, precision=self.precision),
-            initial_pulls=self.initial_pulls, batch=self.batch, delay=delay, record=self.record,
+            initial_pulls=self.initial_pulls, batch=self.batch, delay=self.delay,
+            record=self.record,
         )  # fmt: skip
         print(result.summary())
         if self.output is not None:

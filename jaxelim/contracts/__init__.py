@@ -16,7 +16,7 @@ from jaxelim import scope
 from jaxelim.contracts.family import Family
 from jaxelim.contracts.shapes import Shape
 from jaxelim.contracts.traits import Traits, refuse_stray
-from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Tree, View
+from jaxelim.contracts.views import Estimate, Snapshot, Tree, View
 from jaxelim.errors import undefined
 from jaxelim.lanes import LaneOps
 
@@ -41,7 +41,6 @@ class Problem:
     answer_axis: ClassVar[str | None] = None  # of a public answer, in tables; None: arms or answers
     m: int = 1  # number of arms in an answer of best arm or top m
     epsilon: float = 0.0  # slack of best arm: answers within it of the best are right too
-    several_right: bool = False  # whether several answers may be right: `right` names them
 
     def check_arms(self, arms: np.ndarray) -> None:
         """Host: refuse arms, of features [K, d], that the problem is not defined for."""
@@ -64,20 +63,9 @@ class Problem:
         """The pieces of an answer: `Rows`, `Levels`, `Directions` or a shape made of these."""
         raise undefined(self, "shape(seen, answer)")
 
-    def leading(self, seen: Estimate, answer: Tree, evidence: Evidence) -> Tree:
-        """The answer that rules and tests look at, where several are right at the estimates.
-
-        By default `answer`, the empirical one. `evidence` is about its pieces, lanes last.
-        """
-        return answer
-
     def pieces(self, seen: Snapshot, pair_times: bool = False) -> "PieceSet":
         """The full set of pieces, for elimination; by default one made from the shape."""
         raise undefined(self, "pieces(seen, pair_times)")
-
-    def plain_pieces(self, seen: Snapshot) -> "PieceSet":
-        """The full set for `Resets`, which restarts sets: without times or early ends."""
-        return self.pieces(seen)
 
     def width(self, arms: int) -> int:
         """Length of a public answer."""
@@ -89,18 +77,6 @@ class Problem:
         `truth` [W] bool is the answer at these means, the only right one by default.
         """
         return np.all(answers == truth, -1)
-
-    def right(self, means: np.ndarray) -> np.ndarray:
-        """Host: the right answers at means [K], with `several_right`: indices, the best first."""
-        raise undefined(self, "right(means)")
-
-    def inner(self, means: np.ndarray) -> np.ndarray:
-        """Host: those of `right` that are off the boundary of their pieces, with H* above 0."""
-        raise undefined(self, "inner(means)")
-
-    def half_spaces_of(self, answer: int, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Host: `half_spaces` of one answer of `right`."""
-        raise undefined(self, "half_spaces_of(answer, arms)")
 
     def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Host: directions [P, d] and offsets [P] of the pieces of theta's answer."""
@@ -172,6 +148,10 @@ class PieceSet:
     def verdict(self, seen: Snapshot, full: bool) -> Array:
         """The public form of that answer: [K] bool."""
         return seen.public
+
+    def restarting(self, seen: Snapshot) -> "PieceSet":
+        """The full set for `Resets`: without early ends, as it is filled again."""
+        return self
 
     def times(self) -> Array | None:
         """When each piece was eliminated, 0 for never; None if not recorded."""

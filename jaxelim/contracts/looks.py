@@ -84,26 +84,6 @@ def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
     return _log_e(seen, wanted, _of_pairs) > level
 
 
-def refuted_pair(seen: "Snapshot", level: Array, i: Array, k: Array, asks: Array) -> Array:
-    """Whether the threshold refutes {mu_i <= mu_k}, of two arms or items []: [] bool.
-
-    With slack as the pieces of the answer say.
-
-    Args:
-        seen: with a threshold whose level depends on the piece.
-        level: the threshold's level, [].
-        i, k: [] int32.
-        asks: [] bool, the runs that look at this t, whatever `look_time` says.
-    """
-    arms = jnp.arange(_candidates(seen), dtype=jnp.int32)
-    place = arms.reshape((-1,) + (1,) * k.ndim) == k
-    llr, seen = seen.evidence.pair(i, k), dataclasses.replace(seen, shape=row_of(seen, i, place, 1))
-    wanted = asks & (llr > _test(seen).gate(level, seen))
-    if seen.live is not None:
-        wanted = wanted & seen.live
-    return seen.lanes.any(place & (_log_e(seen, wanted, _any_of_answer, level, place) > level))
-
-
 def refuted_shape(seen: "Snapshot", level: Array, shape: Shape, passes: Array) -> Array:
     """The pieces of a shape, which all lanes share, that the threshold refutes: [Q] bool.
 
@@ -322,6 +302,5 @@ def pieces_for_sampling(
 
 __all__ = [
     "GROUP", "WORDS", "all_refuted", "candidates", "largest_log_e", "look_time", "none_so_far",
-    "of_answer", "pieces_for_sampling", "refuted", "refuted_pair", "refuted_pairs",
-    "refuted_shape", "row_of",
+    "of_answer", "pieces_for_sampling", "refuted", "refuted_pairs", "refuted_shape", "row_of",
 ]  # fmt: skip

@@ -34,9 +34,7 @@ EQUAL_INTERVALS = "intervals of equal counts"
 """The same, where all arms that are left were pulled equally often."""
 LLR_OF_PAIRS = "llr of pairs"
 """Native test: the LLRs of pairs of arms exceed beta."""
-REFUTED_PAIRS = "refuted pairs"
-"""Native test: the threshold refutes pairs of arms, as `View.refutes` says."""
-REFUTING = (LLR, SELECTIVE, FULL, INTERVALS, EQUAL_INTERVALS, LLR_OF_PAIRS, REFUTED_PAIRS)
+REFUTING = (LLR, SELECTIVE, FULL, INTERVALS, EQUAL_INTERVALS, LLR_OF_PAIRS)
 """Endings that refute pieces of which one is true where the answer is wrong.
 
 Where the intervals of two arms part, the LLR of their pair is at least beta.
@@ -124,7 +122,7 @@ class Call:
 
 _METHODS = ("__call__", "log_e", "log_e_above", "arm_levels", "bound")
 """What a threshold's proof rests on."""
-_PIECES = ("answer", "leading", "shape", "pieces", "plain_pieces", "public", "correct")
+_PIECES = ("answer", "shape", "pieces", "public", "correct")
 """What the pieces of a problem rest on."""
 
 

@@ -28,7 +28,7 @@ class Traits:
             if it has a test. Stopping rules of other names are always allowed.
         elimination: whether sampling may be restricted to the active pieces.
         slack: whether the rule is defined for `BestArm(epsilon=)` with epsilon above 0,
-            where pieces have slack, and wherever several answers may be right.
+            where pieces have slack.
         costs: whether the rule is defined for arms that have costs: it reads `View.priced`
             or `View.per_price`, or ignores them and says so.
         always_native: the native test ends a run under every stopping rule.

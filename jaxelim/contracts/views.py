@@ -183,13 +183,6 @@ class Evidence:
         costs = prices if self.costs is None else self.costs * prices
         return dataclasses.replace(self, costs=costs)  # type: ignore[type-var]
 
-    def pair(self, i: Array, k: Array) -> Array:
-        """The LLR of {mu_i <= mu_k} for any two arms [], pieces of the answer or not: [].
-
-        Where the shape has slack it is that of {mu_k >= mu_i + slack}.
-        """
-        raise undefined(self, "pair(i, k)")
-
     def derivatives(self) -> AllDerivatives:
         """H_p with two derivatives, for one run; of `parts` Q pieces."""
         raise undefined(self, "derivatives()")
@@ -265,14 +258,9 @@ class Snapshot(_Seen):
         seen = Estimate(space.lanes, stats.means, stats.estimated_theta, space.constants)
         answer = problem.answer(seen)
         shape = problem.shape(seen, answer)
-        evidence = family.evidence(space, stats, shape)
-        leading = problem.leading(seen, answer, evidence)
-        if leading is not answer:
-            answer, shape = leading, problem.shape(seen, leading)
-            evidence = evidence.about(shape)
         return Snapshot(
-            family=family, problem=problem, space=space, stats=stats,
-            answer=answer, shape=shape, evidence=evidence, threshold=threshold, live=live,
+            family=family, problem=problem, space=space, stats=stats, answer=answer, shape=shape,
+            evidence=family.evidence(space, stats, shape), threshold=threshold, live=live,
             since=since,
         )  # fmt: skip
 
@@ -309,21 +297,6 @@ class Snapshot(_Seen):
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class PieceTest:
-    """What a test of a pair reads beside a view.
-
-    There is one where the level depends on the piece, or where rewards are pending.
-    """
-
-    threshold: "PieceThreshold | None" = dataclasses.field(metadata=_STATIC)
-    stats: Statistics  # of the rewards that have entered
-    evidence: Evidence | None  # of them, where it is not that of the view
-    live: Array | None  # [] bool: the run is not over; None: it is not known
-    since: Array | None = None  # as of `Snapshot`
-
-
-@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class View(_Seen):
     """What a sampling rule reads to choose an arm."""
@@ -345,12 +318,10 @@ class View(_Seen):
     piece_set: "PieceSet | Tree"  # the set that elimination reduces, which gives `active`
     delta: Array  # []; None for a rule with `uses_delta=False`
     beta: Array  # []: the threshold at (t, delta), t as above; None likewise
-    beta_checked: Array  # []: the threshold of this t's check, at its t and delta; None likewise
     prepared: Tree  # the result of the rule's `prepare`
     chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.uses_chance`
     key: Array | None = None  # []: a random key, from (seed, run, t); see `Traits.uses_key`
     initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
-    piece_test: PieceTest | None = None  # what `refutes` reads beside the view, if anything
 
     @property
     def priced(self) -> Evidence:
@@ -410,30 +381,6 @@ class View(_Seen):
         """The evidence of linear Gaussian rewards: the design, margins and directions."""
         evidence: Any = self.evidence
         return evidence
-
-    def refutes(self, i: Array, k: Array, asks: Array) -> Array:
-        """Whether the threshold refutes {mu_i <= mu_k} after the rewards so far: [] bool.
-
-        Its test is valid at all times at once. It takes the t of this check, as `beta_checked`
-        does. Where the shape has slack the piece is {mu_k >= mu_i + slack}.
-
-        Args:
-            i, k: two arms, [] int32.
-            asks: [] bool; False elsewhere. A `PieceThreshold` computes log e only where it holds
-                and the LLR passes the threshold's gate.
-        """
-        test = self.piece_test
-        evidence = self.evidence if test is None or test.evidence is None else test.evidence
-        if test is None or test.threshold is None:
-            return asks & (evidence.pair(i, k) > self.beta_checked)
-        dtype = self.means.dtype
-        level = jnp.asarray(test.threshold(test.stats.t.astype(dtype), self.delta), dtype)
-        seen = Snapshot(
-            family=self.family, problem=self.problem, space=self.space, stats=test.stats,
-            answer=self.answer, shape=self.shape, evidence=evidence,
-            threshold=test.threshold, live=test.live, since=test.since,
-        )  # fmt: skip
-        return looks.refuted_pair(seen, level, i, k, asks)
 
     def at(self, means: Array) -> "View":
         """The view for other means [K]: their answer, its pieces, and which are active.

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.views import Snapshot, Statistics
-from jaxelim.engine import pending, records
+from jaxelim.engine import records
 from jaxelim.engine.observing import Observing
-from jaxelim.engine.pending import Pending
+from jaxelim.engine.pending import Pending, Ring
 from jaxelim.engine.state import Inputs, Lane, Spec
 
 _SHARE = 4  # a step lets rewards enter while one lane in so many has more due: a step costs more
@@ -27,7 +27,7 @@ class Arrivals:
         if schedule is None:
             return stats, None
         ahead = self.spec.family.with_pending(seen.space, stats, stats)
-        ring = pending.empty(schedule, stats.means[0])
+        ring = Ring.empty(schedule, stats.means[0])
         return ahead, Pending(entered=stats, checked=jnp.zeros_like(stats.t), ring=ring)
 
     def entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
@@ -57,18 +57,13 @@ class Arrivals:
         """The lanes after one due reward has entered, and which of them have more due: [B] bool."""
         spec, waiting = self.spec, lane.pending
         assert waiting is not None and waiting.ring is not None
-        assert spec.schedule is not None and inputs.timing is not None
-        lanes, ring = spec.execution.lane_ops(inputs.flag), waiting.ring
-        times = lane.stats.t, spec.initial_samples(inputs)
-        of_call = spec.schedule, inputs.timing, lanes
-        due = pending.due(*of_call, ring, *times)
-        due = due._replace(any=due.any & ~lane.done)
-        arm, reward = (lanes.take(x, due.place) for x in (ring.arm, ring.reward))
-        lane = self.with_reward(inputs, lane, arm, reward, due.any)
-        ring = pending.taken(ring, due)
-        more = pending.due(*of_call, ring, *times).any
+        assert inputs.timing is not None
+        samples, start = lane.stats.t, spec.initial_samples(inputs)
+        due = inputs.timing.due(samples, waiting.entered.t, start) & ~lane.done
+        lanes = spec.execution.lane_ops(inputs.flag)
+        lane = self.with_reward(inputs, lane, *waiting.ring.next(lanes, waiting.entered.t), due)
         assert lane.pending is not None
-        return dataclasses.replace(lane, pending=dataclasses.replace(lane.pending, ring=ring)), more
+        return lane, inputs.timing.due(samples, lane.pending.entered.t, start)
 
     def with_reward(self, inputs: Inputs, lane: Lane, arm: Array, reward: Array, go: Array) -> Lane:
         """The lanes after a reward has entered where `go` [B] bool holds; arm, reward [B]."""
@@ -104,8 +99,6 @@ class Arrivals:
         stats = spec.family.with_pending(seen.space, waiting.entered, lane.stats, (arm, go))
         checked, ring = jnp.where(go, waiting.entered.t, waiting.checked), waiting.ring
         if ring is not None:
-            assert spec.schedule is not None and inputs.timing is not None
-            pull = arm, reward, t, go
-            ring = pending.pushed(spec.schedule, inputs.timing, seen.lanes, ring, pull)
+            ring = ring.pushed(seen.lanes, lane.stats.t, arm, reward)
         waiting = dataclasses.replace(waiting, checked=checked, ring=ring)
         return dataclasses.replace(stats, t=t), waiting

@@ -13,7 +13,7 @@ from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
 from jaxelim.contracts import OK
 from jaxelim.contracts.looks import pieces_for_sampling
-from jaxelim.contracts.views import ArmContext, PieceTest, Snapshot, Tree, View
+from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View
 from jaxelim.engine import scores
 from jaxelim.engine.execution import LANE_GROUP
 from jaxelim.engine.jaxprs import traced_once
@@ -46,10 +46,9 @@ class Asking:
         return Observing(self.spec)
 
     def view(
-        self, inputs: Inputs, seen: Snapshot, checked: Snapshot, lane: Lane, observers: tuple,
-        sampling: Tree,
-    ) -> View:  # fmt: skip
-        """What the rule sees; `checked` is what tests see."""
+        self, inputs: Inputs, seen: Snapshot, lane: Lane, observers: tuple, sampling: Tree
+    ) -> View:
+        """What the rule sees."""
         spec, stats, elimination = self.spec, seen.stats, self.spec.elimination
         if elimination is not None and elimination.shared:
             sampling = jax.tree.map(lambda x: x[0], observers[0])
@@ -60,15 +59,9 @@ class Asking:
             key = random.rule_key(inputs.key, lane.run, t)
         active, active_count = pieces_for_sampling(seen, elimination, sampling)
         # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
-        levels: dict[str, Any] = {"delta": None, "beta": None, "beta_checked": None}
+        levels: dict[str, Any] = {"delta": None, "beta": None}
         if spec.rule.traits.uses_delta:
-            beta = self.observing.width(t, delta, stats)
-            before = self.observing.width(checked.stats.t, delta, checked.stats)
-            levels = {"delta": delta, "beta": beta, "beta_checked": before}
-        test, own = None, None if checked is seen else checked.evidence
-        if seen.threshold is not None or own is not None:
-            entered = checked.stats.of_one_run()
-            test = PieceTest(seen.threshold, entered, own, checked.live, checked.since)
+            levels = {"delta": delta, "beta": self.observing.width(t, delta, stats)}
         return View(
             family=spec.family,
             problem=spec.problem,
@@ -90,7 +83,6 @@ class Asking:
             chance=chance,
             key=key,
             initial_pulls=spec.initial_pulls,
-            piece_test=test,
         )
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:
@@ -198,7 +190,7 @@ class Asking:
                 first = where(checked.live, first, before)
             observers = (first, *few.observers[1:])
         sampling = self.observing.sampling(checked, few)
-        view = self.view(inputs, seen, checked, few, observers, sampling)
+        view = self.view(inputs, seen, few, observers, sampling)
         return self.ask("choose", reading(view, asking), few.rule_state)
 
     def init(self, view: View) -> Tree:
@@ -231,11 +223,7 @@ def reading(view: View, count: Array) -> View:
 
 def _within(view: View, space: ArmContext) -> View:
     """The view with another `space`, in its evidence too."""
-
-    def of(evidence: Any) -> Any:
-        return dataclasses.replace(evidence, space=space)
-
-    test = view.piece_test
-    if test is not None and test.evidence is not None:
-        test = dataclasses.replace(test, evidence=of(test.evidence))
-    return dataclasses.replace(view, space=space, evidence=of(view.evidence), piece_test=test)
+    evidence: Any = view.evidence
+    return dataclasses.replace(
+        view, space=space, evidence=dataclasses.replace(evidence, space=space)
+    )

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import StoppingRule, looks
-from jaxelim.contracts.proofs import REFUTED_PAIRS
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.engine.stopping_contract import call
@@ -83,8 +82,7 @@ class Observing:
         threshold = self.piecewise
         if threshold is None:
             return self.beta(t, delta)
-        native = any(stopping.native for stopping in self.spec.stopping)
-        if native and self.spec.rule.native_test() != REFUTED_PAIRS:
+        if any(stopping.native for stopping in self.spec.stopping):
             return jnp.asarray(threshold.arm_levels(stats.counts, delta), self.spec.dtype)
         width = threshold.width(t.astype(self.spec.dtype), delta)
         return jnp.asarray(width, self.spec.dtype)

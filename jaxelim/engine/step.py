@@ -168,7 +168,7 @@ class Step:
         observed = self.observing.observed(checked, lane, beta)
         bad_answer, live = self.observing.bad_answer(seen, lane)
         sampling = self.observing.sampling(checked, lane)
-        view = self.asking.view(inputs, seen, checked, lane, observed.states, sampling)
+        view = self.asking.view(inputs, seen, lane, observed.states, sampling)
         fault, live = self.watching.seen(view, lane, live)
         choice, tested = self.asking.asked(view, lane), True
         if in_groups:
@@ -408,11 +408,9 @@ class Step:
             kept = jax.tree.map(lambda x: many(x.dtype, k), records.estimates(lane))
             lane = dataclasses.replace(lane, estimates_at=kept)
         lane = self.watching.begun(lane, rewards)
-        checked = seen
         if pending is not None:
             seen = self.observing.snapshot(inputs, lane)
-            checked = self.observing.checked(inputs, lane, seen)
-        view = self.asking.view(inputs, seen, checked, lane, lane.observers, lane.sampling)
+        view = self.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, rule_state=self.asking.init(view)), view
 
 

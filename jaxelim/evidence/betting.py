@@ -355,10 +355,6 @@ class BettingEvidence(Evidence):
         sides = DiscreteEvidence.of(shape, self.means, points, self.low, self.width)
         return dataclasses.replace(sides, costs=self.costs)
 
-    def pair(self, i: Array, k: Array) -> Array:
-        common = self.common(i, k)
-        return common.of_a + common.of_b
-
     def values(self) -> Array:
         lanes, shape = self.space.lanes, self.shape
         if isinstance(shape, Levels):

@@ -68,11 +68,6 @@ class ArmEvidence(Evidence):
         widest = [self.per_cost(self.family.divergence(end, closest)) for end in ends]
         return jnp.maximum(jnp.where(moved, jnp.maximum(*widest), 0), level / self.weights)
 
-    def pair(self, i: Array, k: Array) -> Array:
-        lanes, n, m = self.space.lanes, self.precision, self.means
-        own, other = ((lanes.take(n, j), lanes.take(m, j)) for j in (i, k))
-        return self._cost(*own, *other)
-
     def _cost(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
         """The LLR of a pair, from precision counts and means, a's first."""
         return self.family.pair(n_a, a, n_b, b)

@@ -97,12 +97,6 @@ class LinearEvidence(Evidence):
         """argmin_k ||y||_{(V + phi_k phi_k')^-1}, given along = Phi V^-1 y [K]: [] int32."""
         return self.space.lanes.argmax(along**2 / (1 + self.design.g))
 
-    def pair(self, i: Array, k: Array) -> Array:
-        """max(margin, 0)^2/(2 norm), as of a piece: []."""
-        lanes = self.space.lanes
-        margin = self.loosened(lanes.take(self.margins(i), k))
-        return likelihood_ratio(margin, lanes.take(self.distances(i), k))
-
     def loosened(self, margins: Array) -> Array:
         """Margins of pairs, with the slack of the shape."""
         return margins + self.shape.slack if self.shape.slack else margins

@@ -273,10 +273,6 @@ class LogisticEvidence(Evidence):
         none = jnp.zeros_like(left)
         return jax.lax.while_loop(lambda carry: jnp.any(carry[0]), test, (left, none))[1]
 
-    def pair(self, i: Array, k: Array) -> Array:
-        feature = self.space.feature
-        return self._value(feature(i) - feature(k), jnp.zeros_like(self.theta_hat[0]))
-
     def gradient(self, piece: Array) -> Array:
         return self.per_cost(divergence(self.scores, self.space.over_arms(self.point(piece))))
 

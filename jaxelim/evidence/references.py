@@ -72,9 +72,6 @@ class ReferenceEvidence(Evidence):
     def widest(self, at: Evidence, piece: Array, interval: Interval, level: Array) -> Array:
         return self.of_arms.widest(at, piece, interval, level)
 
-    def pair(self, i: Array, k: Array) -> Array:
-        return self.of_arms.pair(i, k)
-
     def weighted(self, weights: Array) -> "ReferenceEvidence":
         return dataclasses.replace(self, plain=self.plain.weighted(weights))
 

@@ -210,11 +210,6 @@ class StudentEvidence(Evidence):
         numbers = self.means, self.variances, self.freedom, self.costs
         return self.of(self.space, shape, *numbers)
 
-    def pair(self, i: Array, k: Array) -> Array:
-        lanes, arrays = self.space.lanes, (self.freedom, self.means, self.variances)
-        own, other = ([lanes.take(x, j) for x in arrays] for j in (i, k))
-        return pair(*own, *other)  # type: ignore[call-arg]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -21,9 +21,11 @@ from jaxelim.numerics.logarithm import log, log1p, log_ratio
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Bernoulli(OneParameter):
-    """Rewards that are 1 with probability mu, else 0; means in [0, 1], both ends included.
+    r"""Rewards that are 1 with probability mu, else 0; means in [0, 1], both ends included.
 
-    d(x, y) = x log(x/y) + (1 - x) log((1 - x)/(1 - y)), V(y) = y (1 - y).
+    $$
+    d(x, y) = x \log(x / y) + (1 - x) \log\left( \frac{1 - x}{1 - y} \right), V(y) = y (1 - y)
+    $$
 
     Garivier & Kaufmann 2016; bounds: Kaufmann & Kalyanakrishnan 2013.
     """

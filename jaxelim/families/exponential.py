@@ -28,9 +28,11 @@ SMALLEST = 1e-100
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Exponential(OneParameter):
-    """Rewards with P(X > x) = exp(-x/mu); means above 0.
+    r"""Rewards with P(X > x) = exp(-x/mu); means above 0.
 
-    d(x, y) = x/y - 1 - log(x/y), V(y) = y^2.
+    $$
+    d(x, y) = \frac{x}{y} - 1 - \log(x / y), V(y) = y^2
+    $$
 
     Garivier & Kaufmann 2016.
     """

@@ -40,11 +40,14 @@ class LogisticStatistics(Statistics):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Logistic(Family):
-    """Rewards that are 1 with probability 1/(1 + exp(-phi_k . theta)), else 0.
+    r"""Rewards that are 1 with probability 1/(1 + exp(-phi_k . theta)), else 0.
 
     The estimate maximises the penalised log-likelihood
 
-        ell(theta) = sum_k S_k s_k - N_k log(1 + exp(s_k)) - ridge ||theta||^2/2,
+    $$
+    \ell(\theta) = \sum_k S_k s_k - N_k \log(1 + \exp(s_k)) - \mathrm{ridge}\, \frac{\lVert \theta
+      \rVert^2}{2}
+    $$
 
     s_k = phi_k . theta, S_k the number of ones among N_k rewards. The likelihood alone has no
     maximum where a hyperplane separates ones from zeros, as it often does in the first

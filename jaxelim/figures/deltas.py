@@ -152,7 +152,7 @@ def characteristic(entries: list, information: Any = None) -> tuple[float | None
     if asked is None:
         return None, 1
     instance, problem = asked
-    right = len(problem.right(instance.means)) if problem.several_right else 1
+    right = len(problem.right(instance.means)) if problem.epsilon else 1
     return float(complexity(instance.without_costs(), problem).time), right  # tau is in samples
 
 

@@ -39,9 +39,8 @@ class PValues:
 
     @staticmethod
     def of(
-        log_e: np.ndarray, answer: np.ndarray, wrong: int | None, sides: bool, one: bool = False,
-        best: bool = False,
-    ) -> "PValues":  # fmt: skip
+        log_e: np.ndarray, answer: np.ndarray, wrong: int | None, sides: bool, best: bool = False
+    ) -> "PValues":
         """From the largest log e of each piece.
 
         Args:
@@ -50,15 +49,12 @@ class PValues:
             wrong: P, the number of pieces of which one holds the truth where an answer is
                 wrong; None: not known.
             sides: whether the pieces are levels.
-            one: whether an answer of one arm has its own level alone, as of `AnyAbove`.
             best: whether the answer is wrong only if another arm k is the best, so that the
                 P pieces {mu_i <= mu_k} of that k all hold the truth.
         """
         pairs, arms = np.exp(-np.maximum(log_e, 0)), answer.shape[-1]
         if sides:
             count, tested = log_e.shape[-2], np.where(answer, pairs[..., 1], pairs[..., 0])
-            if one:
-                tested = np.where(answer.any(-1, keepdims=True) & ~answer, np.nan, tested)
         else:
             n = log_e.shape[-1]
             if n > arms:  # the reference, which is the answer of no arm
@@ -78,9 +74,8 @@ def of_pieces(log_e: np.ndarray, answer: np.ndarray, call: Any) -> PValues:
     instance, problem = call.instance, call.problem
     linear = instance.structure == "linear"
     wrong = 1 if linear else wrong_answers(problem, instance.K)
-    one = getattr(problem, "several_right", False)
     best = type(problem) is BestArm and not problem.epsilon
     sides = isinstance(traced_shape(problem, instance.K, instance.d), Levels)
-    values = PValues.of(log_e, answer, wrong, sides, one, best)
+    values = PValues.of(log_e, answer, wrong, sides, best)
     # One mixture covers all directions of linear arms at once.
     return dataclasses.replace(values, together=values.pairs) if linear else values

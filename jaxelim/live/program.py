@@ -113,7 +113,7 @@ class LiveProgram:
         self.spec, self.traces = spec, 0
         options = spec.execution.compiler_options(spec.family.optimization)
         functions = _Functions(spec, self._count)
-        schedule = Schedule(classes=0, places=0)  # the caller keeps what is pending
+        schedule = Schedule(places=0)  # the caller keeps what is pending
         waiting = _Functions(dataclasses.replace(spec, schedule=schedule), self._count)
         self.start = Jitted(functions.start, compiler_options=options)
         self.turn = Jitted(functions.turn, compiler_options=options)

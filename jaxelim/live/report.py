@@ -121,7 +121,7 @@ class _Shown:
         times, words = self.run.elimination_times, []
         if self.of_arms and self.answer[k]:
             words.append("answer" if self.run.stopped else "above" if self.levels else "leads")
-        elif self.of_arms and self.levels and not self.call.problem.several_right:
+        elif self.of_arms and self.levels:
             words.append("below")
         if times is not None and times.shape == self.counts.shape and times[k]:
             words.append(f"{'decided' if self.levels else 'eliminated'} at {times[k]}")

@@ -153,6 +153,8 @@ class LiveRun(LiveState):
     ) -> int:
         """Take the reward of an arm, those of several arms in order, a table, or counts.
 
+        ::
+
             run.tell("bold", 1)
             run.tell(frame, arm="variant", reward="converted")
             run.tell(Path("visitors.csv"), in_order=True)

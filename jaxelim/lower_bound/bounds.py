@@ -202,6 +202,8 @@ def elimination_bounds(
 
     E[tau_llr] <= t-bar + 2 and E[tau_p] <= min(t-bar_p, t-bar) + 2, with
 
+    ::
+
         t-bar: the first t >= (B(t) + R(t))/H*,
         t-bar_p: the first t >= max(B(t)/m_p(t), G(t)),
         B(t) = (sqrt(beta(t, delta)) + sqrt(beta(t, 1/t^2)))^2.

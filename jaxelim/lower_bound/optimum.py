@@ -188,8 +188,7 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
     that `gap` needs, as for nearly collinear arms, the features move to exact coordinates on
     the host. For other families the gap leaves out the rounding of their divergences.
 
-    For `BestArm(epsilon=)` and `AnyAbove` each right answer is solved, and the one of
-    largest H* taken. A single piece {mu_i <= level} has all weight on arm i.
+    For `BestArm(epsilon=)` each right answer is solved, and the one of largest H* taken.
 
     Args:
         instance: one instance or a batch (one compile serves the batch).
@@ -218,7 +217,7 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         identification problems; Garivier & Kaufmann (2016), Theorem 5.
     """
     gap = checks.real("gap", gap, low=0, open=True)
-    if getattr(problem, "several_right", False):
+    if getattr(problem, "epsilon", 0):
         of_answers = answers_of(instance, problem)
         return _largest(
             [complexity(instance, answer, gap, bonus=bonus) for answer in of_answers], gap
@@ -287,7 +286,7 @@ def allocation_value(instance: Instance, problem: Any, weights) -> Any:
         PrecisionError: weights traced in float32.
     """
     traced = isinstance(weights, Tracer)
-    if getattr(problem, "several_right", False):
+    if getattr(problem, "epsilon", 0):
         with jax.ensure_compile_time_eval():  # else jit would trace what is on the host
             answers = answers_of(instance, problem)
         values = [allocation_value(instance, answer, weights) for answer in answers]

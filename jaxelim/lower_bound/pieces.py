@@ -64,14 +64,13 @@ def half_spaces(problem: Any, arms: np.ndarray, theta: np.ndarray) -> tuple[np.n
 
 
 def refuse_slack(problem: Any) -> None:
-    """Refuse a problem with several right answers, of which each has pieces of its own.
+    """Refuse slack: several answers may be right, and each has pieces of its own.
 
     Raises:
-        UnsupportedError: `BestArm(epsilon=)` with epsilon above 0, or `AnyAbove`.
+        UnsupportedError: `BestArm(epsilon=)` with epsilon above 0.
     """
-    if getattr(problem, "several_right", False):
-        what = "epsilon=0" if problem.epsilon else "a problem with one right answer"
-        allowed = f"{what}: this is not defined where several answers may be right"
+    if getattr(problem, "epsilon", 0):
+        allowed = "epsilon=0: this is not defined where several answers may be right"
         raise UnsupportedError("problem", problem, allowed)
 
 

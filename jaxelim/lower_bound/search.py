@@ -38,7 +38,9 @@ _GAP = 1e-8  # of the solves inside a search
 class Sensitivity:
     """First-order changes of one instance's T* with each arm and each gap.
 
-    gap_p = y_p . theta - c_p, in the units of theta.
+    ::
+
+        gap_p = y_p . theta - c_p, in the units of theta.
     """
 
     time: float  # T*, samples

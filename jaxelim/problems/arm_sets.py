@@ -80,20 +80,3 @@ class ArmSet(PieceSet):
 
     def remaining(self, lanes):
         return self.left
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class ArmMask(PieceSet):
-    """A mask over the arms, or items, without times."""
-
-    left: Array  # [K] bool
-
-    def active(self, seen):
-        return self.left & (index_like(self.left) != seen.answer)
-
-    def drop(self, seen, refuted):
-        return ArmMask(self.left & ~refuted)
-
-    def drop_all(self, seen, beta):
-        return ArmMask(self.left & ~refuted_against(seen, beta))

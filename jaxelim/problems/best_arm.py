@@ -15,8 +15,7 @@ from jaxelim.contracts.shapes import Rows
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.lanes import index_like
-from jaxelim.problems.arm_sets import ArmMask, ArmSet
-from jaxelim.problems.masks import made_from
+from jaxelim.problems.arm_sets import ArmSet
 from jaxelim.problems.top_m import PairSet
 
 LARGEST = 1e15
@@ -76,7 +75,7 @@ class BestArm(Problem):
             raise ArgumentError("epsilon", epsilon, "0 with items: slack is of arms")
         settled: dict[str, Any] = {"epsilon": epsilon}
         if epsilon:
-            settled |= dict(times_axes=("better", "worse"), several_right=True)
+            settled |= dict(times_axes=("better", "worse"))
         if self.reference is not None:
             if epsilon or items is not None:
                 allowed = "None with epsilon or with items"
@@ -169,7 +168,8 @@ class BestArm(Problem):
         order = np.argsort(-means, kind="stable")
         return order[means[order] >= best - slack]
 
-    def inner(self, means):
+    def inner(self, means: np.ndarray) -> np.ndarray:
+        """Host: those of `right` that are off the boundary of their pieces, with H* above 0."""
         right, best = self.right(means), means.max()
         gaps = means[right] - best + self.epsilon
         return right[gaps > _OFF * (abs(best) + self.epsilon)]
@@ -236,16 +236,8 @@ class BestArm(Problem):
     def pieces(self, seen, pair_times=False):
         if self.epsilon:
             return PairSet.full(seen.means, 1, pair_times)
-        return ArmSet.full(self._candidates(seen))
-
-    def plain_pieces(self, seen):
-        if self.epsilon:
-            return made_from(seen.shape, seen)
-        return ArmMask(jnp.ones(self._candidates(seen).shape, bool))
-
-    def _candidates(self, seen):
-        """An array with an entry for each arm or item, and for a reference."""
-        return seen.means if self.name == "best-arm" else seen.shape.exists
+        # With an entry for each arm or item, and for a reference.
+        return ArmSet.full(seen.means if self.name == "best-arm" else seen.shape.exists)
 
 
 def _different(items: Any) -> np.ndarray:

@@ -20,84 +20,50 @@ from jaxelim.lanes import saturated
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class GroupSet(PieceSet):
-    """The times at which each answer's pieces, groups of half-spaces, were dropped."""
+class HalfSpaceSet(PieceSet):
+    """The times at which the half-spaces of every answer were dropped."""
 
-    dropped: Array  # [A, G] int32, 0 while active
+    dropped: Array  # [A, Q] int32, 0 while active
     problem: "HalfSpaces" = dataclasses.field(metadata={"static": True})
 
     def active(self, seen):
-        problem = self.problem
-        dropped = seen.lanes.row(self.dropped, seen.answer)  # [G]
-        group = problem.of(problem.groups, seen.answer)
-        groups = jnp.arange(problem.group_count, dtype=jnp.int32)
-        groups = groups.reshape((-1,) + (1,) * group.ndim)
-        alive = jnp.any((group[None] == groups) & (dropped == 0)[:, None], 0)
-        return alive & seen.shape.exists
+        return (seen.lanes.row(self.dropped, seen.answer) == 0) & seen.shape.exists
 
     def drop(self, seen, refuted):
-        here = self.problem.at(seen.answer)
-        return self._dropped(here & refuted[None], seen.stats.t, only=here)
+        return self._without(seen, self.problem.at(seen.answer) & refuted[None])
 
     def drop_all(self, seen, beta):
-        return self._dropped(self.problem.all_refuted(seen, beta), seen.stats.t)
+        return self._without(seen, self.problem.all_refuted(seen, beta))
 
-    def _dropped(self, refuted, t, only=None):
-        members = self.problem.members
-        members = members.reshape(members.shape + (1,) * (refuted.ndim - 2))
-        fallen = jnp.all(jnp.where(members, refuted[:, None], True), 2)  # [A, G]
-        if only is not None:
-            fallen = fallen & only
-        dropped = jnp.where(fallen & (self.dropped == 0), t, self.dropped)
+    def _without(self, seen, refuted):
+        dropped = jnp.where(refuted & self._left(), seen.stats.t, self.dropped)
         return dataclasses.replace(self, dropped=dropped)
 
+    def _left(self) -> Array:
+        """The half-spaces that are active: [A, Q] bool."""
+        valid = self.problem.valid
+        return (self.dropped == 0) & valid.reshape(valid.shape + (1,) * (self.dropped.ndim - 2))
+
     def tests(self, seen, full):
-        if not full:
-            return self.active_count(seen)
-        sizes = self.problem.members.sum(2).astype(np.int32)
-        sizes = jnp.asarray(sizes.reshape(sizes.shape + (1,) * (self.dropped.ndim - 2)))
-        return jnp.sum(jnp.where(self.dropped == 0, sizes, 0), (0, 1), dtype=jnp.int32)
+        return self.remaining(seen.lanes) if full else self.active_count(seen)
 
     def settled(self, seen, full):
-        left = jnp.any(self.dropped == 0, 1)  # [A]
+        left = jnp.any(self._left(), 1)  # [A]
         return ~jnp.all(left, 0) if full else ~seen.lanes.take(left, seen.answer)
 
     def verdict(self, seen, full):
         if not full:
             return seen.public
-        lanes, answer, left = seen.lanes, seen.answer, jnp.any(self.dropped == 0, 1)
+        lanes, answer, left = seen.lanes, seen.answer, jnp.any(self._left(), 1)
         empty = lanes.argmin(left.astype(seen.means.dtype))
         answer = jnp.where(lanes.take(left, answer), empty, answer)
         return self.problem.public(seen.estimate, answer)
 
     def times(self):
-        exists = np.any(self.problem.members, 2)[..., None]  # broadcasts to [.., A, G, B]
-        return jnp.where(exists, self.dropped, 0)  # a group without members drops at once
+        return self.dropped
 
     def remaining(self, lanes):
-        exists = np.any(self.problem.members, 2)
-        exists = exists.reshape(exists.shape + (1,) * (self.dropped.ndim - 2))
-        return jnp.sum((self.dropped == 0) & exists, (0, 1), dtype=jnp.int32)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class HalfSpaceMask(PieceSet):
-    """A mask over the half-spaces of all answers."""
-
-    left: Array  # [A, Q] bool
-    problem: "HalfSpaces" = dataclasses.field(metadata={"static": True})
-
-    def active(self, seen):
-        return seen.lanes.row(self.left, seen.answer) & seen.shape.exists
-
-    def drop(self, seen, refuted):
-        left = self.left & ~(self.problem.at(seen.answer) & refuted[None])
-        return dataclasses.replace(self, left=left)
-
-    def drop_all(self, seen, beta):
-        left = self.left & ~self.problem.all_refuted(seen, beta)
-        return dataclasses.replace(self, left=left)
+        return jnp.sum(self._left(), (0, 1), dtype=jnp.int32)
 
 
 @jax.tree_util.register_static
@@ -108,8 +74,7 @@ class HalfSpaces(Problem):
     Every answer has its own set of active pieces P_t^stp(i), the paper's general
     definition. Selective elimination tests the pieces of the empirical answer, full
     elimination those of all answers. A run stops when a tested answer has no active
-    piece. A piece may be a union of half-spaces (`groups`); it is dropped when all of
-    them are refuted. One group for all gives the LLR stopping rule.
+    piece.
 
     Args:
         answer: theta_hat [d] -> the index of the empirical answer, an int32 scalar
@@ -117,20 +82,17 @@ class HalfSpaces(Problem):
         directions: [A, Q, d], the directions y of each answer's half-spaces; a row of
             zeros means no half-space.
         offsets: [A, Q], the offsets c, in the units of the rewards; None: 0.
-        groups: [A, Q] integers, the piece of each half-space, 0 .. G - 1; None:
-            one piece each.
     """
 
     answer_map: Callable[[Array], Array]
     directions: Any
     offsets: Any = None
-    groups: Any = None
     name: ClassVar[str] = "half-spaces"
     times_axes: ClassVar[tuple[str, ...]] = ("answer_index", "piece")
     lanes_last: ClassVar[bool] = True
     uses_theta: ClassVar[bool] = True
 
-    def __init__(self, answer, directions, offsets=None, groups=None):
+    def __init__(self, answer, directions, offsets=None):
         if not callable(answer):
             raise ArgumentError("answer", answer, "a function theta_hat [d] -> index of the answer")
         directions = real_array("directions", directions, ndim=3)
@@ -144,33 +106,13 @@ class HalfSpaces(Problem):
         offsets = (
             np.zeros(shape) if offsets is None else real_array("offsets", offsets, shape=shape)
         )
-        if groups is None:
-            groups = np.broadcast_to(np.arange(shape[1]), shape)
-        whole = real_array("groups", groups, shape=shape)
-        if (
-            np.asarray(groups).dtype.kind not in "iu"
-            or whole.min() < 0
-            or whole.max() >= whole.size
-        ):
-            raise ArgumentError(
-                "groups", groups, f"integers from 0 to {whole.size - 1} of shape {shape}"
-            )
-        for name, value in (
-            ("answer_map", answer),
-            ("directions", directions),
-            ("offsets", offsets),
-            ("groups", whole.astype(np.int32)),
-        ):
+        settled = dict(answer_map=answer, directions=directions, offsets=offsets)
+        for name, value in settled.items():
             object.__setattr__(self, name, value)
 
     def _key(self):
-        return (
-            self.answer_map,
-            self.directions.tobytes(),
-            self.offsets.tobytes(),
-            self.groups.tobytes(),
-            self.directions.shape,
-        )
+        arrays = self.directions, self.offsets
+        return self.answer_map, self.directions.shape, *(x.tobytes() for x in arrays)
 
     def __eq__(self, other):
         return isinstance(other, HalfSpaces) and self._key() == other._key()
@@ -180,9 +122,7 @@ class HalfSpaces(Problem):
 
     def __repr__(self):
         name = getattr(self.answer_map, "__name__", repr(self.answer_map))
-        arrays = ", ".join(
-            f"{key}={getattr(self, key).tolist()}" for key in ("directions", "offsets", "groups")
-        )
+        arrays = f"directions={self.directions.tolist()}, offsets={self.offsets.tolist()}"
         return f"HalfSpaces({name}, {arrays})"
 
     def __str__(self):
@@ -193,12 +133,8 @@ class HalfSpaces(Problem):
         )
 
     def static_part(self):
-        return HalfSpaces(
-            self.answer_map,
-            np.where(self.valid[..., None], np.ones_like(self.directions), 0),
-            None,
-            self.groups,
-        )
+        ones = np.where(self.valid[..., None], np.ones_like(self.directions), 0)
+        return HalfSpaces(self.answer_map, ones)
 
     def constants(self):
         return self.directions, self.offsets
@@ -207,15 +143,11 @@ class HalfSpaces(Problem):
     def valid(self) -> np.ndarray:
         return np.any(self.directions != 0, 2)
 
-    @property
-    def group_count(self) -> int:
-        return int(self.groups.max()) + 1
-
     def width(self, arms):
         return self.directions.shape[0]
 
     def scaled(self, scale):
-        return HalfSpaces(self.answer_map, self.directions, self.offsets / scale, self.groups)
+        return HalfSpaces(self.answer_map, self.directions, self.offsets / scale)
 
     def _answer_of(self, theta: np.ndarray) -> int:
         allowed = (
@@ -286,13 +218,10 @@ class HalfSpaces(Problem):
         return max(len(self.directions) - 1, 1)
 
     def pieces(self, seen, pair_times=False):
-        shape = (len(self.directions), self.group_count, *seen.means.shape[1:])
-        return GroupSet(jnp.zeros(shape, jnp.int32), self)
+        shape = (*self.offsets.shape, *seen.means.shape[1:])
+        return HalfSpaceSet(jnp.zeros(shape, jnp.int32), self)
 
-    def plain_pieces(self, seen):
-        return HalfSpaceMask(jnp.ones((*self.groups.shape, *seen.means.shape[1:]), bool), self)
-
-    # Methods for the two sets of pieces.
+    # Methods for the set of pieces.
 
     def of(self, table: Any, answer: Array) -> Array:
         """table[answer] with lanes last: [A, ..] -> [..] or [.., B]."""
@@ -300,15 +229,9 @@ class HalfSpaces(Problem):
         return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
 
     def at(self, answer: Array) -> Array:
-        """One-hot answer: [A, 1] bool, to broadcast against [A, Q] or [A, G]."""
+        """One-hot answer: [A, 1] bool, to broadcast against [A, Q]."""
         answers = jnp.arange(len(self.directions), dtype=jnp.int32)
         return answers.reshape((-1, 1) + (1,) * answer.ndim) == answer
-
-    @property
-    def members(self) -> np.ndarray:
-        """Whether half-space q of answer a belongs to piece g: [A, G, Q] bool."""
-        groups = np.arange(self.group_count)[None, :, None]
-        return (self.groups[:, None] == groups) & self.valid[:, None]
 
     def all_refuted(self, seen, beta) -> Array:
         """Whether beta refutes each half-space of every answer: [A, Q] bool."""

@@ -20,7 +20,7 @@ from jaxelim.problems.masks import made_from
 
 _SHARED = (
     "name", "uses_theta", "shared_answers", "times_axes", "made_of_arms", "answer_axis", "m",
-    "epsilon", "several_right",
+    "epsilon",
 )  # fmt: skip
 """What a problem in lanes has of the problem that it adapts."""
 
@@ -86,18 +86,6 @@ class Lanewise(Problem):
             return dataclasses.replace(shape, first=saturated(shape.first))
         return shape
 
-    def leading(self, seen, answer, evidence):
-        return self.of.leading(seen, answer, evidence)
-
-    def right(self, means):
-        return self.of.right(means)
-
-    def inner(self, means):
-        return self.of.inner(means)
-
-    def half_spaces_of(self, answer, arms):
-        return self.of.half_spaces_of(answer, arms)
-
     def out_of_range(self, seen):
         if type(self.of).out_of_range is not Problem.out_of_range:
             return self.of.out_of_range(seen)
@@ -112,11 +100,6 @@ class Lanewise(Problem):
     def pieces(self, seen, pair_times=False):
         if type(self.of).pieces is not Problem.pieces:
             return self.of.pieces(seen, pair_times)
-        return made_from(seen.shape, seen)
-
-    def plain_pieces(self, seen):
-        if type(self.of).plain_pieces is not Problem.plain_pieces:
-            return self.of.plain_pieces(seen)
         return made_from(seen.shape, seen)
 
 

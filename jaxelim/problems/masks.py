@@ -1,4 +1,7 @@
-"""Sets of pieces that are one mask: over pairs of arms, or over the sides of levels."""
+"""Sets of pieces that are one mask: over pairs of arms, or over the sides of levels.
+
+Any problem with such pieces may have them. They have no times and no early ends.
+"""
 
 import dataclasses
 

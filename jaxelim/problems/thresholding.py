@@ -41,6 +41,9 @@ class SignSet(PieceSet):
     def verdict(self, seen, full):
         return self.dropped > 0
 
+    def restarting(self, seen):
+        return made_from(seen.shape, seen)
+
     def times(self):
         return jnp.abs(self.dropped)
 
@@ -97,6 +100,3 @@ class Thresholding(Problem):
         means = seen.means
         left = jnp.full(means.shape[1:], means.shape[0], jnp.int32)
         return SignSet(jnp.zeros(means.shape, jnp.int32), left)
-
-    def plain_pieces(self, seen):
-        return made_from(seen.shape, seen)

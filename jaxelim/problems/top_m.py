@@ -144,6 +144,9 @@ class PairSet(PieceSet):
         means = jnp.where(self.found, seen.means, -jnp.inf)
         return largest(seen.lanes, means, self.m).member
 
+    def restarting(self, seen):
+        return made_from(seen.shape, seen)
+
     def times(self):
         return self.kept_times
 
@@ -210,9 +213,6 @@ class TopM(Problem):
 
     def pieces(self, seen, pair_times=False):
         return PairSet.full(seen.means, self.m, pair_times)
-
-    def plain_pieces(self, seen):
-        return made_from(seen.shape, seen)
 
 
 def largest(lanes: LaneOps, means: Array, m: int) -> TopAnswer:

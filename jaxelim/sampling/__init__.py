@@ -1,6 +1,5 @@
 """Sampling rules, one file each; none imports another. A new rule needs one line here."""
 
-from jaxelim.sampling.chernoff_racing import ChernoffRacing as ChernoffRacing
 from jaxelim.sampling.fws import FWS as FWS
 from jaxelim.sampling.lazy_tas import LazyTaS as LazyTaS
 from jaxelim.sampling.lingame import LinGame as LinGame

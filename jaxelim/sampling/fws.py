@@ -50,11 +50,13 @@ def _uniform_block(t: Array, arms: int) -> Array:
 class FWS(SamplingRule):
     """Take one Frank-Wolfe step a pull, towards the allocation with the largest min f_p.
 
-    f_p(x) = H_p(x), x = N/t at the start;
-    F = {p active : f_p < min f + t^(-9/10)/K};
-    z = 1/K if floor(t/K) is a perfect square or the answer is tied,
-    else argmax_z min_{p in F} (z - x) . grad f_p;
-    x <- ((t - 1) x + z)/t;   arm = argmax_k x_k/N_k.
+    ::
+
+        f_p(x) = H_p(x), x = N/t at the start;
+        F = {p active : f_p < min f + t^(-9/10)/K};
+        z = 1/K if floor(t/K) is a perfect square or the answer is tied,
+        else argmax_z min_{p in F} (z - x) . grad f_p;
+        x <- ((t - 1) x + z)/t;   arm = argmax_k x_k/N_k.
 
     Linear Gaussian rewards: f_p(x) = inf over piece p of ||theta_hat - lambda||^2_{V_x}/2,
     V_x = sum_k x_k phi_k phi_k'.

@@ -47,13 +47,15 @@ class LazyState:
 class LazyTaS(SamplingRule):
     """Track an allocation that is recomputed where t is a power of two, with exploration.
 
-    spanner = the first d linearly independent arms, A = sum of their phi phi',
-    c0 = lambda_min(A)/sqrt(d);
-    t = 2^n: from the present w (uniform at the start), for i = 1 .. 1000:
-    p = argmin_{p active} H_p(w), k = argmax_k dH_p/dw_k,
-    w <- w (i/(i + 1)) + e_k/(i + 1), until 1/((i + 1) ||w||_2) < 0.001;
-    each step W += w;
-    pull spanner[(t - n K - 1) mod d] if lambda_min(V) < c0 sqrt(t), else argmin_k N_k - W_k.
+    ::
+
+        spanner = the first d linearly independent arms, A = sum of their phi phi',
+        c0 = lambda_min(A)/sqrt(d);
+        t = 2^n: from the present w (uniform at the start), for i = 1 .. 1000:
+        p = argmin_{p active} H_p(w), k = argmax_k dH_p/dw_k,
+        w <- w (i/(i + 1)) + e_k/(i + 1), until 1/((i + 1) ||w||_2) < 0.001;
+        each step W += w;
+        pull spanner[(t - n K - 1) mod d] if lambda_min(V) < c0 sqrt(t), else argmin_k N_k - W_k.
 
     n is the number of initial pulls of each arm.
 

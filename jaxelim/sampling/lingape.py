@@ -23,9 +23,11 @@ _MORE = 2.0
 class LinGapE(SamplingRule):
     """Pull the most informative arm for the most ambiguous active piece.
 
-    p_t = argmax_{p active} -gap_p + sqrt(2 C_t) ||y_p||_{V^-1},
-    C_t = log(1/delta) + rate log(t + 1);
-    arm = argmin_k ||y_{p_t}||_{(V + phi_k phi_k')^-1}.
+    ::
+
+        p_t = argmax_{p active} -gap_p + sqrt(2 C_t) ||y_p||_{V^-1},
+        C_t = log(1/delta) + rate log(t + 1);
+        arm = argmin_k ||y_{p_t}||_{(V + phi_k phi_k')^-1}.
 
     Also known as m-LinGapE in top-m identification.
 

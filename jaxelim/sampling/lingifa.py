@@ -17,11 +17,13 @@ from jaxelim.sampling.parts.indices import ambiguous_pair, rank
 class LinGIFA(SamplingRule):
     """Guess the top m from gap indices; pull the most informative arm for the most ambiguous pair.
 
-    B_ij = (phi_i - phi_j) . theta_hat
-           + sqrt(2 beta(t, delta)) ||phi_i - phi_j||_{V^-1};
-    J = the m arms j with the smallest m-th largest B_ij over i != j;
-    b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib;
-    arm = argmin_k ||phi_b - phi_c||_{(V + phi_k phi_k')^-1}.
+    ::
+
+        B_ij = (phi_i - phi_j) . theta_hat
+               + sqrt(2 beta(t, delta)) ||phi_i - phi_j||_{V^-1};
+        J = the m arms j with the smallest m-th largest B_ij over i != j;
+        b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib;
+        arm = argmin_k ||phi_b - phi_c||_{(V + phi_k phi_k')^-1}.
 
     Of items, z takes the place of phi in the differences, and m = 1.
 

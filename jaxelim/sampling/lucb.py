@@ -30,12 +30,14 @@ class LUCBState:
 class LUCB(SamplingRule):
     """Pull the two arms whose confidence intervals overlap most across the answer's boundary.
 
-    mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
-    (b, c) = argmax over the active pieces of these means' answer of U_c - L_b;
-    arm = the less pulled of b and c (ties: c).
-    Thresholding: arm = the active one with the largest level - L_k (above the level) or
-    U_k - level (below).
-    Stop once that maximum is not positive.
+    ::
+
+        mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
+        (b, c) = argmax over the active pieces of these means' answer of U_c - L_b;
+        arm = the less pulled of b and c (ties: c).
+        Thresholding: arm = the active one with the largest level - L_k (above the level) or
+        U_k - level (below).
+        Stop once that maximum is not positive.
 
     Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
     bounds, which makes this KL-LUCB.

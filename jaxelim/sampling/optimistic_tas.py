@@ -36,9 +36,11 @@ def elliptical(time: Array, norm: Array) -> Array:
 class OptimisticTaS(SamplingRule):
     """Track the optimal allocation for optimistic gains, without forced exploration.
 
-    w_t = argmax_w min_{p active} H_p(w, theta_hat) + w . c, whenever it is due;
-    c_k = sqrt(2 log t) ||phi_k||_{V^-1};
-    C-tracking: W += w, arm = argmin_k N_k - W_k.
+    ::
+
+        w_t = argmax_w min_{p active} H_p(w, theta_hat) + w . c, whenever it is due;
+        c_k = sqrt(2 log t) ||phi_k||_{V^-1};
+        C-tracking: W += w, arm = argmin_k N_k - W_k.
 
     Degenne, Koolen & Menard 2019; Tirinzoni & Degenne 2022, appendix "Optimistic
     Track-and-Stop". Any mixture q over pieces certifies that the optimum is at most

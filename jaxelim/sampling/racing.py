@@ -30,14 +30,16 @@ class RacingState:
 class Racing(SamplingRule):
     """Pull every remaining arm once a round; accept or discard at most one before each round.
 
-    mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
-    T = the m best means of all arms, less the accepted.
-    Accept the best remaining arm a if
-    max over the remaining outside T of U_i <= L_a.
-    Discard the worst remaining arm w if U_w <= min over T of L_i.
-    Where both hold, take the one with the larger margin (ties: accept).
-    Stop when m are accepted or K - m discarded.
-    The answer is the accepted arms; in the second case the remaining arms too.
+    ::
+
+        mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
+        T = the m best means of all arms, less the accepted.
+        Accept the best remaining arm a if
+        max over the remaining outside T of U_i <= L_a.
+        Discard the worst remaining arm w if U_w <= min over T of L_i.
+        Where both hold, take the one with the larger margin (ties: accept).
+        Stop when m are accepted or K - m discarded.
+        The answer is the accepted arms; in the second case the remaining arms too.
 
     Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
     bounds, which makes this KL-Racing.

@@ -35,13 +35,15 @@ class RAGE(SamplingRule):
     Of items, z_i takes the place of phi_i in the differences, and their number P that of
     K in L_l. Pulls are of arms.
 
-    Phase l = 1, 2, ..., with delta_l = delta/l^2 and L_l = log(2 K^2/delta_l):
-    w = argmin_w rho(w), rho(w) = max over active i < j of ||phi_i - phi_j||^2_{V_w^-1};
-    samples = max(ceil(8 4^(l-1) rho (1 + slack) L_{max(l-1, 1)}), 20 |supp w|),
-    rounded efficiently; pull the arm with most pulls left;
-    at the end discard arm i if for some active arm j
-    sqrt(2 ||phi_j - phi_i||^2_{V^-1} L_l) <= (phi_j - phi_i) . theta_hat.
-    Stop at one active arm.
+    ::
+
+        Phase l = 1, 2, ..., with delta_l = delta/l^2 and L_l = log(2 K^2/delta_l):
+        w = argmin_w rho(w), rho(w) = max over active i < j of ||phi_i - phi_j||^2_{V_w^-1};
+        samples = max(ceil(8 4^(l-1) rho (1 + slack) L_{max(l-1, 1)}), 20 |supp w|),
+        rounded efficiently; pull the arm with most pulls left;
+        at the end discard arm i if for some active arm j
+        sqrt(2 ||phi_j - phi_i||^2_{V^-1} L_l) <= (phi_j - phi_i) . theta_hat.
+        Stop at one active arm.
 
     Frank-Wolfe computes w from uniform weights, by steps 2/(n + 2), until
     one is at most `accuracy` times as long as w. Entries below 1e-5 are dropped.

@@ -61,10 +61,6 @@ class TopTwo(SamplingRule):
     For signs it is one arm, which is pulled. With a reference, `BestArm(reference=)`, the
     reference leads or challenges as an arm does, and the other arm of its piece is pulled.
 
-    `AnyAbove`: the arm of largest L of {mu_i <= level} is pulled if some estimate is at or
-    above the level, else the arm of smallest L, or L + log N. With "tc" this is APGAI of
-    Jourdan & Reda 2023.
-
     `BestArm(epsilon=)`: the leader "eb" with "tc" or "tci", L with slack. Share "ids" takes
     the closest point of the piece in place of u.
 
@@ -96,7 +92,7 @@ class TopTwo(SamplingRule):
     share: float | str = 0.5
     select: str = "sampling"
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm", "top-m", "thresholding", "best-or-none", "any-above"),
+        problems=("best-arm", "top-m", "thresholding", "best-or-none"),
         structures=("unstructured",),
         families=None,
         slack=True,
@@ -140,7 +136,7 @@ class TopTwo(SamplingRule):
         named = {
             "interval": self.leader == "ucb",
             "posterior": self._draws,
-            "share": self.share == "ids" and problem.name not in ("thresholding", "any-above"),
+            "share": self.share == "ids" and problem.name != "thresholding",
         }
         return tuple(name for name, needed in named.items() if needed)
 

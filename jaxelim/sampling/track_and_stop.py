@@ -61,9 +61,8 @@ class TrackAndStop(SamplingRule):
     w_k/c_k, to sum 1, are tracked as above; exploration counts pulls. That is the plain
     extension, as T* of costs is that of Gaussian arms with variances c_k.
 
-    `AnyAbove`: the answer of largest H*, with all weight on one arm. It is not Sticky
-    Track-and-Stop (Degenne & Koolen 2019): where several answers have the same H*, the weights
-    may alternate between them.
+    `BestArm(epsilon=)`: the answer of largest H*. It is not Sticky Track-and-Stop (Degenne &
+    Koolen 2019): where several answers have the same H*, the weights may alternate between them.
 
     Args:
         tracking: "D" or "C".

@@ -28,12 +28,14 @@ class UGapEState:
 class UGapE(SamplingRule):
     """Guess the top m from gap indices; pull the less pulled arm of the most ambiguous pair.
 
-    mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
-    B_ij = U_i - L_j;
-    J = the m arms j with the smallest m-th largest B_ij over i != j;
-    b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib;
-    arm = the less pulled of b and c (ties: c).
-    Stop, with the answer J, once no arm of J has a positive m-th largest B_ij.
+    ::
+
+        mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
+        B_ij = U_i - L_j;
+        J = the m arms j with the smallest m-th largest B_ij over i != j;
+        b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib;
+        arm = the less pulled of b and c (ties: c).
+        Stop, with the answer J, once no arm of J has a positive m-th largest B_ij.
 
     Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
     bounds, which makes this KL-UGapE.

@@ -55,7 +55,7 @@ def simulate(
     Args:
         instance: one instance, or a batch of them.
         problem: `BestArm()`, with `epsilon=`, `reference=` or `items=`, `TopM(m)`,
-            `Thresholding(level)`, `AnyAbove(level)` or `HalfSpaces(...)`.
+            `Thresholding(level)` or `HalfSpaces(...)`.
         rule: a sampling rule.
         delta: the error probability in (0, 1), a number or a 1-D array.
         stopping: one stopping rule or several. Stopping rules share one trajectory a
@@ -94,10 +94,10 @@ def simulate(
         batch: pulls whose rewards enter together, after the last of them, from the first check
             on. The rule chooses each of them without the others' rewards, and one test
             follows the batch. At most max_samples.
-        delay: further pulls that are chosen before a reward enters: an integer, or integers
-            [K] by arm, at most max_samples. With a batch it enters at the first batch end
-            from then on. `samples` counts pulls whose rewards are pending, as does the
-            cap; a run that is over discards them. See docs/how-to/batches-and-delays.md.
+        delay: further pulls that are chosen before a reward enters, at most max_samples. With
+            a batch it enters at the first batch end from then on. `samples` counts pulls whose
+            rewards are pending, as does the cap; a run that is over discards them. See
+            docs/how-to/batches-and-delays.md.
         executor: a `concurrent.futures.Executor` whose workers are spawned processes, as
             `jaxelim.parallel.processes` gives, or `get_executor()` of a Dask client; None:
             this process. The runs are cut into blocks, one device each. Every array equals

@@ -104,7 +104,7 @@ class CheckedCall:
     engine: Engine
     initial_pulls: int  # of each arm
     batch: int  # pulls whose rewards enter together
-    delay: np.ndarray  # [K] int64: further pulls before a reward enters
+    delay: int  # further pulls before a reward enters
 
     @staticmethod
     def checked(
@@ -156,7 +156,7 @@ class CheckedCall:
             raise ArgumentError("max_samples", max_samples, allowed, note)
         initial_pulls = _initial_pulls(initial_pulls, instance, max_samples)
         batch = checks.integer("batch", batch, low=1, high=max_samples)
-        delay = _delay(delay, instance.K, max_samples)
+        delay = checks.integer("delay", delay, low=0, high=max_samples)
         if ridge is not None:
             ridge = checks.real("ridge", ridge, low=0)
         if noise is not None:
@@ -201,15 +201,12 @@ class CheckedCall:
     @property
     def waits(self) -> bool:
         """Whether rewards wait: in batches, or for a delay."""
-        return self.batch > 1 or bool(self.delay.any())
+        return self.batch > 1 or self.delay > 0
 
     @property
     def waiting(self) -> dict[str, Any]:
         """Batch and delay as settings have them; nothing where no reward waits."""
-        if not self.waits:
-            return {}
-        delay = self.delay.tolist()
-        return {"batch": self.batch, "delay": delay[0] if len(set(delay)) == 1 else delay}
+        return {"batch": self.batch, "delay": self.delay} if self.waits else {}
 
     @property
     def shared(self) -> bool:
@@ -251,26 +248,12 @@ def _noise(noise: Any, runs: int, initial_pulls: int, arms: int) -> np.ndarray:
     return noise
 
 
-def _delay(delay: Any, arms: int, max_samples: int) -> np.ndarray:
-    """The delays of the arms: int64 [K]."""
-    allowed = f"an integer from 0 to max_samples = {max_samples}, or one for each of {arms} arms"
-    try:
-        if np.ndim(delay) == 0:
-            return np.full(arms, checks.integer("delay", delay, low=0, high=max_samples))
-        delays = [checks.integer("delay", d, low=0, high=max_samples) for d in delay]
-    except (ArgumentError, TypeError, ValueError):
-        raise ArgumentError("delay", delay, allowed) from None
-    if len(delays) != arms:
-        raise ArgumentError("delay", delay, allowed, f"it has {len(delays)}")
-    return np.array(delays, np.int64)
-
-
-def _check_noise_lasts(noise: np.ndarray, first: int, batch: int, delay: np.ndarray) -> None:
+def _check_noise_lasts(noise: np.ndarray, first: int, batch: int, delay: int) -> None:
     """Refuse noise [runs, T] that ends before the first reward could enter."""
-    least = first + -(-(1 + int(delay.min())) // batch) * batch
-    if (batch > 1 or delay.any()) and noise.shape[1] < least:
+    least = first + -(-(1 + delay) // batch) * batch
+    if (batch > 1 or delay) and noise.shape[1] < least:
         allowed = f"at least {least} samples: {first} initial pulls, and {least - first} until a "
-        allowed += f"reward enters with batch={batch} and a least delay of {delay.min()}"
+        allowed += f"reward enters with batch={batch} and delay={delay}"
         raise ArgumentError("noise", noise.shape, allowed)
 
 

@@ -157,10 +157,8 @@ def _check_combination(call: "CheckedCall") -> None:
         if problem.name == "best-item":
             allowed += "; items have no pulls and no rewards of their own"
         raise UnsupportedError("problem", problem, allowed)
-    if problem.several_right and not traits.slack:
+    if problem.epsilon and not traits.slack:
         allowed = f"epsilon=0: {name} is not defined with slack"
-        if not problem.epsilon:
-            allowed = f"one right answer: {name} is not defined where several may be right"
         raise UnsupportedError("problem", problem, allowed)
     if instance.costs is not None and not traits.costs:
         allowed = f"None: {name} has no published form for arms of different costs"
@@ -194,9 +192,8 @@ def _check_elimination(call: "CheckedCall") -> None:
     if not isinstance(elimination, SelectiveElimination | Resets):
         allowed = "None, SelectiveElimination(), FullElimination() or Resets(...)"
         raise ArgumentError("elimination", elimination, allowed)
-    if call.problem.several_right:
-        what = "with slack" if call.problem.epsilon else "where several answers may be right"
-        allowed = f"None: elimination at sampling is not defined {what}"
+    if call.problem.epsilon:
+        allowed = "None: elimination at sampling is not defined with slack"
         raise UnsupportedError("elimination", elimination, allowed)
     if not call.rule.traits.elimination:
         allowed = f"None: {type(call.rule).__name__} does not look at pieces when it samples"

@@ -25,10 +25,12 @@ _LAST = 2**31
 class Resets:
     """Eliminate at sampling with sets that are reset at t0^(2^j), as in the paper's theory.
 
-    At check t, if t = ceil(t0^(2^j)): last := helper, helper := all;
-    then helper loses every tested piece with LLR > alpha(t, delta),
-    alpha = (sqrt(beta(t, delta) + (4 c2 - c1) log t) + 4 sqrt((c2/c1) beta(t, 1/t^2)))^2;
-    sampling reads the answer's pieces in both helper and last; if none is left, all.
+    ::
+
+        At check t, if t = ceil(t0^(2^j)): last := helper, helper := all;
+        then helper loses every tested piece with LLR > alpha(t, delta),
+        alpha = (sqrt(beta(t, delta) + (4 c2 - c1) log t) + 4 sqrt((c2/c1) beta(t, 1/t^2)))^2;
+        sampling reads the answer's pieces in both helper and last; if none is left, all.
 
     c1, c2 and t0 = max(2, sqrt(x0)) come from the threshold's `constants`. The
     paper's alpha is much larger than beta, so it eliminates few pieces in runs as
@@ -102,7 +104,7 @@ class Resets:
 
     def start(self, seen: Snapshot) -> tuple[PieceSet, PieceSet]:
         """The sets helper and last, both full."""
-        full = seen.problem.plain_pieces(seen)
+        full = _full(seen)
         return full, full
 
     def update(
@@ -117,7 +119,7 @@ class Resets:
         else:  # a group of rewards may pass a time of reset
             resets = jnp.any((seen.since[..., None] < times) & (times <= t[..., None]), -1)
         last = where(resets, helper, last)
-        helper = where(resets, seen.problem.plain_pieces(seen), helper)
+        helper = where(resets, _full(seen), helper)
         alpha = self.level(threshold, t.astype(seen.means.dtype), delta)
         return self.rule.update(seen, helper, alpha), last
 
@@ -125,3 +127,8 @@ class Resets:
         """The answer's pieces for sampling: [Q] bool."""
         active = state[0].active(seen) & state[1].active(seen)
         return jnp.where(seen.lanes.any(active), active, seen.shape.exists)
+
+
+def _full(seen: Snapshot) -> PieceSet:
+    """The set with all pieces."""
+    return seen.problem.pieces(seen).restarting(seen)

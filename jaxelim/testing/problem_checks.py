@@ -17,6 +17,7 @@ from jaxelim.families.gaussian import LinearGaussian
 from jaxelim.families.linear_statistics import LinearStatistics
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
+from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.testing.orders import accepted
 from jaxelim.testing.report import Report, lines_of, require
@@ -36,8 +37,8 @@ def check_problem(
 
     - For random theta and lambda with i = answer(theta), the public answer of lambda
       differs from that of theta exactly where lambda lies in a piece of i. (With
-      `shared_answers`: only where it does. With `several_right`: i is wrong at lambda
-      exactly there.)
+      `shared_answers`: only where it does. With slack: i is wrong at lambda exactly
+      there.)
     - `correct` calls lambda's answer right exactly where theta lies in none of its pieces.
       (With `shared_answers`: at least there.)
     - `check`, where the problem has one, refuses a theta in a piece of its own answer.
@@ -158,7 +159,7 @@ def _check_pieces(
         directions, offsets = _half_spaces(problem, phi, theta, first[0])
         inside = bool(np.any(directions @ other <= offsets))
         differs = not np.array_equal(first[0], second[0])
-        if problem.several_right:
+        if problem.epsilon:
             differs = not problem.correct(np.asarray(first[0]), second[0], phi @ other)
         wrong = differs and not inside if problem.shared_answers else inside != differs
         where = f"theta = {theta}, lambda = {other}"
@@ -191,10 +192,9 @@ def _check_pieces(
 
 def _half_spaces(problem: Problem, arms: np.ndarray, theta: np.ndarray, public: Any) -> tuple:
     """The half-spaces of the answer with this public form, which theta has."""
-    if not problem.several_right:
+    if not isinstance(problem, BestArm) or not problem.epsilon:
         return problem.half_spaces(arms, theta)
-    named = np.flatnonzero(public)
-    return problem.half_spaces_of(int(named[0]) if named.size else len(public), arms)
+    return problem.half_spaces_of(int(np.argmax(public)), arms)
 
 
 def _ordered(rows: np.ndarray) -> np.ndarray:
@@ -223,8 +223,6 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
     """Check the laws of the set of pieces, on random refutations of a few answers each."""
     d = arms.shape[1]
     v_inv = np.eye(d)[..., None]
-    # A group of half-spaces is dropped when all of them are refuted.
-    grouped = problem.times_axes == ("answer_index", "piece")
 
     def at(point):
         """The snapshot at a pair of arms [K, d] and theta [d]."""
@@ -283,13 +281,13 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
         exists = np.asarray(look(full, point)[2])
         some = exists & (rng.random(exists.shape) < 0.5)
         left = np.asarray(look(drop(full, point, some), point)[0])
-        require(not (left & some).any() or grouped, "drop leaves a piece that is refuted")
+        require(not (left & some).any(), "drop leaves a piece that is refuted")
         beta = np.array([1.001 * _largest(kind, problem, *point)])
         kept = np.asarray(look(eliminated(full, point, beta)[1], point)[0])
         require(np.array_equal(kept, exists), "full elimination drops a piece that is not refuted")
         last = rng.choice(np.flatnonzero(exists))  # the piece that stays
         left = drop(full, point, exists & (np.arange(exists.size) != last).reshape(exists.shape))
-        early = ended(left, point)[0][0][0] and not grouped
+        early = ended(left, point)[0][0][0]
         require(not early, "the set is settled on an answer with a piece left")
         done = drop(full, point, exists)
         for settled, verdict in ended(done, point)[0]:

@@ -87,8 +87,8 @@ def check_sampling_rule(
     - Where it is lanes last: runs that one lane takes to their ends are those of many.
     - `prepare` gives the same for another theta, unless the rule has `uses_truth`.
     - Its numbers are finite where weights underflow and designs are nearly singular.
-    - Where rewards wait, in batches and for delays by arm, a run alone equals the same run in
-      a batch. A live run that gives several arms at once makes the pulls of `batch=`, and
+    - Where rewards wait, in batches and for a delay, a run alone equals the same run in a
+      batch. A live run that gives several arms at once makes the pulls of `batch=`, and
       stops with it.
     - Its repr evaluates back, and its docstring's arguments equal its fields.
     - Wrong answers are rare, whichever stopping rule ends the runs. Of n = `runs` runs no

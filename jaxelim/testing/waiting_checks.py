@@ -1,4 +1,4 @@
-"""The check of runs whose rewards wait: in batches, for delays, and in live runs."""
+"""The check of runs whose rewards wait: in batches, for a delay, and in live runs."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def check_waiting(
     """
     stopping = LLR() if "llr" in rule.traits.stopping else Native()
     common: dict[str, Any] = dict(delta=delta, stopping=stopping, seed=seed, ridge=ridge)
-    waits = {"batch": BATCH, "delay": 2 * (np.arange(instance.K) % 3), "max_samples": LONGEST}
+    waits: dict[str, Any] = {"batch": BATCH, "delay": 3, "max_samples": LONGEST}
     many, some = (
         simulate(instance, problem, rule, runs=runs, engine=layout, **common, **waits)
         for runs, layout in (

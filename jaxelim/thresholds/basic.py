@@ -61,8 +61,10 @@ class GK16:
 class LinearThreshold:
     """The threshold of a self-normalised bound; it covers the bias of a ridge.
 
-    beta = (sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2.
-    (Abbasi-Yadkori et al. 2011)
+    ::
+
+        beta = (sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2.
+        (Abbasi-Yadkori et al. 2011)
 
     Args:
         dimension: d, the dimension of the features.

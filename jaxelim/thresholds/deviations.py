@@ -135,9 +135,11 @@ def gaussian(x: Array) -> Array:
 class KaufmannKoolen:
     """A threshold that is proven for LLR, selective and full stops, and for every rule.
 
-    With n = max(t/arms, 1) and x = log(pieces/delta)/arms:
-    beta = arms (T(x) + 3 log(1 + log n)) for one-parameter exponential families,
-    beta = arms (C_G(x) + 2 log(4 + log n)) for Gaussian rewards of known variance.
+    ::
+
+        With n = max(t/arms, 1) and x = log(pieces/delta)/arms:
+        beta = arms (T(x) + 3 log(1 + log n)) for one-parameter exponential families,
+        beta = arms (C_G(x) + 2 log(4 + log n)) for Gaussian rewards of known variance.
 
     T and C_G are `exponential_family` and `gaussian` of this module. The sum over the
     arms of a piece is at most what it is at equal counts t/arms, since log(1 + log n)
@@ -184,9 +186,7 @@ class KaufmannKoolen:
             raise UnsupportedError("family", family, _REWARDS)
         needed = _pieces_and_arms(problem, instance.structure, instance.K)
         if needed is None:
-            allowed = (
-                "best-arm, best-or-none, any-above, best-item, top-m or thresholding; for others "
-            )
+            allowed = "best-arm, best-or-none, best-item, top-m or thresholding; for others "
             allowed += "give pieces and arms"
             raise UnsupportedError("problem", problem, allowed)
         return cls(*needed, normal)
@@ -246,4 +246,4 @@ def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | 
         return k - 1, 2
     if problem.name == "top-m":
         return max(problem.m * (k - problem.m), 1), 2
-    return (k, 1) if problem.name in ("thresholding", "any-above") else None
+    return (k, 1) if problem.name == "thresholding" else None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _INTERVALS = ("intervals", "intervals of equal counts")
 """Native tests of intervals, as `jaxelim.contracts.proofs` names them."""
-_REFUTING = ("llr", "selective", "full", "refuted pairs")
+_REFUTING = ("llr", "selective", "full")
 """Endings that compare log e_p, named as there."""
 _KNOWN_VARIANCE = ("gaussian", "gaussian-by-arm")
 """Names of the families whose pairs and intervals have a closed form."""
@@ -41,9 +41,8 @@ class Mixture(PieceThreshold):
     truth ever exceeds 1/alpha with probability at most alpha. (Ville 1939; Robbins 1970;
     Kaufmann & Koolen 2021, section 5)
 
-    It is for LLR, selective and full stops, for the rounds of `ChernoffRacing("llr")` and
-    for elimination at sampling. There must be no ridge. A run looks at all t below 256,
-    then 0.4 to 0.8% apart; ChernoffRacing looks at the end of every round.
+    It is for LLR, selective and full stops, and for elimination at sampling. There must be
+    no ridge. A run looks at all t below 256, then 0.4 to 0.8% apart.
 
     Args:
         strengths: the c_j, in numbers of samples, each from 0.001 to 1e9.
@@ -155,21 +154,19 @@ class Mixture(PieceThreshold):
 
     def _check_native(self, family: "Family", rule: "SamplingRule", stopping: Any) -> None:
         """Refuse the native tests that it does not cover."""
-        test, name = rule.native_test(), type(rule).__name__
-        if test in _REFUTING:
-            return
-        if test not in _INTERVALS:
+        name = type(rule).__name__
+        if rule.native_test() not in _INTERVALS:
             allowed = f"one such as Heuristic(): the native test of {name} compares beta itself"
             raise UnsupportedError("threshold", self, allowed)
         if family.name not in _KNOWN_VARIANCE:
             others = [stop for stop in rule.traits.stopping if stop != "native"]
-            other = "LLR()" if others else "the rule ChernoffRacing('llr')"
-            allowed = f"{other}, as native tests of intervals are proven for Gaussian rewards alone"
+            other = "LLR()" if others else "LLR(), with another rule"
+            allowed = f"{other}: native tests of intervals are proven for Gaussian rewards alone"
             allowed += "; or threshold=Heuristic()"
             raise UnsupportedError("stopping", stopping, allowed)
 
     def proof(self, call: "Call") -> bool | str:
-        """True for every rule; LLR, selective and full stops; native tests of intervals or e_p.
+        """True for every rule; LLR, selective and full stops; native tests of intervals.
 
         The rewards must be independent draws of the family's law.
         """

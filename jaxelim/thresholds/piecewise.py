@@ -111,8 +111,7 @@ def bound(
     if not isinstance(bounded, PieceThreshold):
         raise ArgumentError("threshold", threshold, allowed, f"bound returned {bounded!r}")
     stopping, rule = call["stopping"], call["rule"]
-    native = any(stop.name == "native" for stop in stopping)
-    if native and rule.native_test() != "refuted pairs":
+    if any(stop.name == "native" for stop in stopping):
         if type(bounded).arm_levels is PieceThreshold.arm_levels:
             other = "LLR()" if "llr" in rule.traits.stopping else "LLR(), with another rule"
             allowed = f"{other}: the native test of {type(rule).__name__} reads levels of arms, and"

@@ -56,10 +56,7 @@ def test_the_command_prints_a_table_and_writes_all_fields(tmp_path):
             row[key]
             for key in ("us/sample", "useful/computed", "compile s", "mean tau", "target", "beyond")
         ]
-        positive += [
-            raw[key]
-            for key in ("state_bytes_per_lane", "noise_bytes_per_lane", "process_cpu_seconds")
-        ]
+        positive.append(raw["process_cpu_seconds"])
         assert all(math.isfinite(x) and x > 0 for x in positive)
         assert (
             row["useful/computed"] <= 1

@@ -3,12 +3,11 @@
 import pytest
 
 import jaxelim as je
-from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.engine.execution import PATIENCE, PATIENCE_ONE_BY_ONE
 from jaxelim.simulation.plan import planned as planned_call
 from tests import digests
-from tests.calls import checked
+from tests.calls import checked, planned
 from tests.engine.test_in_turn import InTurn, OfOneRun
 from tests.engine.test_one_lane import SMALL
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.contracts import ASK, OK
+from tests.calls import planned
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 ALL = (je.LLR(), SELECTIVE, FULL)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.calls import planned
 from jaxelim import engine, scope
 from tests import digests
+from tests.calls import planned
 from tests.engine.test_invariance import SELECTIVE
 from tests.engine.test_one_lane import check_kernels, compiled_text, shipped, slow
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.cache import Cache
 from jaxelim.engine.state import NO_ARM
 from tests import digests
+from tests.calls import planned
 from tests.engine.test_invariance import COMMON, SELECTIVE, equal
 
 pytestmark = pytest.mark.devices
@@ -215,7 +215,7 @@ ROWS = (
     "ugape top-m native", "racing top-m", "racing best-arm batch", "rage linear",
     "xy-adaptive linear", "oracle linear-d20", "oracle signs given weights", "tas D wrapper",
     "tas C paper signs at sampling", "tas C powers half-spaces", "optimistic-tas top-m",
-    "uniform unstructured", "uniform cut off", "family bernoulli chernoff-racing",
+    "uniform unstructured", "uniform cut off",
     "family bernoulli top-two ids", "family bernoulli kl-lucb", "family bernoulli tas",
     "family gaussian-by-arm uniform", "family unknown-variance lucb",
 )  # fmt: skip

@@ -7,10 +7,10 @@ import pytest
 from jax.extend.core import Literal
 
 import jaxelim as je
-from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.engine.jaxprs import operations
 from tests import ties
+from tests.calls import planned
 
 OPTIONS = {name: ties.OPTIONS[name] for name in ("form square", "vmapped", "one lane")}
 

@@ -71,18 +71,6 @@ def test_level(level):
                 np.zeros((2, 1), bool),
                 np.zeros((2, 1), complex),
             ],
-            "groups": [
-                "g",
-                [],
-                [0, 0],
-                np.zeros((2, 2), int),
-                np.zeros((2, 1)),
-                np.zeros((2, 1), bool),
-                np.full((2, 1), -1),
-                [[0], [2]],
-                [[0], [0, 1]],
-                np.zeros((2, 1), object),
-            ],
         }
     ),
 )

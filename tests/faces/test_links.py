@@ -1,5 +1,6 @@
 """Relative links, anchors and paths of the pages lead somewhere."""
 
+import pkgutil
 import re
 from pathlib import Path
 
@@ -33,3 +34,5 @@ def test_links_and_paths_exist(page):
         assert not anchor or anchor in anchors(file.read_text()), target
     for path in re.findall(PATH, text):
         assert path.startswith(WRITTEN) or (ROOT / path).exists(), path
+    for name in re.findall(r"(?<![\w/.])jaxelim(?:\.\w+)+", text):
+        pkgutil.resolve_name(name)

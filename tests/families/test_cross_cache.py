@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.evidence.designs import ArmDesign, LinearContext, SquareDesign
 from jaxelim.families import linear_statistics as gaussian
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import check_problem
+from tests.calls import planned
 from tests.engine.test_invariance import INSTANCE, equal
 
 B, K, D = 6, 9, 4

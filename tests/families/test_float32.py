@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.precision import parting, z_score
 from jaxelim import engine, scope
 from jaxelim.evidence.designs import ArmDesign, DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.families import gaussian
@@ -16,6 +15,21 @@ from jaxelim.lanes import LaneOps
 RNG = np.random.default_rng(32)
 ARMS = RNG.normal(size=(6, 3))
 SELECTIVE = je.SelectiveElimination()
+
+
+def parting(single: je.Trace, double: je.Trace) -> int | None:
+    """The first pull (1-based) at which two traces differ; None if they agree so far."""
+    common = min(len(single.arms), len(double.arms))
+    apart = np.flatnonzero(single.arms[:common] != double.arms[:common])
+    return int(apart[0]) + 1 if apart.size else None
+
+
+def z_score(one: np.ndarray, other: np.ndarray) -> float:
+    """Difference of two means [run] in its standard error, for independent samples."""
+    error = np.sqrt(one.var(ddof=1) / one.size + other.var(ddof=1) / other.size)
+    return float((one.mean() - other.mean()) / error)
+
+
 COMMON = dict(stopping=SELECTIVE, delta=0.05, runs=24, max_samples=3000)
 INSTANCE = je.instances.linear_d10(0, K=12)
 

@@ -205,7 +205,7 @@ def test_stops_while_rewards_are_pending():
     known = twin.run(arms, theta, spec, noise=noise, length=2000)
     least = [min(llrs.values()) for _, llrs in known.states]
     for batch, delay in ((7, 0), (3, 4)):
-        pending, t, entered, group = Pending(K, K, batch, delay), K, K, [()]
+        pending, t, entered, group = Pending(K, batch, delay), K, K, [()]
         while not group or least[entered - K] <= heuristic(entered, 0.1):
             pending.chosen(t + 1, t % K, known.rewards[t])
             t += 1
@@ -258,9 +258,6 @@ def test_what_is_not_defined_is_refused_by_name():
     assert "posterior" in refused(je.T3C(), instance=basis)
     for level in (0.0, 1.0, -2.0):
         assert "above 0 and below 1" in refused(je.Uniform(), je.Thresholding(level))
-    assert "confidence intervals" in refused(
-        je.ChernoffRacing(), instance=basis, stopping=je.Native()
-    )
     assert "epsilon=0" in refused(je.Uniform(), je.BestArm(0.1))
     assert "ridge" in refused(je.Uniform(), ridge=1.0)
     assert "Logistic" in refused(je.Uniform(), threshold=je.Mixture())

@@ -59,7 +59,7 @@ def test_the_llr_is_the_least_cost(family):
 
 
 @pytest.mark.parametrize("family", LATER)
-def test_evidence_values_pairs_gradients_and_closest_points(family):
+def test_evidence_values_gradients_and_closest_points(family):
     """H = w . gradient; the gradient is that of differences; the closest point costs H."""
     rng, epsilon, K, h = np.random.default_rng(5), 0.2, 5, 1e-5
     context = ArmContext(LaneOps(), np.eye(K))
@@ -72,17 +72,15 @@ def test_evidence_values_pairs_gradients_and_closest_points(family):
         evidence = known.evidence(context, stats, shape).weighted(weights)
         moved = evidence.closest(piece)
         costs = evidence.per_cost(known.divergence(means, moved))
-        pair = evidence.pair(first, piece)
-        return evidence.values(), evidence.gradient(piece), moved, costs, pair
+        return evidence.values(), evidence.gradient(piece), moved, costs
 
     for _ in range(4):
         means, weights = drawn(family, rng, K), rng.random(K) + 0.1
         first = int(np.argmax(means))
         for piece in np.delete(np.arange(K), first):
             at = np.int32(first), np.int32(piece)
-            values, slope, moved, costs, pair = map(np.asarray, asked(means, weights, *at))
+            values, slope, moved, costs = map(np.asarray, asked(means, weights, *at))
             np.testing.assert_allclose(weights @ slope, values[piece], rtol=1e-10)
-            np.testing.assert_allclose(pair, values[piece], rtol=1e-12)
             np.testing.assert_allclose(weights @ costs, values[piece], rtol=1e-10)
             np.testing.assert_allclose(moved[piece] - moved[first], epsilon, rtol=1e-9)
             for k in range(K):

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.cache import KEPT, Cache, Info, Jitted, jitted
+from tests.calls import planned
 
 ONE = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
 LAYOUT = je.Engine(devices=1, chunk=16)

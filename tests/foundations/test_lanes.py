@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.kernels import compiled_text
 from jaxelim import engine, scope
 from jaxelim.evidence.designs import (
     ArmDesign,
@@ -17,6 +16,7 @@ from jaxelim.evidence.designs import (
 )
 from jaxelim.lanes import ARMS_A_BLOCK, LaneOps, index_like, over_arm_blocks
 from jaxelim.problems.top_m import pack, unpack
+from tests.calls import compiled_text
 
 B = 5
 

@@ -21,7 +21,7 @@ FAMILIES = {
 }  # fmt: skip
 TIED = "fws-linear"
 """Its choices tie on paper while no reward enters, x_k/N_k of two arms, and rounding decides."""
-FAST = ("lingape", "chernoff-racing")
+FAST = ("lingape", "racing")
 BATCH = 5
 
 

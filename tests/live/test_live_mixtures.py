@@ -419,7 +419,7 @@ CASES = {
     "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.Thresholding(0.3), je.Uniform()),
     "slack": Case(je.Instance.unstructured([2.0, 1.9, 0.5], je.Poisson()), je.BestArm(epsilon=0.4),
                   je.EBTCI(), je.LLR()),
-    "racing": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.BestArm(), je.ChernoffRacing(),
+    "racing": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.BestArm(), je.Racing(),
                    je.Native()),
     "bernoulli": Case(je.Instance.unstructured([0.9, 0.3, 0.2], je.Bernoulli()), je.BestArm(),
                       je.TTUCB(), elimination=je.SelectiveElimination()),

@@ -94,7 +94,6 @@ PROBLEMS = [
     je.BestArm(epsilon=0.1),
     je.BestArm(items=ITEMS),
     je.BestArm(reference=0.25),
-    je.AnyAbove(0.25),
     je.TopM(2),
     je.Thresholding(-1 / 3),
 ]

@@ -16,8 +16,6 @@ RULES = {
     "lucb-2": je.LUCB(pulls=2),
     "ugape": je.UGapE(),
     "racing": je.Racing(),
-    "chernoff": je.ChernoffRacing(),
-    "kl-chernoff": je.ChernoffRacing(test="interval"),
 }
 STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination(),
             "native": je.Native()}  # fmt: skip
@@ -89,7 +87,7 @@ def test_runs_are_those_of_the_twin(family, problem, rule):
 
 
 @pytest.mark.parametrize(("family", "problem", "rule"), list(cases([
-    ("bernoulli", "bai", "kl-chernoff"),
+    ("bernoulli", "bai", "racing"),
 ])))  # fmt: skip
 def test_pulls_are_those_of_the_twin(family, problem, rule):
     """Every arm and every reward, up to the last stop."""
@@ -111,7 +109,7 @@ def test_pulls_are_those_of_the_twin(family, problem, rule):
 # What the twin and the engine share: laws of runs.
 
 HARD = je.Instance.unstructured([0.7, 0.35, 0.55, 0.3], je.Bernoulli())
-NEW = ("ugape", "racing", "chernoff", "kl-chernoff")
+NEW = ("ugape", "racing")
 FIELDS = ("samples", "stopped", "answer", "pulls", "tests_stopping", "tests_sampling")
 
 
@@ -179,30 +177,6 @@ def test_permuted_arms_permute_the_result(problem, rule):
         np.testing.assert_array_equal(getattr(other, name), getattr(one, name)[..., order], name)
 
 
-def test_racing_drops_one_arm_a_round():
-    """A low threshold: the worst of the remaining arms falls after every round but ties."""
-    instance = je.Instance.unstructured([0.99, 0.3, 0.01, 0.2], je.Bernoulli())
-    noise = np.tile(np.random.default_rng(0).random(60), 4)[:240]
-    run = je.trace(instance, je.BestArm(), je.ChernoffRacing(), noise=noise, delta=0.5,
-                   threshold=lambda t, delta: 0 * t + 1e-3, stopping=je.Native(),
-                   engine=je.Engine(lanes=1, devices=1))
-    left, at, dropped = list(range(4)), 4, []
-    assert run.stopped
-    while len(left) > 1:
-        n = np.bincount(run.arms[:at], minlength=4)
-        means = np.bincount(run.arms[:at], run.rewards[:at], 4) / n
-        best, worst = max(left, key=means.__getitem__), min(left, key=means.__getitem__)
-        pair = arm_rules.LAWS["bernoulli"].pair
-        if pair(n[best], means[best], n[worst], means[worst]) > 1e-3:
-            left.remove(worst)
-            dropped.append(worst)
-        if len(left) > 1:
-            np.testing.assert_array_equal(run.arms[at : at + len(left)], left)
-            at += len(left)
-    assert at == run.samples and len(set(dropped)) == 3
-    np.testing.assert_array_equal(np.flatnonzero(run.answer), left)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["ugape", "racing", "lucb"])
 def test_gaussian_rewards_keep_their_bounds(rule):
@@ -238,15 +212,3 @@ class Normal(je.OneParameter):
     def bracket(self, mean, radius):
         wide = 1.1 * (2 * radius) ** 0.5
         return mean - wide, mean + wide
-
-
-def test_settings_and_problems_are_checked():
-    with pytest.raises(je.ArgumentError, match="test"):
-        je.ChernoffRacing("kl")
-    assert eval(repr(je.ChernoffRacing("interval")), vars(je)) == RULES["kl-chernoff"]
-    for problem, more in ((je.TopM(2), {"stopping": je.Native()}), (je.BestArm(), {})):
-        with pytest.raises(je.UnsupportedError, match="ChernoffRacing"):
-            je.simulate(HARD, problem, je.ChernoffRacing(), runs=1, **more)
-    linear = je.load_instance("linear-d10")
-    with pytest.raises(je.UnsupportedError, match="ChernoffRacing"):
-        je.simulate(linear, je.BestArm(), je.ChernoffRacing(), runs=1, stopping=je.Native())

@@ -81,7 +81,7 @@ def test_rules_without_a_published_form_are_refused():
     for rule in (je.LinGapE(), je.LUCB(), je.UGapE(), je.EBTCI(), je.LinGIFA()):
         with pytest.raises(je.UnsupportedError, match="no published form"):
             checked(given("gaussian"), je.BestArm(), rule)
-    for rule in (je.Racing(), je.RAGE(), je.XYAdaptive(), je.ChernoffRacing()):
+    for rule in (je.Racing(), je.RAGE(), je.XYAdaptive()):
         with pytest.raises(je.UnsupportedError, match="no published form"):
             checked(given("gaussian"), je.BestArm(), rule, stopping=je.Native())
 

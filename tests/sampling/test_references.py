@@ -1,4 +1,4 @@
-"""A best arm or none, and any arm above: against twins, definitions, laws and errors."""
+"""A best arm or none: against definitions, laws and errors."""
 
 import dataclasses
 
@@ -7,16 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from scipy.special import rel_entr
 from scipy.stats import binom
 
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.views import Snapshot
 from jaxelim.lanes import LaneOps
-from tests import twin
 from tests.calls import checked
-from tests.twin import any_above, weighing
+from tests.twin import weighing
 
 SLOW = pytest.mark.slow
 STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination()}
@@ -47,66 +45,6 @@ def instance(family, means):
 def drawn(family, seed, shape):
     rng = np.random.default_rng(seed)
     return rng.normal(size=shape) if family in ("gaussian", "by-arm") else rng.random(shape)
-
-
-# Any arm above, against its twin.
-
-
-@pytest.mark.parametrize(
-    ("family", "rule"),
-    [
-        pytest.param(family, rule, marks=() if (family, rule) in FAST else SLOW)
-        for family in FAMILIES for rule in RULES
-    ],
-)  # fmt: skip
-def test_runs_are_those_of_the_twin(family, rule):
-    """Stops, answers, pulls, tests and times of elimination."""
-    T, level = 300, LEVEL[family]
-    noise = drawn(family, 3, (8, T))
-    result = je.simulate(
-        instance(family, MEANS[family]), je.AnyAbove(level), RULES[rule], delta=0.1, runs=8,
-        noise=noise, threshold=je.GK16(), max_samples=T, stopping=tuple(STOPPING.values()),
-        engine=je.Engine(devices=1, lanes=16),
-    )  # fmt: skip
-    for i, means in enumerate(MEANS[family]):
-        right = np.array(means) > level
-        for run in range(8):
-            found = any_above.run(
-                means, "gaussian" if family == "by-arm" else family, level, rule,
-                noise=noise[run], costs=np.square(STD) if family == "by-arm" else None, delta=0.1,
-                beta=twin.gk16, stopping=tuple(STOPPING),
-            )  # fmt: skip
-            for s, name in enumerate(STOPPING):
-                stop, at = found.stops[name], (i, s, 0, run)
-                where = f"instance {i}, run {run}, {name}"
-                for field in ("samples", "stopped", "answer", "pulls", "tests_stopping"):
-                    np.testing.assert_array_equal(
-                        getattr(result, field)[at], getattr(stop, field), f"{field}, {where}"
-                    )
-                if name != "llr":
-                    np.testing.assert_array_equal(result.elimination_times[at], stop.times, where)
-                known = (stop.answer & right).any() if right.any() else not stop.answer.any()
-                assert result.correct[at] == known, where
-    assert result.stopped.any() and len(np.unique(result.samples)) > 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", [je.Bounded(), je.Logistic()], ids=["bounded", "logistic"])
-def test_the_arm_of_largest_divergence_is_tracked(family):
-    """Track-and-Stop, families without a closed form: not the arm of largest LLR."""
-    given = dict(delta=0.001, seed=2, max_samples=400)
-    arms = je.Instance.unstructured([0.7, 0.62, 0.3, 0.2], family)
-    run = je.trace(arms, je.AnyAbove(0.5), je.TrackAndStop(), **given)
-    seen = 0
-    for s in range(5, run.samples):
-        N = np.bincount(run.arms[:s], minlength=4)
-        m = np.bincount(run.arms[:s], weights=run.rewards[:s], minlength=4) / N
-        d = np.where(m >= 0.5, rel_entr(m, 0.5) + rel_entr(1 - m, 0.5), -1.0)
-        second, first = np.sort(d)[-2:]
-        if (N > np.sqrt(s) - 2).all() and first > second + 0.01 and first > 0:
-            assert run.arms[s] == d.argmax()
-            seen += 1
-    assert seen > 50
 
 
 # The evidence of a best arm or none, against the definition.
@@ -179,52 +117,23 @@ def test_values_and_gradients_are_those_of_the_definition(family):
 # What is right, H*, ties, proofs.
 
 
-def test_what_is_right():
-    problem, means = je.AnyAbove(0.5), np.array([0.4, 0.9, 0.7, 0.5])
-    np.testing.assert_array_equal(problem.right(means), [1, 2])
-    answers = np.vstack([np.eye(4, dtype=bool), np.zeros((1, 4), bool)])
-    np.testing.assert_array_equal(problem.correct(answers, answers[1], means), [0, 1, 1, 0, 0])
-    np.testing.assert_array_equal(problem.right(means - 0.5), [4])
-    np.testing.assert_array_equal(
-        problem.correct(answers, answers[4], means - 0.5), [0, 0, 0, 0, 1]
-    )
-    for one in (je.AnyAbove(0.25), je.BestArm(reference=0.25)):
-        assert eval(repr(one), vars(je)) == one and hash(one) == hash(eval(repr(one), vars(je)))
+def test_reprs_and_scales():
+    one = je.BestArm(reference=0.25)
+    assert eval(repr(one), vars(je)) == one and hash(one) == hash(eval(repr(one), vars(je)))
     assert je.BestArm(reference=0.0) != je.BestArm()
-    assert je.BestArm(reference=0.5).scaled(2.0) == je.BestArm(reference=0.25)
-    assert je.AnyAbove(0.5).scaled(2.0) == je.AnyAbove(0.25)
+    assert je.BestArm(reference=0.5).scaled(2.0) == one
 
 
-def test_ties_with_the_level_are_refused():
-    best, above = je.BestArm(reference=0.5), je.AnyAbove(0.5)
-    eye = np.eye(3)
-    for problem in (best, above):
-        with pytest.raises(je.TieError):
-            problem.check(eye, np.array([0.5, 0.1, 0.2]))
-        problem.check(eye, np.array([0.3, 0.3, 0.2]))  # no arm, whichever is the best
+def test_ties_with_the_reference_are_refused():
+    problem, eye = je.BestArm(reference=0.5), np.eye(3)
+    with pytest.raises(je.TieError):
+        problem.check(eye, np.array([0.5, 0.1, 0.2]))
+    problem.check(eye, np.array([0.3, 0.3, 0.2]))  # no arm, whichever is the best
     with pytest.raises(je.TieError, match="same largest mean"):
-        best.check(eye, np.array([0.9, 0.9, 0.2]))
-    above.check(eye, np.array([0.9, 0.9, 0.5]))  # two right answers
-    best.check(eye, np.array([0.9, 0.5, 0.2]))
-    for problem in (best, above):
-        with pytest.raises(je.TieError):
-            je.complexity(je.Instance.unstructured([0.5, 0.1]), problem)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_complexity_of_any_above(family):
-    """max d(m_i, level)/c_i over the arms above; 1/sum_k c_k/d(m_k, level) if there are none."""
-    costs = np.square(STD) if family == "by-arm" else np.ones(4)
-    d = weighing.FAMILIES["gaussian" if family == "by-arm" else family].divergence
-    for means in MEANS[family]:
-        means = np.array(means)
-        slope = np.array([d(m, LEVEL[family]) for m in means]) / costs
-        above = means > LEVEL[family]
-        known = slope[above].max() if above.any() else 1 / np.sum(1 / slope)
-        solved = je.complexity(instance(family, means), je.AnyAbove(LEVEL[family]), gap=1e-9)
-        np.testing.assert_allclose(solved.value, known, rtol=2e-9)
-        w = (slope == known) if above.any() else known / slope
-        np.testing.assert_allclose(solved.allocation, w, atol=1e-4)
+        problem.check(eye, np.array([0.9, 0.9, 0.2]))
+    problem.check(eye, np.array([0.9, 0.5, 0.2]))
+    with pytest.raises(je.TieError):
+        je.complexity(je.Instance.unstructured([0.5, 0.1]), problem)
 
 
 def test_complexity_of_a_best_arm_or_none():
@@ -244,9 +153,9 @@ def test_complexity_of_a_best_arm_or_none():
 def test_mixtures_cover_the_pieces():
     """P = K: an answer is wrong only if one of K pieces that hold the truth was refuted."""
     given = instance("bernoulli", [0.9, 0.7, 0.3, 0.2])
-    for problem in (je.BestArm(reference=0.5), je.AnyAbove(0.5)):
-        call = checked(given, problem, je.Uniform(), threshold=je.Mixture())
-        assert call.threshold.pieces == problem.wrong_answers(4) == 4
+    problem = je.BestArm(reference=0.5)
+    call = checked(given, problem, je.Uniform(), threshold=je.Mixture())
+    assert call.threshold.pieces == problem.wrong_answers(4) == 4
 
 
 STRENGTHS = np.array(je.Mixture().strengths)
@@ -301,9 +210,6 @@ REFUSED = [
     (je.BestArm(reference=0.5), je.LUCB(), "LUCB is defined for"),
     (je.BestArm(reference=0.5), je.UGapE(), "UGapE is defined for"),
     (je.BestArm(reference=0.5), je.LinGIFA(), "LinGIFA is defined for"),
-    (je.AnyAbove(0.5), je.LinGame(), "one right answer: LinGame"),
-    (je.AnyAbove(0.5), je.FWS(), "one right answer: FWS"),
-    (je.AnyAbove(0.5), je.LUCB(), "LUCB is defined for"),
 ]
 
 
@@ -319,24 +225,11 @@ def test_bad_input():
     for level in (np.nan, "x", np.inf):
         with pytest.raises(je.ArgumentError):
             je.BestArm(reference=level)
-        with pytest.raises(je.ArgumentError):
-            je.AnyAbove(level)
-    for problem in (je.BestArm(reference=1.5), je.AnyAbove(1.5)):
-        with pytest.raises(je.ArgumentError, match="level"):
-            checked(instance("bernoulli", [0.9, 0.7]), problem, je.Uniform())
-    with pytest.raises(je.UnsupportedError, match="unstructured"):
-        checked(je.load_instance("linear-d10"), je.AnyAbove(0.1), je.Uniform())
-    with pytest.raises(je.UnsupportedError, match="several answers may be right"):
-        checked(
-            instance("gaussian", [0.9, 0.7]), je.AnyAbove(0.1), je.TrackAndStop(),
-            stopping=je.SelectiveElimination(), elimination=je.SelectiveElimination(),
-        )  # fmt: skip
+    with pytest.raises(je.ArgumentError, match="level"):
+        checked(instance("bernoulli", [0.9, 0.7]), je.BestArm(reference=1.5), je.Uniform())
 
 
-def test_the_problems_keep_their_contract():
-    given = je.Instance.unstructured([0.9, 0.1, 0.4, -0.3])
-    for level in (0.2, -1.5):
-        assert je.testing.check_problem(je.AnyAbove(level), given, draws=80)
+def test_the_problem_keeps_its_contract():
     assert je.testing.check_problem(je.BestArm(reference=0.2), draws=80)
 
 
@@ -344,22 +237,21 @@ def test_the_problems_keep_their_contract():
 
 
 @SLOW
-@pytest.mark.parametrize("problem", [je.BestArm(reference=0.55), je.AnyAbove(0.55)], ids=str)
 @pytest.mark.parametrize("rule", ["tas", "eb-tci"])
 @pytest.mark.parametrize("family", ["bernoulli", "exponential"])
-def test_layouts_and_order_of_the_stops(problem, rule, family):
+def test_layouts_and_order_of_the_stops(rule, family):
     """Lanes, chunks, vmap and one run agree; the stops are in order.
 
     Weights of Track-and-Stop for a reference are of an interior-point method: where means tie,
     as in few coins, vmap rounds them otherwise and may change a run (definitions.md, Ties).
     """
-    given = instance(family, [0.9, 0.2, 0.7, 0.4])
+    given, problem = instance(family, [0.9, 0.2, 0.7, 0.4]), je.BestArm(reference=0.55)
     common = dict(
         delta=0.1, runs=24, seed=2, max_samples=3000, stopping=tuple(STOPPING.values())
     )
     known = je.simulate(given, problem, RULES[rule], **common)
     layouts = [je.Engine(lanes=16, chunk=7, devices=1), je.Engine(devices=1)]
-    if (rule, problem.name, family) != ("tas", "best-or-none", "bernoulli"):
+    if (rule, family) != ("tas", "bernoulli"):
         layouts.append(je.Engine(vmapped=True))
     for engine in layouts:
         assert je.simulate(given, problem, RULES[rule], engine=engine, **common).equals(known)
@@ -372,12 +264,11 @@ N, CRITICAL = 4_000, 510
 
 
 @SLOW
-@pytest.mark.parametrize("reference", [True, False])
 @pytest.mark.parametrize("means", [[0.55, 0.5, 0.2], [0.42, 0.4, 0.3]])
-def test_errors_of_a_proven_test_are_rarer_than_delta(reference, means):
+def test_errors_of_a_proven_test_are_rarer_than_delta(means):
     """An error rate of 0.15 fails with probability above 0.999."""
-    assert 4 * 3 * binom.sf(CRITICAL - 1, N, 0.1) < 1e-6 and binom.cdf(CRITICAL - 1, N, 0.15) < 1e-3
-    problem = je.BestArm(reference=0.48) if reference else je.AnyAbove(0.48)
+    assert 2 * 3 * binom.sf(CRITICAL - 1, N, 0.1) < 1e-6 and binom.cdf(CRITICAL - 1, N, 0.15) < 1e-3
+    problem = je.BestArm(reference=0.48)
     result = je.simulate(
         je.Instance.unstructured(means, je.Bernoulli()), problem, je.EBTCI(), delta=0.1, runs=N,
         threshold=je.Mixture(), stopping=tuple(STOPPING.values()), max_samples=16_000,
@@ -409,8 +300,3 @@ def test_a_live_run_ends_with_no_arm():
     assert [row["p"] for row in shown.rows] == best.p_values.arms.tolist()
     assert shown.rows[1]["p"] == best.p_values.answer and shown.rows[1]["state"] == "answer"
     assert best.evidence.labels == ["1 > 0", "1 > 2", "1 > 0.5"]
-    other = je.live.LiveRun(3, je.AnyAbove(0.5), **given)
-    while not other.stopped:
-        other.tell(other.ask(), 1)
-    assert len(other.answer_arms) == 1 and other.p_values is not None
-    assert other.p_values.answer <= 0.1

@@ -65,7 +65,7 @@ class Hasty(je.LUCB):
         return view.t > 3, state.mask
 
 
-class Quicker(je.ChernoffRacing):
+class Quicker(je.Racing):
     """Rounds that end at once."""
 
     def native(self, view, state):
@@ -93,9 +93,8 @@ PROVEN = {
         je.Resets(EVERY[1], alpha=lambda t, delta: plain(t, delta) / 9),
     ),
     "phases of pairs": (LINEAR, BEST, je.XYAdaptive(), KOOLEN.of(LINEAR, BEST), NATIVE),
-    "rounds of e-values": (COINS, BEST, je.ChernoffRacing(), je.Mixture(), NATIVE),
-    "rounds of e-values, unknown": (UNKNOWN, BEST, je.ChernoffRacing(), je.Mixture(), NATIVE),
-    "rounds of its intervals": (NORMAL, BEST, je.ChernoffRacing("interval"), je.Mixture(), NATIVE),
+    "e-values, unknown variance": (UNKNOWN, BEST, je.Uniform(), je.Mixture(), LLR),
+    "rounds of its intervals": (NORMAL, BEST, je.Racing(), je.Mixture(), NATIVE),
     "rows of a table": (recorded("bootstrap"), BEST, je.Uniform(), KOOLEN(2), LLR),
 }
 
@@ -113,9 +112,9 @@ NOT = {
     "needs pieces = 1 and arms = 3": (LINEAR, BEST, je.LinGapE(), KOOLEN(2, 2, True), LLR),
     "pools phases": (LINEAR, BEST, je.RAGE(), KOOLEN.of(LINEAR, BEST), NATIVE),
     "needs pieces = 2, and the threshold has 1": (
-        COINS, BEST, je.ChernoffRacing(), je.Mixture(pieces=1), NATIVE
+        COINS, BEST, je.Uniform(), je.Mixture(pieces=1), LLR
     ),
-    "native test of Quicker": (COINS, BEST, Quicker(), je.Mixture(), NATIVE),
+    "native test of Quicker": (NORMAL, BEST, Quicker(), je.Mixture(), NATIVE),
     "stopping rule 'quick'": (NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), Quick()),
     "native test of Hasty": (NORMAL, BEST, Hasty(), KOOLEN(2, 2, True), LLR),
     "native test may end": (NORMAL, BEST, je.LUCB(), je.LinearThreshold(3, 1, 9.0), LLR),

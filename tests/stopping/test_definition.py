@@ -2,10 +2,8 @@
 
 `HalfSpaces` with every answer and every piece of a problem is the definition. It agrees
 with the twin's definition number by number. The efficient sets of best arm, top m and
-thresholding never stop or eliminate later. Of two decompositions the finer one never
-eliminates later; all half-spaces in one group give LLR stopping. Everything is observed
-on the same noise and, since rules see half-spaces and not groups, on the same
-trajectories.
+thresholding never stop or eliminate later. Everything is observed on the same noise and
+the same trajectories.
 """
 
 import functools
@@ -70,15 +68,13 @@ def pieces(name):
     return np.stack([problem.pieces(answer) for answer in problem.all_answers()])
 
 
-def half_spaces(name, groups=None):
+def half_spaces(name):
     """All answers of a problem, with all their pieces."""
     problem = twin.Problem(ARMS, SPECS[name])
     answers = np.stack(problem.all_answers())
     place = np.zeros(2**K, np.int32)
     place[answers @ 2 ** np.arange(K)] = np.arange(len(answers))
     y, c = zip(*(problem.halfspaces(labels) for labels in pieces(name)), strict=True)
-    if groups is not None:
-        groups = np.tile(groups, (len(answers), 1))
 
     def answer(theta):
         means = jnp.asarray(ARMS) @ theta
@@ -88,7 +84,7 @@ def half_spaces(name, groups=None):
             member = jnp.zeros(K, bool).at[jnp.argsort(-means)[: problem.m]].set(True)
         return jnp.asarray(place)[jnp.sum(jnp.where(member, 2 ** np.arange(K), 0))]
 
-    return je.HalfSpaces(answer, np.stack(y), np.stack(c), groups)
+    return je.HalfSpaces(answer, np.stack(y), np.stack(c))
 
 
 @functools.cache
@@ -181,36 +177,6 @@ def test_half_spaces_equal_the_twins_definition(name):
                     for a in range(len(answers))
                 ]
                 np.testing.assert_array_equal(general.elimination_times[at], times)
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("definition top-m")
-def test_the_finer_decomposition_never_eliminates_later():
-    name = "top-m"
-    fine = definition(name)
-    pairs = np.array([0, 0, 1, 1, 2, 2])
-    coarse = play(half_spaces(name, pairs), RULES[name])
-    one = play(half_spaces(name, np.zeros(M * (K - M), int)), RULES[name])
-
-    assert (fine.samples <= coarse.samples).all() and (coarse.samples <= one.samples).all()
-    for s in (SELECTIVE, FULL):
-        np.testing.assert_array_equal(one.samples[:, s], one.samples[:, LLR])
-        np.testing.assert_array_equal(one.answer[:, s], one.answer[:, LLR])
-        assert (fine.samples[:, s] < coarse.samples[:, s]).any() and (
-            coarse.samples[:, s] < one.samples[:, s]
-        ).any()
-    np.testing.assert_array_equal(one.samples[:, LLR], fine.samples[:, LLR])
-
-    for s in (SELECTIVE, FULL):
-        end = fine.samples[:, s, ..., None, None]
-        whole = coarse.elimination_times[:, s]
-        parts = fine.elimination_times[:, s]
-        for group in range(3):
-            dropped = whole[..., group]
-            by = (dropped > 0) & (dropped <= end[..., 0])
-            for q in np.flatnonzero(pairs == group):
-                assert ((parts[..., q] > 0) & (parts[..., q] <= dropped))[by].all()
-            assert by.any()
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

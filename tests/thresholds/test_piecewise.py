@@ -137,9 +137,7 @@ def test_refusals_by_name():
     refused("ridge", ridge=1.0)
     refused("elimination", je.LUCB(), elimination=je.Resets(je.SelectiveElimination()))
     coins = je.Instance.unstructured([0.6, 0.4], je.Bernoulli())
-    for rule, other in (
-        (je.LUCB(), r"LLR\(\)"), (je.ChernoffRacing("interval"), r"ChernoffRacing\('llr'\)"),
-    ):  # fmt: skip
+    for rule, other in ((je.LUCB(), r"LLR\(\)"), (je.Racing(), "LLR.., with another rule")):
         refused(f"{other}.*Gaussian rewards alone", rule, coins, stopping=je.Native())
     refused("native test of XYAdaptive", je.XYAdaptive(), LINEAR, stopping=je.Native())
     for settings, match in (
@@ -205,8 +203,6 @@ def test_thresholds_of_ones_own_are_checked_before_anything_compiles(monkeypatch
             with pytest.raises(je.ArgumentError, match=f"threshold: got .*{match}"):
                 play(threshold)
     assert play(WithLevels(), je.LUCB(), native).stopped.all()
-    # ChernoffRacing asks for the evidence of pairs, and reads no levels.
-    assert play(ByPiece(), je.ChernoffRacing(), native).stopped.all()
     call = calls.checked(instance, problem, je.Uniform(), threshold=ByPiece(), ridge=1.0)
     assert "ByPiece states no proof" in proven(call)
 

@@ -237,42 +237,7 @@ class Racing(Rule):
         return (self.queue.pop(0) if self.queue else 0), stop
 
 
-class ChernoffRacing(Rule):
-    """Rounds over the remaining arms; after each the worst falls, if the best beats it.
-
-    With t samples so far: pair(best, worst) > beta(t).
-    """
-
-    def __init__(self, problem, beta):
-        super().__init__(problem, beta)
-        self.remaining, self.queue = list(range(self.K)), []
-
-    def beats(self, counts, means, best, worst, t):
-        n = self.law.precision(counts)
-        ratio = self.law.pair(n[best], means[best], n[worst], means[worst])
-        return ratio > self.beta(t)
-
-    def choose(self, counts, means, t):
-        if not self.queue:
-            best = max(self.remaining, key=lambda k: means[k])
-            worst = min(self.remaining, key=lambda k: means[k])
-            if self.beats(counts, means, best, worst, t - 1):
-                self.remaining.remove(worst)
-            self.queue = list(self.remaining)
-        stop = self.mask(self.remaining) if len(self.remaining) == 1 else None
-        return self.queue.pop(0), stop
-
-
-class KlRacing(ChernoffRacing):
-    """The same with L_best > U_worst."""
-
-    def beats(self, counts, means, best, worst, t):
-        lower, upper = self.bounds(counts, means, t)
-        return lower[best] > upper[worst]
-
-
-RULES = {"uniform": Uniform, "lucb": Lucb, "lucb-2": LucbTwice, "ugape": UGapE, "racing": Racing,
-         "chernoff": ChernoffRacing, "kl-chernoff": KlRacing}
+RULES = {"uniform": Uniform, "lucb": Lucb, "lucb-2": LucbTwice, "ugape": UGapE, "racing": Racing}
 
 
 def run(law, mu, problem, rule, *, noise, delta=0.1, beta=heuristic, stopping=("native",)):

@@ -295,7 +295,7 @@ def run(
     sets = {name: looks[name](problem, name == "full") for name in stopping if name != "native"}
     tests, stops = dict.fromkeys(stopping, 0), {}
     counts, known, sums = np.zeros(K, int), np.zeros(K, int), np.zeros(K)
-    pulled, rewards, pending = [], [], Pending(K, K, batch, delay)
+    pulled, rewards, pending = [], [], Pending(K, batch, delay)
 
     def enter(k, reward):
         known[k] += 1

@@ -129,7 +129,7 @@ def run(
         raise ValueError("the cap and the noise must cover the initial pulls")
 
     counts, known, sums = np.zeros(K, int), np.zeros(K, int), np.zeros(K)
-    pulled, rewards, pending = [], [], Pending(K, K, batch, delay)
+    pulled, rewards, pending = [], [], Pending(K, batch, delay)
 
     def enter(k, reward):
         known[k] += 1

@@ -165,7 +165,7 @@ def run(
     sets = {name: kinds[name](problem, name == "full") for name in stopping if name != "native"}
     tests, stops, arms, waiting = dict.fromkeys(stopping, 0), {}, [], None
     rewards, pulled = [[] for _ in range(K)], np.zeros(K, int)
-    pending, first = Pending(K, initial_pulls * K, batch, delay), True
+    pending, first = Pending(initial_pulls * K, batch, delay), True
 
     def draw(k):
         reward = mu[k] + std[k] * noise[len(arms)]

@@ -502,7 +502,7 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
     sets = {name: kinds[name](problem, name == "full") for name in stopping}
     tests, ended = dict.fromkeys(stopping, 0), {}
     counts, entered, sums = np.zeros(K, int), np.zeros(K, int), np.zeros(K)
-    arms, rewards, pending = [], [], Pending(K, initial * K, batch, delay)
+    arms, rewards, pending = [], [], Pending(initial * K, batch, delay)
 
     def enter(k, reward):
         entered[k] += 1

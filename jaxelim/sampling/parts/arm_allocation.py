@@ -129,8 +129,6 @@ def solve(
         new = _gaussian_best_arm(view, last)
     else:
         new, solved = _best_arm(view, last, quick)
-    if view.problem.several_right and isinstance(view.shape, Levels):
-        new = _on_one_arm(view, new)
     go = now & view.lanes.any(view.active)
     return where_(go, new, _idle(view, last)), solved | ~go
 
@@ -211,15 +209,6 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
     ratio = jnp.where(slope > least, least / jnp.where(slope > least, slope, 1), 1)
     weights = jnp.where(view.active, ratio, 0)
     return _by_equation(view, last, weights / lanes.sum(weights), last.dual)
-
-
-def _on_one_arm(view: View, of_signs: ArmAllocation) -> ArmAllocation:
-    """All weight on the arm of largest d(m_k, level)/c_k above the level; if none is, as given."""
-    slope = view.priced.weighted(jnp.ones_like(view.means)).values()
-    best = index_like(slope) == view.lanes.argmax(slope)
-    found = view.lanes.any(Levels.of(view.shape).above)
-    weights = jnp.where(found, best.astype(of_signs.weights.dtype), of_signs.weights)
-    return dataclasses.replace(of_signs, weights=weights)
 
 
 def _of_pieces(

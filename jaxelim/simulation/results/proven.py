@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.contracts.proofs import REFUTED_PAIRS, UNKNOWN_VARIANCE, Call, proof_of
+from jaxelim.contracts.proofs import UNKNOWN_VARIANCE, Call, proof_of
 from jaxelim.errors import abbreviate
 from jaxelim.thresholds.piecewise import PieceThreshold
 
@@ -61,9 +61,9 @@ def proven(call: Any) -> bool | str:
 
 
 def _counts_pending(call: Any, stopping: Any) -> bool:
-    """Whether the rule's own test may end runs, and reads more than entered rewards."""
+    """Whether the rule's own test may end runs: it reads more than entered rewards."""
     always = call.rule.traits.always_native and not isinstance(call.threshold, PieceThreshold)
-    return (stopping.native or always) and call.rule.native_test() != REFUTED_PAIRS
+    return stopping.native or always
 
 
 def in_settings(reason: bool | str) -> str:
