@@ -121,7 +121,8 @@ class Progress:
     def compiling(self) -> None:
         """Say that a program compiles, until the next update."""
         if self._bar is not None:
-            self._bar.set_description_str("compiling ")
+            self._bar.set_description_str("compiling ", refresh=False)
+            self._refresh()
 
     def running(self) -> None:
         """Begin to measure time: the first program is compiled."""
@@ -154,8 +155,11 @@ class Progress:
             self._bar.set_description_str(description, refresh=False)
             self._bar.set_postfix_str(postfix, refresh=False)
             self._bar.update(done - self._bar.n)
-            if self._bar.mininterval < 1:  # no lines of a file
-                self._bar.refresh()
+            self._refresh()
+
+    def _refresh(self) -> None:
+        if self._bar.mininterval < 1:  # no lines of a file
+            self._bar.refresh()
 
     def close(self) -> None:
         """Close the bar, on a line of its own."""

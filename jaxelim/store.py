@@ -77,6 +77,14 @@ class Store:
             if named := _NAME.fullmatch(path.name):
                 yield path, np.arange(int(named[1]), int(named[2]) + 1)
 
+    def prepare(self) -> None:
+        """Create the folder.
+
+        Raises:
+            StoreError: it cannot be created.
+        """
+        make_folder(self.directory)
+
     def damaged(self) -> list[Path]:
         """Files that were set aside, as they cannot be read."""
         return sorted(self.directory.glob("*/*.damaged"))

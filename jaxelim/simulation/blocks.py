@@ -95,6 +95,8 @@ def run_calls(
     kept: list[list[Part]] = [[] for _ in calls]
     folder = None if store is None else Store(store)
     keys = [] if folder is None else list(map(key_of, calls))
+    if folder is not None:
+        folder.prepare()
     work: list[tuple[int, CheckedCall]] = []
     for n, call in enumerate(calls):
         missing = np.sort(call.runs)

@@ -98,7 +98,8 @@ class HostLoop:
     def start(self) -> None:
         """Compile the program of many lanes, which are empty."""
         inputs, queue = self.plan.inputs, self.plan.queue
-        self.bar.compiling()
+        if not engine.compiled(self.plan.spec, inputs):
+            self.bar.compiling()
         program = engine.program(self.plan.spec, inputs)
         self.stage = self._begun(program, inputs, queue, program.empty(inputs, queue))
         self._choose_steps()

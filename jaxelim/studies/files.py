@@ -78,7 +78,7 @@ def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
 
     Results of a study have its names. Others have those of their rule, instance and problem.
     Where several have the same names, as of two studies with other deltas, the rule's tells
-    what differs: "LUCB (deltas=[0.1])". Damaged blocks are set aside, with a warning.
+    what differs: "LUCB (delta=0.1)". Damaged blocks are set aside, with a warning.
 
     Args:
         folder: the store.
@@ -132,7 +132,7 @@ def _apart(several: Sequence[tuple[Cell, Result]]) -> list[str]:
     """What follows a name that belongs to several results, so that each has its own."""
     if len(several) == 1:
         return [""]
-    told = [{"deltas": x.deltas.tolist(), "stopping": x.stopping, **x.settings} for _, x in several]
+    told = [{"delta": ", ".join(map(str, x.deltas)), "stopping": x.stopping, **x.settings} for _, x in several]
     names = dict.fromkeys(name for one in told for name in one if not name.endswith("sha256"))
     names = [n for n in names if any(one.get(n) != told[0].get(n) for one in told)]
     words = [", ".join(f"{name}={one.get(name)}" for name in names) for one in told]
