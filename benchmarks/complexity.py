@@ -7,13 +7,11 @@ import sys
 import time
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound import complexity, derivatives
-from jaxelim.lower_bound.derivatives import Inputs
+from jaxelim.lower_bound import complexity, optimum
 from jaxelim.problems import BestArm
 
 K, D, GAP = 50, 20, 1e-6
@@ -93,32 +91,15 @@ def main(count=1000):
             f"of the batch; it reaches H* {other / found.value[i] - 1:+.1e}"
         )
     with jax.enable_x64(True):
-        few = 64
-        pieces = [
-            BestArm().half_spaces(a, t)[0]
-            for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)
-        ]
-        inputs = Inputs.linear(
-            *map(
-                jnp.asarray,
-                (
-                    batch.arms[:few],
-                    batch.theta[:few],
-                    np.stack(pieces),
-                    np.zeros((few, K - 1)),
-                    np.zeros((few, K)),
-                ),
-            )
-        )
-        marks = jnp.ones(K - 1)
+        arms, theta = batch.arms[:64], batch.theta[:64]
 
-        def one(x):
-            return derivatives.value(x, marks, GAP)
+        def one(pair):
+            return optimum(*pair, BestArm(), gap=GAP).value
 
         solve = jax.jit(lambda xs: jax.lax.map(one, xs, batch_size=8))
         slope = jax.jit(lambda xs: jax.lax.map(jax.value_and_grad(one), xs, batch_size=8))
-        plain = seconds(lambda: jax.block_until_ready(solve(inputs)))
-        both = seconds(lambda: jax.block_until_ready(slope(inputs)))
+        plain = seconds(lambda: jax.block_until_ready(solve((arms, theta))))
+        both = seconds(lambda: jax.block_until_ready(slope((arms, theta))))
     print(f"value and gradient over value: {both / plain:.2f}")
 
 

@@ -4,14 +4,10 @@ All parts run by default; name some to run fewer.
 
 - bracket: H* of the paper's eight instance-problems between linear programs, and the
   authors' allocations.
-- gradients: derivatives against differences on random instances.
-- example: the claims of the two-dimensional example.
-- design: the hardest instance and the best extra arm.
-- regret: information regret of several rules, and the bounds it gives.
 - runs: stopping times between their bounds, and pulls beside w*.
 - practical: mean stopping times of the oracle over the practical bound.
 
-Parts design, regret and runs, and w* itself, are drawn into OUTPUT.
+Part runs, and w* itself, are drawn into OUTPUT.
 """
 
 import dataclasses
@@ -25,12 +21,8 @@ from scipy.optimize import linprog
 
 import jaxelim as je
 from experiments import paper
-from experiments.figures import information_regret_figure
 from jaxelim import cli, figures
-from jaxelim import lower_bound as cx
 from jaxelim.files import make_folder, writable_file
-from jaxelim.instances import two_dimensional
-from jaxelim.lower_bound.bounds import region_of
 from jaxelim.simulation.results.result import BIASED
 
 SHIPPED = [
@@ -44,32 +36,19 @@ SHIPPED = [
     ("unstructured-k40-osi", "osi", je.Thresholding()),
 ]
 
-DRAWN = {"bracket": ("allocation",), "design": ("design",), "regret": ("regret",),
-         "runs": ("tau", "survival", "pulls")}  # fmt: skip
+DRAWN = {"bracket": ("allocation",), "runs": ("tau", "survival", "pulls")}
 """The figures of each part."""
-Part = Literal["bracket", "gradients", "example", "design", "regret", "runs", "practical"]
+Part = Literal["bracket", "runs", "practical"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Allocations:
     """Checks and figures on allocations and bounds."""
 
-    parts: tyro.conf.Positional[tuple[Part, ...]] = (
-        "bracket",
-        "gradients",
-        "example",
-        "design",
-        "regret",
-        "runs",
-        "practical",
-    )
+    parts: tyro.conf.Positional[tuple[Part, ...]] = ("bracket", "runs", "practical")
     """Parts to run."""
-    count: int = 200
-    """Random instances, for gradients."""
     runs: int = 200
     """Runs per rule, for runs."""
-    length: int = 20_000
-    """Samples of the traces, for regret."""
     output: Path = Path("results")
     """Folder of the figures."""
     dpi: int = 150
@@ -138,156 +117,6 @@ def bracket(config: Allocations) -> None:
     )
 
 
-def differences(function, x, step):
-    """Fourth-order central differences of function: [N, *x.shape] -> [N, ...].
-
-    Returns:
-        [x.size, ...].
-    """
-    basis = step * np.eye(x.size).reshape(-1, *x.shape)
-    far, near, near_, far_ = np.split(
-        function(np.concatenate([x + s * basis for s in (-2, -1, 1, 2)])), 4
-    )
-    return (far - 8 * near + 8 * near_ - far_) / (12 * step)
-
-
-def gradients(config: Allocations, step: float = 1e-4) -> None:
-    """Print the largest relative errors of the derivatives, and what was excluded."""
-    rng = np.random.default_rng(0)
-    worst, excluded = np.zeros(2), []
-    for i in range(config.count):
-        problem = (je.BestArm(), je.TopM(2), je.Thresholding())[i % 3]
-        linear = i % 2 == 0
-        arms = rng.standard_normal((6, 3)) if linear else np.eye(5)
-        theta = rng.standard_normal(arms.shape[1])
-        found = je.complexity_gradients(je.Instance(arms, theta), problem)
-
-        def solved(thetas, problem=problem, arms=arms):
-            return je.complexity(je.Instance(arms, thetas), problem, 1e-12)
-
-        def moved(features, problem=problem, theta=theta):
-            return je.complexity(
-                je.Instance(features, np.tile(theta, (len(features), 1))), problem, 1e-12
-            )
-
-        scale = min(1.0, np.min(np.abs(problem.half_spaces(arms, theta)[0] @ theta)))
-        h = step * scale
-        for exact, function, x in (
-            (found.value_theta, solved, theta),
-            (found.value_arms, moved, arms),
-        ):
-            numeric = differences(lambda z, f=function: f(z).value, x, h)
-            worst[0] = max(worst[0], np.abs(exact.ravel() - numeric).max() / np.abs(numeric).max())
-        if not found.stable or found.margin < 1e-3:
-            excluded.append(
-                (
-                    i,
-                    "linear" if linear else "unstructured",
-                    repr(problem),
-                    f"margin {found.margin:.1e}",
-                )
-            )
-            continue
-        for exact, function, x in (
-            (found.allocation_theta, solved, theta),
-            (found.allocation_arms, moved, arms),
-        ):
-            numeric = differences(lambda z, f=function: f(z).allocation, x, h).T
-            # w* may not depend on theta (one active piece): errors below 1e-6 then pass
-            error = np.abs(exact.reshape(numeric.shape) - numeric).max() / max(
-                np.abs(numeric).max(), 1e-6
-            )
-            worst[1] = max(worst[1], error)
-    print(
-        f"gradients: {config.count} instances: largest relative error {worst[0]:.1e} for H*, "
-        f"{worst[1]:.1e} for w*"
-    )
-    print(f"  excluded for w*: {len(excluded)} (active set within 1e-3 of a change)")
-    for one in excluded:
-        print("   ", *one)
-
-
-def example(config: Allocations) -> None:
-    """Check the two-dimensional example: H_k against H_2, and near-optimal allocations.
-
-    Source: the paper's appendix on the example.
-    """
-    rng = np.random.default_rng(0)
-    print(
-        "example: H_k/(((1 - eps)/eps)^2 H_2), the least over 1000 random w and k > 2, "
-        "is at least 1;\n  the least H_k over Omega_(eps^2/16) is at least 1/64 = 0.015625: "
-        "its certified lower value and the one attained"
-    )
-    for eps in (0.3, 0.1, 0.03, 0.01):
-        instance = two_dimensional(5, eps)
-        region = region_of(instance, je.BestArm())
-        values = region.information(rng.dirichlet(np.ones(5), 1000))
-        ratio = np.min(values[:, 1:] / values[:, :1]) / ((1 - eps) / eps) ** 2
-        lower, upper = cx.least_information(region, eps**2 / 16)
-        bounds = je.elimination_bounds(instance, je.BestArm())
-        print(
-            f"  eps {eps}: H*/(eps^2/8) - 1 = {region.value / (eps**2 / 8) - 1:+.1e}, "
-            f"ratio {ratio:.4f}, "
-            f"least H_k in [{lower[1:].min():.4f}, {upper[1:].min():.4f}]; "
-            f"bounds at R = 0: LLR {bounds.llr}, full {bounds.full.tolist()}"
-        )
-
-
-def design(config: Allocations) -> None:
-    """Find the hardest theta in a ball and the best extra arm, on a plane instance."""
-    angles = np.linspace(0, np.pi, 5)
-    instance = je.Instance(np.stack([np.cos(angles), np.sin(angles)], 1), [1.0, 0.7])
-    directions, _ = je.BestArm().half_spaces(instance.arms, instance.theta)
-    radius = 0.5 * np.min(directions @ instance.theta / np.linalg.norm(directions, axis=1))
-    hard = je.hardest_instance(instance, je.BestArm(), radius, steps=60)
-    extra = je.best_extra_arm(instance, je.BestArm(), steps=60)
-    print(f"design: hardest instance within {radius:.3f}: T* {hard.before:.2f} -> {hard.after:.2f}")
-    print(
-        f"  best extra arm {np.round(extra.features, 3).tolist()}: "
-        f"T* {extra.before:.2f} -> {extra.after:.2f}, "
-        f"weight {extra.weight:.3f}"
-    )
-    save(config, figures.design_figure(instance, hard, extra), "design")
-
-
-def never(t, delta):
-    """A threshold that no run reaches, for traces whose pulls alone matter."""
-    return 1e9 + 0 * t
-
-
-def regret(config: Allocations) -> None:
-    """Compute R(t) of five runs per rule, and the theorem's bounds with the largest."""
-    instance, problem = two_dimensional(5, 0.1), je.BestArm()
-    times = np.unique(np.geomspace(5, config.length, 150).astype(int))
-    value, drawn = float(je.complexity(instance, problem, 1e-10).value), {}
-    print(
-        f"regret: two-dimensional example, K = 5, eps = 0.1; "
-        f"R after {config.length} samples over H*, and bounds with it"
-    )
-    for name, rule in (
-        ("none", None),
-        ("Oracle", je.Oracle()),
-        ("LinGame", je.LinGame()),
-        ("FWS", je.FWS()),
-        ("LinGapE", je.LinGapE()),
-    ):
-        given = None
-        if rule is not None:
-            common = dict(threshold=never, max_samples=config.length, ridge=1.0)
-            traces = [je.trace(instance, problem, rule, run=run, **common) for run in range(5)]
-            each = [je.information_regret(one, instance, problem, times) for one in traces]
-            drawn[name] = times, np.stack([one.regret for one in each])
-            given = cx.InformationRegret(times, drawn[name][1].max(0), value)
-        bounds = je.elimination_bounds(instance, problem, 0.01, regret=given)
-        last = given(config.length) / value if given else 0.0
-        print(
-            f"  {name:8s} R/H* = {last:7.1f}   LLR {bounds.llr}, "
-            f"selective {bounds.selective.tolist()}, "
-            f"full {bounds.full.tolist()}, f = {bounds.difference:.0f}"
-        )
-    save(config, information_regret_figure(drawn, value), "regret")
-
-
 def runs(config: Allocations) -> None:
     """Compare stopping times with the bounds, and pulls with w*, on linear-d10."""
     instance, problem, delta = je.load_instance("linear-d10"), je.BestArm(), 0.01
@@ -352,15 +181,7 @@ def main(config: Allocations) -> None:
         for ending in config.endings:
             writable_file("output", config.output / f"{name}.{ending}")
     for name in config.parts:
-        {
-            "bracket": bracket,
-            "gradients": gradients,
-            "example": example,
-            "design": design,
-            "regret": regret,
-            "runs": runs,
-            "practical": practical,
-        }[name](config)
+        {"bracket": bracket, "runs": runs, "practical": practical}[name](config)
 
 
 if __name__ == "__main__":

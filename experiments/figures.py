@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -13,7 +12,7 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.active import Curves, drawn_active
 from jaxelim.figures.entries import numbers
-from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, finished, single, styled
+from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, styled
 
 
 def full_selective_figure(curves: Curves, band: float = 0.5) -> Figure:
@@ -44,80 +43,6 @@ def full_selective_figure(curves: Curves, band: float = 0.5) -> Figure:
             raise ArgumentError("curves", key, allowed)
         drawn[f"{key[0]}, {words[key[1]]}"] = (curve, *styles[key])
     return drawn_active(drawn, band)
-
-
-def information_regret_figure(regrets: Mapping[str, Any], value: float | None = None) -> Figure:
-    """Draw R(t) = t H* - min_p H_p(N_t) over time, and its largest value so far.
-
-    The bounds take the largest value so far as R. Axes are logarithmic: where R is 0 or
-    below, nothing is drawn.
-
-    Args:
-        regrets: by rule or run, an `InformationRegret`, or a pair of times [n] in
-            samples and regrets [n] or [run, n]. Of many runs it draws the mean, the
-            central 80%, and the largest over all runs.
-        value: H*, to draw t H*, the regret of a run without information.
-    """
-    figure, axes = single()
-    first, last, floor = np.inf, 1.0, np.inf
-    for (name, given), (colour, dash) in styled("regrets", regrets):
-        pair = (given.times, given.regret) if hasattr(given, "regret") else given
-        if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise ArgumentError(
-                "regrets",
-                given,
-                "an InformationRegret, or a pair of times [n] and regrets [n] or [run, n]",
-            )
-        times = checks.real_array("times", pair[0], ndim=1)
-        regret = np.atleast_2d(checks.real_array("regrets", pair[1], ndim=(1, 2)))
-        if (
-            times.size == 0
-            or regret.shape[1] != times.size
-            or len(regret) == 0
-            or (times <= 0).any()
-        ):
-            raise ArgumentError(
-                "regrets",
-                given,
-                f"[n] or [run, n] regrets at the n = {times.size} times, all above 0",
-            )
-        largest = np.maximum.accumulate(np.maximum(regret.max(0), 0))
-        if len(regret) > 1:
-            low, high = np.maximum(np.quantile(regret, [0.1, 0.9], axis=0), 1e-300)
-            axes.fill_between(times, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.plot(times, regret.mean(0), color=colour, linestyle=dash, linewidth=1.7, label=name)
-        axes.step(
-            times,
-            largest,
-            where="pre",
-            color=colour,
-            linewidth=0.9,
-            label=f"_{name}: largest so far",
-        )
-        floor = min([floor, *largest[largest > 0][:1]])
-        first, last = min(first, times.min()), max(last, times.max())
-    axes.set_xscale("log")
-    axes.set_yscale("log", nonpositive="mask")
-    top = axes.get_ylim()[1]
-    axes.plot([], [], color=GREY, linewidth=0.9, label="thin: largest so far")
-    if value is not None:
-        value = checks.real("value", value, low=0, open=True)
-        t = np.geomspace(first, last, 200)
-        axes.plot(
-            t,
-            t * value,
-            color=GREY,
-            linestyle=(0, (1, 2)),
-            linewidth=1.2,
-            label="t H*: nothing gathered",
-        )
-    if np.isfinite(floor):
-        axes.set_ylim(floor / 3, top)  # values below are 0 up to rounding
-    axes.set_xlabel("t (samples)")
-    axes.set_ylabel("information regret R(t) (nats)")
-    figure = finished(figure)
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)  # outside
-    return figure
 
 
 @dataclass(frozen=True, eq=False)

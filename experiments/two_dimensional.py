@@ -25,6 +25,7 @@ import xarray as xr
 
 import jaxelim as je
 from experiments import cells
+from experiments.elimination_bounds import elimination_bounds, regret_of
 from experiments.figures import Panel, scaling_figure
 from jaxelim import checks, figures
 from jaxelim.instances import two_dimensional
@@ -171,22 +172,6 @@ def nested_tests_per_sample(result: Observed) -> np.ndarray:
     return (length * active * (active - 1)).sum(-1) / tau
 
 
-def never(t, delta):
-    """A threshold that no run reaches, for traces whose pulls alone matter."""
-    return 1e9 + 0 * t
-
-
-def regret_of_the_oracle(instance: je.Instance, length: int = 2000):
-    """R(t) of the oracle's own pulls, which do not depend on rewards.
-
-    They are periodic long before `length`.
-    """
-    trace = je.trace(
-        instance, je.BestArm(), je.Oracle(), ridge=0, max_samples=length, threshold=never
-    )
-    return je.information_regret(trace, instance, je.BestArm(), times=np.arange(1, length + 1))
-
-
 def slope(x, y) -> float:
     """Least-squares slope of log y in log x."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
@@ -210,8 +195,8 @@ def bounds_of(config: TwoDimensional, batch: je.Instance) -> dict[str, np.ndarra
     """
     curves = {name: [] for name in ("value", "regret", "lower", "llr", "selective", "full")}
     for one in batch.unbatched:
-        R = regret_of_the_oracle(one)
-        found = je.elimination_bounds(one, je.BestArm(), config.at_delta, regret=R)
+        R = regret_of(one, je.Oracle(), 2000)  # its pulls are periodic long before
+        found = elimination_bounds(one, je.BestArm(), config.at_delta, regret=R)
         lower = je.sample_bound(config.at_delta, found.value)
         each = (
             found.value,

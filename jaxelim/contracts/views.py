@@ -5,7 +5,7 @@ own axes come first, lanes last; shapes in docstrings leave the lanes out.
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -121,7 +121,6 @@ class Evidence:
     has_matrix: bool = False  # whether a design that is no diagonal takes rank-one updates
     square: bool = False  # whether a divergence is (x - y)^2/2, in units of the arm's cost
     closed_form: bool = True  # whether allocations of signs and best arm have one
-    parts: ClassVar[int] = 1  # each piece is the least of so many smooth ones
     costs: Array | None = None  # [K] what a unit of precision costs, positive; None: 1
 
     @property
@@ -184,7 +183,7 @@ class Evidence:
         return dataclasses.replace(self, costs=costs)  # type: ignore[type-var]
 
     def derivatives(self) -> AllDerivatives:
-        """H_p with two derivatives, for one run; of `parts` Q pieces."""
+        """H_p with two derivatives, for one run."""
         raise undefined(self, "derivatives()")
 
     def with_derivatives(self) -> "Evidence":

@@ -29,10 +29,6 @@ class ReferenceEvidence(Evidence):
         return self.plain.means
 
     @property
-    def parts(self) -> int:  # type: ignore[override]
-        return self.plain.parts
-
-    @property
     def square(self) -> bool:  # type: ignore[override]
         return self.plain.square
 

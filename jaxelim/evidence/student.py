@@ -6,9 +6,7 @@ the least sum of two such numbers over u in [m_b, m_a]; a level costs one of the
 in place of f give H_p(w). (Jourdan, Degenne & Kaufmann 2023.)
 
 The sum of a pair may have two local minima, one near each mean. H_p then has a kink
-where they are equal. So derivatives count a pair as two pieces, one for each minimum, and
-each of these is smooth. Every u gives H_p(w') <= w'_a d_a(u) + w'_b d_b(u) for all w',
-which is a cut. So certificates hold for any u.
+where they are equal. H* and Track-and-Stop, which need its second derivative, are not defined.
 """
 
 import dataclasses
@@ -19,20 +17,15 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts.shapes import Levels, Rows, Shape
-from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.views import ArmContext, Evidence
-from jaxelim.evidence.derivatives import Bent
 from jaxelim.evidence.references import evidence_about
-from jaxelim.lanes import PLAIN, index_like
+from jaxelim.lanes import index_like
 
 _MOST = 1e30
 """Largest ratio v/gap^2: beyond it a pair costs less than rounding, in both precisions."""
 
 _STEPS, _POLISH, _FAR = 3, 2, 1e-3
 """Newton steps for the distance to a root, and for the root itself; the longest of these."""
-_FINE = 4  # Newton steps on each root of `minima`; the gradient needs it to rounding
-_FLAT = 1e-9  # least curvature of a minimum, relative to that near the means
-_STATIONARY = 1e-9  # largest relative residual of a root
 
 
 def least_root(p: Array, q: Array, other: Array, own: Array) -> Array:
@@ -103,36 +96,6 @@ def closest(f_a: Array, v_a: Array, f_b: Array, v_b: Array, gap: Array) -> tuple
     return jnp.where(first, near_b[0], near_a[0]), jnp.where(first, near_b[1], near_a[1])
 
 
-def minima(w_a: Array, v_a: Array, w_b: Array, v_b: Array, gap: Array) -> tuple[Array, Array]:
-    """The local minima u = m_b + gap x nearest to m_b and to m_a: two x of the shape of gap.
-
-    Equal where there is one. Where neither is found to be stationary they are as they are.
-    """
-    total = jnp.where(w_a + w_b > 0, w_a + w_b, 1)
-    p, q = w_a / total, w_b / total
-    a, b = v_a / gap**2, v_b / gap**2
-
-    def cubic(x: Array) -> tuple[Array, Array, Array]:
-        c = p * (x - 1) * (x * x + b) + q * x * ((x - 1) ** 2 + a)
-        slope = p * (x * x + b + 2 * x * (x - 1)) + q * ((x - 1) ** 2 + a + 2 * x * (x - 1))
-        size = p * (1 - x) * (x * x + b) + q * x * ((x - 1) ** 2 + a)
-        return c, slope, size
-
-    def polished(x: Array) -> tuple[Array, Array]:
-        for _ in range(_FINE):
-            c, slope, _ = cubic(x)
-            step = jnp.where(slope > 0, c / jnp.where(slope > 0, slope, 1), 0)
-            x = jnp.clip(x - jnp.clip(step, -_FAR, _FAR), 0, 1)
-        c, slope, size = cubic(x)
-        return x, (jnp.abs(c) <= _STATIONARY * size) & (slope >= 0)
-
-    near_b, found_b = polished(least_root(p, q, a, b))
-    near_a, found_a = polished(1 - least_root(q, p, b, a))
-    return jnp.where(found_b | ~found_a, near_b, near_a), jnp.where(
-        found_a | ~found_b, near_a, near_b
-    )
-
-
 def pair(f_a: Array, a: Array, v_a: Array, f_b: Array, b: Array, v_b: Array) -> Array:
     """The infimum log-likelihood ratio of the piece {mu_a <= mu_b}.
 
@@ -171,8 +134,6 @@ def half_log(mean: Array, v: Array, level: Array, above: Array) -> Array:
 class StudentEvidence(Evidence):
     """The evidence about pieces of one shape, under degrees of freedom or weights."""
 
-    parts = 2
-
     space: ArmContext
     shape: Shape
     means: Array  # [K]
@@ -193,18 +154,9 @@ class StudentEvidence(Evidence):
 
         return evidence_about(shape, plain)
 
-    @property
-    def scales(self) -> Array:
-        return self.variances
-
     def weighted(self, weights: Array) -> "StudentEvidence":
         """The same pieces under weights w [K], positive, of any sum."""
         return dataclasses.replace(self, freedom=self.per_cost(weights))
-
-    def with_derivatives(self) -> "SidesEvidence":
-        shape = Sides.about(self.shape, len(self.means), self.means.dtype)
-        sides = SidesEvidence.of_sides(shape, self.means, self.variances)
-        return dataclasses.replace(sides, costs=self.costs)
 
     def about(self, shape: Shape) -> Evidence:
         numbers = self.means, self.variances, self.freedom, self.costs
@@ -251,55 +203,3 @@ class LevelEvidence(StudentEvidence):
 
     def gradient(self, piece: Array) -> Array:
         return self.per_cost(jnp.where(index_like(self.means) == piece, self._half_logs(), 0))
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class SidesEvidence(StudentEvidence):
-    """Evidence about any pairs and levels of one run, with its derivatives."""
-
-    shape: Sides
-
-    @staticmethod
-    def of_sides(shape: Sides, means: Array, variances: Array) -> "SidesEvidence":
-        """The evidence under uniform weights; means [K] and variances [K]."""
-        even = jnp.full_like(means, 1 / means.shape[0])
-        return SidesEvidence(ArmContext(PLAIN, means), shape, means, variances, even)
-
-    def outside(self) -> Array:
-        """The distances of means; 0 where an arm has no variance."""
-        known = (self.variances[self.shape.first] > 0) & (self.variances[self.shape.second] > 0)
-        return jnp.where(known, super().outside(), 0)
-
-    def values(self) -> Array:
-        return jnp.min(self.derivatives().value.reshape(self.parts, -1), 0)
-
-    def derivatives(self) -> Bent:
-        """Of [2 Q] pieces: first the minima near m_b, then those near m_a."""
-        shape, outside = self.shape, self.outside()
-        live, both = outside > 0, shape.sign == 0
-        gap = jnp.where(live, outside, 1)
-        arrays = self.freedom, jnp.where(self.variances > 0, self.variances, 1)
-        (w_a, v_a), (w_b, v_b) = ([x[i] for x in arrays] for i in (shape.first, shape.second))
-        x = jnp.stack(minima(w_a, v_a, w_b, v_b, gap))  # u = m_b + gap x
-        pair, line = (live & both)[None], (live & ~both)[None]
-        w_a, v_a, w_b, v_b, gap = (z[None] for z in (w_a, v_a, w_b, v_b, gap))
-        up, down = gap * (1 - x), gap * x
-        d_a, d_b = jnp.log1p(up**2 / v_a) / 2, jnp.log1p(down**2 / v_b) / 2
-        far = jnp.log1p(gap**2 / v_a) / 2
-        value = jnp.where(pair, w_a * d_a + w_b * d_b, jnp.where(line, w_a * far, 0))
-        slopes = jnp.where(pair, d_a, jnp.where(line, far, 0)), jnp.where(pair, d_b, 0)
-        # The second derivative, by implicit differentiation of u.
-        slope_a, slope_b = up / (v_a + up**2), down / (v_b + down**2)
-        curve = w_a * (v_a - up**2) / (v_a + up**2) ** 2
-        curve = curve + w_b * (v_b - down**2) / (v_b + down**2) ** 2
-        curve = jnp.maximum(curve, _FLAT * (w_a / v_a + w_b / v_b))
-        size = jnp.where(pair & (curve > 0), 1 / jnp.sqrt(jnp.where(curve > 0, curve, 1)), 0)
-        bends, arms = (size * slope_a, -size * slope_b), self.means.shape[0]
-
-        def placed(ends: tuple[Array, Array]) -> Array:
-            """Numbers [2, Q] at both arms: [K, 2 Q]."""
-            parts = zip(*ends, strict=True)
-            return jnp.concatenate([shape.placed(a, b, arms) for a, b in parts], 1)
-
-        return Bent(value.reshape(-1), placed(slopes), placed(bends)).by(self.costs)

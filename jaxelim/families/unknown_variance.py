@@ -13,10 +13,9 @@ from jaxelim import checks
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
 from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
-from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.student import SidesEvidence, StudentEvidence, pair
+from jaxelim.evidence.student import StudentEvidence, pair
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
@@ -204,25 +203,12 @@ class GaussianUnknownVariance(Family):
         numbers = stats.means, stats.variances, self.freedom(stats.counts)
         return StudentEvidence.of(space, shape, *numbers)
 
-    def scales(self, means: Array) -> Array:
-        """The variances: [K]."""
-        return jnp.broadcast_to(jnp.square(jnp.asarray(self.std, means.dtype)), means.shape)
-
-    def plain(self) -> "GaussianUnknownVariance":
-        return GaussianUnknownVariance()
-
-    def truth(
-        self, features: Array | None, theta: Array, scales: Array, directions: Array,
-        offsets: Array, slack: bool,
-    ) -> SidesEvidence:  # fmt: skip
-        return SidesEvidence.of_sides(Sides.of(directions, offsets, slack), theta, scales)
-
     def log_mixture(
         self, counts: Array, means: Array, variances: Array, at: Array, grid: Grid
     ) -> Array:
         """log M_j at the means `at`: [.., J]; 0 where v = 0 or N < 2. Arguments [..]."""
         known = (variances > 0) & (counts >= 2)
-        ratio = jnp.abs(means - at) / jnp.sqrt(jnp.where(known, variances, 1))
+        ratio = jnp.abs(means - at) * jnp.sqrt(1 / jnp.where(known, variances, 1))
         components = student.components(counts, jnp.where(known, ratio, 0), grid)
         return jnp.where(known[..., None], components, 0)
 
@@ -243,13 +229,13 @@ class GaussianUnknownVariance(Family):
             known = (v > 0) & (n >= 2) & shape.exists
             far = jnp.where(shape.above, m - shape.level, shape.level - m)
             known = known & (far > 0)
-            ratio = jnp.where(known, far, 0) / jnp.sqrt(jnp.where(known, v, 1))
+            ratio = jnp.where(known, far, 0) * jnp.sqrt(1 / jnp.where(known, v, 1))
             return jnp.where(known, student.log_arm(n, ratio, grid), -jnp.inf)
         rows = Rows.of(shape)
         n, m, v = (jnp.stack(both_sides(rows, space.lanes, x)) for x in (n, m, v))
         known = jnp.all((v > 0) & (n >= 2), 0) & (m[0] > m[1]) & shape.exists
         gap, v = jnp.where(known, m[0] - m[1], 1), jnp.where(known[None], v, 1)
-        y = pair(grid, n, gap[None] / jnp.sqrt(v))
+        y = pair(grid, n, gap[None] * jnp.sqrt(1 / v))
         return jnp.where(known, student.converted(y), -jnp.inf)
 
     def refuted_pairs(

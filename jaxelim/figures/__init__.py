@@ -12,7 +12,6 @@ from jaxelim.figures.active import (
 )
 from jaxelim.figures.allocations import (
     allocation_figure,
-    design_figure,
     pulls_figure,
 )
 from jaxelim.figures.comparisons import comparison_figure
@@ -31,7 +30,6 @@ __all__ = [
     "allocation_figure",
     "comparison_figure",
     "delta_figure",
-    "design_figure",
     "every_figure",
     "figure_file",
     "pulls_figure",

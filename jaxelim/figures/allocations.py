@@ -1,4 +1,4 @@
-"""Figures of optimal allocations, of the pulls of runs, and of searches for instances."""
+"""Figures of optimal allocations and of the pulls of runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,17 +11,14 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.entries import left_out, tau_of
 from jaxelim.figures.style import (
-    GREY,
     MARKERS,
     STYLES,
     Drawing,
     finished,
-    logarithmic,
     single,
     styled,
 )
-from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound import Complexity, ExtraArm, Search
+from jaxelim.lower_bound import Complexity
 from jaxelim.simulation.results.result import Result
 
 
@@ -121,59 +118,4 @@ def allocation_figure(solved: Complexity, name: str | None = None) -> Figure:
     where = "" if name is None else f" on {name}"
     title = f"optimal allocation{where}, duality gap {float(solved.gap):.0e}"
     figure.suptitle(title, fontsize=10, parse_math=False)
-    return figure
-
-
-def design_figure(instance: Instance, hard: Search, extra: ExtraArm) -> Figure:
-    """Draw T* along the searches for the hardest theta and the best extra arm.
-
-    In two dimensions a second panel shows the results of the searches.
-
-    Args:
-        instance: the start of the searches.
-        hard: the result of `hardest_instance`.
-        extra: the result of `best_extra_arm`.
-    """
-    plane = instance.d == 2
-    figure = Drawing(figsize=(9 if plane else 5, 3.8), layout="constrained")
-    left, *right = figure.subplots(1, 2 if plane else 1, squeeze=False)[0]
-    for (name, times), (colour, dash) in zip(
-        (("hardest theta in the ball", hard.times), ("best extra arm", extra.times)),
-        STYLES,
-        strict=False,
-    ):
-        left.plot(times, color=colour, linestyle=dash, linewidth=1.8, label=name)
-    left.axhline(
-        hard.before,
-        color=GREY,
-        linewidth=1,
-        linestyle=":",
-        label=f"as given, T* = {hard.before:.4g}",
-    )
-    left.set_yscale("log")
-    logarithmic(left.yaxis, *left.get_ylim())
-    left.xaxis.set_major_locator(MaxNLocator(integer=True))
-    left.set_xlabel("gradient step")
-    left.set_ylabel("T* (samples)")
-    for axes in right:
-        for k, arm in enumerate(instance.arms):
-            axes.plot(
-                [0, arm[0]],
-                [0, arm[1]],
-                color="0.6",
-                linewidth=1.5,
-                label="arms" if k == 0 else None,
-            )
-        axes.plot([0, extra.features[0]], [0, extra.features[1]], color=STYLES[1][0],
-                  linestyle="--", linewidth=2, label="best extra arm")  # fmt: skip
-        axes.plot(*instance.theta, "o", color="black", linestyle="none", label="theta")
-        axes.plot(
-            *hard.instance.theta, "D", color=STYLES[0][0], linestyle="none", label="hardest theta"
-        )
-        axes.set_aspect("equal", "datalim")
-        axes.set_xlabel("first coordinate")
-        axes.set_ylabel("second coordinate")
-    for axes in (left, *right):
-        axes.grid(alpha=0.25, linewidth=0.5)
-        axes.legend(frameon=False, fontsize=8)
     return figure

@@ -20,7 +20,7 @@ from jaxelim.figures.entries import (
 from jaxelim.figures.style import GREY, MARKERS, Drawing, logarithmic, outside, styled
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity
-from jaxelim.lower_bound.bounds import heuristic, kl_samples_at, practical_at, samples_at, value_of
+from jaxelim.lower_bound.bounds import heuristic, kl_bound, practical_time, sample_bound
 from jaxelim.simulation.results.result import Result
 
 _POINTS = 40  # of each bound
@@ -143,7 +143,7 @@ def _observer(results: Mapping[str, Any], stopping: int) -> str:
 def characteristic(entries: list, information: Any = None) -> tuple[float | None, int]:
     """T*, or None, and the number of right answers."""
     if information is not None:
-        value = value_of(information)
+        value = getattr(information, "value", information)
         if np.size(value) != 1:
             allowed = "a Complexity of one instance, or one number"
             raise ArgumentError("information", information, allowed)
@@ -188,9 +188,9 @@ def bounds_at(
 ) -> tuple[tuple[str, np.ndarray, str], ...]:
     """The label of each bound, its samples at deltas [D], and how its line is drawn."""
     if right == 1:
-        word, lower = "log(1/(2.4 delta)) T*", samples_at(values, 1 / time)
+        word, lower = "log(1/(2.4 delta)) T*", sample_bound(values, 1 / time)
     else:
-        word, lower = f"kl((1 - delta)/{right}, delta) T*", kl_samples_at(values, 1 / time, right)
-    practical = np.array([practical_at(float(d), 1 / time, threshold) for d in values])
+        word, lower = f"kl((1 - delta)/{right}, delta) T*", kl_bound(values, 1 / time, right)
+    practical = np.array([practical_time(float(d), 1 / time, threshold) for d in values])
     return ((f"lower bound {word}", np.where(lower > 0, lower, np.nan), "--"),
             ("practical bound T* beta", practical, ":"))  # fmt: skip

@@ -18,6 +18,9 @@ from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.instances.instance import Instance
 
+# Features of a larger condition number are refused: half of the digits of float64 are left.
+_WORST = 1e8
+
 # The answer is tied where y . theta - c is below this share of the size of its terms.
 _TIE = 16 * np.finfo(np.float64).eps
 
@@ -99,35 +102,14 @@ def combinations(
     )
 
 
-def refuse_other_families(instance: Instance, what: str) -> None:
-    """Refuse rewards for which `what` is not defined: all but Gaussian ones of one variance.
-
-    Raises:
-        UnsupportedError: rewards of another family.
-    """
-    if isinstance(instance, Instance) and not instance.family.has("design"):
-        allowed = f"gaussian rewards of one standard deviation: {what} for {instance.family!r}"
-        raise UnsupportedError("family", instance.family, allowed)
-
-
-def refuse_costs(instance: Any, what: str) -> None:
-    """Refuse an instance whose arms have costs, where `what` counts samples.
-
-    Raises:
-        UnsupportedError: it has costs.
-    """
-    if isinstance(instance, Instance) and instance.costs is not None:
-        allowed = f"None: {what} are not defined for arms of different costs"
-        raise UnsupportedError("costs", instance.costs.tolist(), allowed)
-
-
 def pieces_of(instance: Instance, problem: Any) -> Pieces:
     """The pieces of every instance's correct answer, checked.
 
     Raises:
         TieError: theta lies in a piece or on its boundary: the answer is not
             unique, H* = 0.
-        ArgumentError: no pieces, or features that do not span a direction of a piece.
+        ArgumentError: no pieces, or features that do not span a direction of a piece, or of
+            condition number above 1e8.
         UnsupportedError: rewards of a family of one's own that is no `OneParameter`, or
             pieces that the family knows no evidence about; or a problem with `shared_answers`.
     """
@@ -146,7 +128,9 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     theta = instance.theta.reshape(-1, instance.d)
     if not getattr(problem, "made_of_arms", True):
         if not instance.family.linear:
-            refuse_other_families(instance, "items are not defined")
+            allowed = "gaussian rewards of one standard deviation: items are not defined for"
+            allowed = f"{allowed} {instance.family!r}"
+            raise UnsupportedError("family", instance.family, allowed)
         for pair in zip(arms, theta, strict=True):
             problem.check_arms(pair[0])
             problem.check(*pair)  # names items where the checks below name pieces
@@ -155,6 +139,7 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
         label = f"instance {index}: " if instance.batched else ""
         _refuse_ties(label, problem, instance, arms[index], theta[index], directions, offsets)
         _refuse_out_of_reach(label, instance, arms[index], directions)
+        _refuse_ill_conditioned(label, instance, arms[index])
     most = max(len(offsets) for _, offsets in spaces)
     directions = np.zeros((len(spaces), most, instance.d))
     offsets = np.zeros((len(spaces), most))
@@ -246,6 +231,20 @@ def _refuse_out_of_reach(label, instance, arms, directions) -> None:
         raise ArgumentError(
             "instance", instance, "features that span the direction of every piece", note
         )
+
+
+def _refuse_ill_conditioned(label, instance, arms) -> None:
+    """Refuse features of which some coordinates nearly depend on others.
+
+    Their condition number is that on their span, with columns of length 1.
+    """
+    size = np.linalg.norm(arms, axis=0)
+    s = np.linalg.svd(arms / np.where(size > 0, size, 1), compute_uv=False)
+    condition = s[0] / s[s > max(arms.shape) * np.finfo(np.float64).eps * s[0]].min()
+    if condition > _WORST:
+        allowed = "features whose condition number is at most 1e8: take coordinates less alike"
+        note = f"{label}their condition number is {condition:.1e}"
+        raise ArgumentError("instance", instance, allowed, note)
 
 
 def weights_on_simplex(name: str, value: Any, K: int, batch: int | None = None) -> np.ndarray:

@@ -72,7 +72,8 @@ def optimum(evidence, kind: str, valid, bonus, gap, max_iterations: int = 100) -
     value = jnp.where(solvable, jnp.min(jnp.where(live, at.value, jnp.inf)), 0)
     reached = (jnp.max(product(at.gradient, mixture)) - value) / _positive(value)
     reached = jnp.where(solvable, jnp.maximum(reached, 0), jnp.inf)
-    return Solution(weights, mixture, value, reached, jnp.int32(0), reached <= gap)
+    information = jnp.where(valid, at.value, jnp.inf)
+    return Solution(weights, mixture, value, reached, jnp.int32(0), reached <= gap, information)
 
 
 def _positive(x):

@@ -43,7 +43,7 @@ _FAR = 300  # relative gap of a pair that is no start
 
 
 class Solution(NamedTuple):
-    """What `solve` returns. All fields but the last two have the dtype of the bonus."""
+    """What `solve` returns."""
 
     allocation: Array  # [K] weights on the simplex
     mixture: Array  # [P] weights over pieces, on the simplex; 0 on pieces that are not valid
@@ -51,6 +51,7 @@ class Solution(NamedTuple):
     gap: Array  # [] relative duality gap: H* <= (1 + gap) value
     iterations: Array  # [] int32 interior-point steps
     converged: Array  # [] bool: gap <= the requested gap
+    information: Array  # [P] H_p(allocation); inf where not valid
 
 
 class Saddle(NamedTuple):
@@ -96,9 +97,9 @@ def solve(evidence: Evidence, valid, bonus, gap, max_iterations: int = 100) -> S
     """
     even = jnp.full_like(bonus, 1 / bonus.shape[0])
     found = climb(evidence, valid, bonus, gap, even, most=max_iterations)
-    q = jnp.sum(found.pair.q.reshape(evidence.parts, -1), 0)
-    reached = found.gap <= gap
-    return Solution(found.pair.w, q / jnp.sum(q), found.value, found.gap, found.steps, reached)
+    reached, total = found.gap <= gap, jnp.sum(found.pair.q)
+    q = found.pair.q / jnp.where(total > 0, total, 1)
+    return Solution(found.pair.w, q, found.value, found.gap, found.steps, reached, found.levels)
 
 
 def climb(
@@ -112,7 +113,7 @@ def climb(
     these rounds is solved from the centre, with all pieces.
 
     Args:
-        evidence: of Q pieces, each in its `parts`.
+        evidence: of Q pieces.
         valid: [Q] bool, False on padding.
         bonus: [K] c.
         gap: relative duality gap to stop at; a pair within it is returned.
@@ -131,7 +132,7 @@ def climb(
     go = jnp.asarray(go) & jnp.all(ahead | ~valid) & jnp.any(valid)
     # A solvable problem replaces an unsolvable one, so that a batch stays finite.
     live = valid & ahead
-    live = jnp.tile(jnp.where(jnp.any(live), live, True), evidence.parts)
+    live = jnp.where(jnp.any(live), live, True)
     problem, count = _Problem(evidence, live, bonus, gap, go, lanes), live.shape[0]
     if not isinstance(start, State):
         return problem.from_centre(start, most)

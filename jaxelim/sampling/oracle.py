@@ -10,14 +10,15 @@ from jaxelim.checks import real_array, refuse_off_simplex
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
-from jaxelim.lower_bound import oracle_weights
+from jaxelim.lower_bound import complexity
 from jaxelim.sampling.parts import tracking
 
 
 @functools.lru_cache(maxsize=16)
 def _solved(instance, problem):
     """w* and its relative duality gap, of an instance or a batch."""
-    return oracle_weights(instance, problem)
+    found = complexity(instance, problem, 1e-8)
+    return found.allocation, found.gap
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

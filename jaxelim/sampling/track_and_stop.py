@@ -54,8 +54,7 @@ class TrackAndStop(SamplingRule):
     one scalar equation: w_a/w_best = 1/(u gap_a^2 - 1), the squares of these ratios
     sum to 1. A ridge shrinks the estimates; no H_p contains it. Arms that tie for the
     best, or lie on the level, share all weight evenly. These weights are multiples of
-    2^-30. Top m, and best arm with unknown variances, are solved by the interior-point
-    method.
+    2^-30. Top m is solved by the interior-point method. Unknown variances are refused.
 
     With costs c_k of pulls, w maximises H_p(w/c) and is a share of the cost. The shares
     w_k/c_k, to sum 1, are tracked as above; exploration counts pulls. That is the plain

@@ -5,6 +5,7 @@ first law that is broken. What holds on the instances and draws of a check is ev
 proof.
 """
 
+from jaxelim.testing.exact import exact_bracket
 from jaxelim.testing.problem_checks import check_problem
 from jaxelim.testing.report import ContractError, Report
 from jaxelim.testing.rule_checks import check_sampling_rule
@@ -18,5 +19,5 @@ from jaxelim.testing.whole_family import check_family
 
 __all__ = [
     "ContractError", "ErrorRate", "Report", "ThresholdReport", "check_family", "check_problem",
-    "check_sampling_rule", "check_threshold", "hard_instance",
+    "check_sampling_rule", "check_threshold", "exact_bracket", "hard_instance",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from experiments import figures as drawings
 from jaxelim import figures
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.style import STYLES, styled
-from jaxelim.lower_bound import Complexity, ExtraArm, InformationRegret, Search
+from jaxelim.lower_bound import Complexity
 from jaxelim.lower_bound.pieces import Pieces
 
 RNG = np.random.default_rng(3)
@@ -42,8 +42,6 @@ FOUR = {
     for i, kind in enumerate(("selective", "full"))
     for place in ("stopping", "both")
 }
-REGRETS = {"run": InformationRegret(TIMES.astype(int), 0.1 * np.log1p(TIMES), 0.01),
-           "mean": (TIMES, 0.2 * np.log1p(TIMES) + 0.01 * RNG.random((5, 20)))}
 PANEL = drawings.Panel(
     "tau",
     "eps",
@@ -62,10 +60,6 @@ FOUND = Complexity(
     np.array([0.1, 0.1, 0.3, 0.2, np.inf]),
     Pieces(*np.zeros((3, 1, 5))),
 )
-PLANE = je.Instance([[1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]], [1.0, 0.5])
-HARD = Search(30.0, 60.0, je.Instance(PLANE.arms, [0.9, 0.6]), np.linspace(30, 60, 9))
-EXTRA = ExtraArm(30.0, 20.0, np.array([0.7, -0.7]), 0.4, np.linspace(30, 20, 9))
-
 SWEEP = {
     "LinGapE": (DELTAS, 300 * np.log(1 / DELTAS)[:, None] * RNG.lognormal(0, 0.3, (5, 40))),
     "Oracle": (DELTAS[::-1], 250 * np.log(1 / DELTAS[::-1])[:, None] + RNG.random((5, 40))),
@@ -80,13 +74,8 @@ FIGURES = {
     "tau": lambda: figures.tau_figure(TAU, 400.0, 900.0),
     "survival": lambda: figures.survival_figure(TAU, 400.0),
     "pulls": lambda: figures.pulls_figure(PULLS, W, most=4),
-    "regret": lambda: drawings.information_regret_figure(REGRETS, 0.01),
     "scaling": lambda: drawings.scaling_figure([PANEL] * 4),
     "allocation": lambda: figures.allocation_figure(FOUND, "here"),
-    "design": lambda: figures.design_figure(PLANE, HARD, EXTRA),
-    "design-3d": lambda: figures.design_figure(
-        je.Instance(np.eye(3), [1.0, 0.5, 0.2]), HARD, EXTRA
-    ),
 }
 
 
@@ -193,25 +182,6 @@ def test_a_figure_of_few_rules_has_room_for_its_labels(rules):
     (axes,) = figure.axes
     box = axes.yaxis.label.get_window_extent(canvas.get_renderer())
     assert axes.bbox.y0 - 1 <= box.y0 and box.y1 <= axes.bbox.y1 + 1
-
-
-def drawn_ticks(figure, axis):
-    """The labels of major ticks that are inside the view of an axis."""
-    FigureCanvasAgg(figure).draw()
-    low, high = axis.get_view_interval()
-    ticks = zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True)
-    return [text.get_text() for at, text in ticks if low <= at <= high and text.get_text()]
-
-
-@pytest.mark.parametrize("first, last", [(60, 30), (20.5, 20.0), (2e4, 20), (1e9, 1)])
-def test_searches_have_ticks(first, last):
-    """Whatever the range of T*: within a decade, and over many."""
-    times = np.geomspace(first, last, 9)
-    search = ExtraArm(first, last, np.array([0.7, -0.7]), 0.4, times)
-    hard = Search(first, first, PLANE, np.full(9, first))
-    left = figures.design_figure(PLANE, hard, search).axes[0]
-    assert 3 <= len(drawn_ticks(left.figure, left.yaxis)) <= 12
-    assert all(one.isdigit() for one in drawn_ticks(left.figure, left.xaxis))
 
 
 def test_means_over_delta_and_bounds():
@@ -408,17 +378,6 @@ def test_shares_of_pulls_and_the_rest():
     )
 
 
-def test_the_regret_and_the_bounds_use_of_it():
-    bumpy = np.array([0.1, 0.5, 0.2, -0.1])
-    figure = drawings.information_regret_figure({"run": (np.array([1, 2, 4, 8]), bumpy)}, 0.25)
-    largest = lines(figure, "_run: largest so far")
-    np.testing.assert_allclose(largest.get_ydata(), [0.1, 0.5, 0.5, 0.5])
-    regret = InformationRegret(np.array([1, 2, 4, 8]), bumpy, 0.25)
-    assert [regret(t) for t in (1, 2, 4, 8)] == largest.get_ydata().tolist()
-    nothing = lines(figure, "t H*").get_xydata()
-    np.testing.assert_allclose(nothing[:, 1], 0.25 * nothing[:, 0])
-
-
 def test_panels_hold_measured_values_and_references():
     figure = drawings.scaling_figure([PANEL] * 4)
     assert len(figure.axes) == 4
@@ -428,7 +387,7 @@ def test_panels_hold_measured_values_and_references():
     np.testing.assert_allclose(lines(figure, "1/eps").get_ydata(), 1 / DELTAS)
 
 
-def test_weights_and_searches():
+def test_weights_and_information():
     left, right = made("allocation").axes
     np.testing.assert_allclose(
         [bar.get_height() for bar in left.patches], np.arange(30, 10, -1) / 465
@@ -438,14 +397,6 @@ def test_weights_and_searches():
     assert title == "optimal allocation, duality gap 1e-09"
     points = [line for line in right.lines if line.get_marker() == "."][0]
     np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, no padding
-    assert len(made("design-3d").axes) == 1
-    left, right = made("design").axes
-    np.testing.assert_allclose(left.lines[0].get_ydata(), HARD.times)
-    np.testing.assert_allclose(left.lines[1].get_ydata(), EXTRA.times)
-    assert [tuple(line.get_xydata()[0]) for line in right.lines if line.get_marker() in "oD"] == [
-        (1.0, 0.5),
-        (0.9, 0.6),
-    ]
 
 
 def test_saving(tmp_path):
@@ -500,8 +451,6 @@ def test_saving(tmp_path):
         (lambda: figures.survival_figure({"x": [0, 5]}), "above 0"),
         (lambda: figures.pulls_figure({"x": np.ones((3, 5))}, W), "pulls"),
         (lambda: figures.pulls_figure({"x": np.zeros((3, 6))}, W), "at least one"),
-        (lambda: drawings.information_regret_figure({"x": np.ones(3)}), "regrets"),
-        (lambda: drawings.information_regret_figure({"x": (TIMES, np.ones(3))}), "regrets"),
         (lambda: drawings.scaling_figure([]), "panel"),
         (
             lambda: drawings.scaling_figure([drawings.Panel("", "", "", [0.0], {"x": [1.0]})]),

@@ -32,6 +32,7 @@ def by_definition(arms, theta, items, start):
     return levels(found.x[:K] / found.x[:K].sum()).min(), levels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["linear", "basis"])
 def test_h_star_by_two_methods(kind):
     """The value, the certificate recomputed from the fields, and H of the allocation."""
@@ -67,25 +68,3 @@ def test_items_do_not_move_with_the_features():
     eye, theta = np.eye(3), np.array([1.0, 0.5, 0.2])
     assert combinations(je.BestArm(items=eye), eye, theta) is None
     assert combinations(je.BestArm(), eye, theta) is not None
-
-
-@pytest.mark.slow
-def test_derivatives_and_searches():
-    """dT*/dfeatures against differences, with fixed items; searches that items allow."""
-    rng = np.random.default_rng(6)
-    arms, theta, items = np.eye(3), np.array([1.0, 0.4, 0.2]), rng.normal(size=(4, 3))
-    problem = je.BestArm(items=items)
-    found = je.complexity_gradients(je.Instance(arms, theta), problem)
-    step, moved = 1e-5, arms.copy()
-    moved[1, 2] += step
-    up = float(je.complexity(je.Instance(moved, theta), problem, 1e-11).value)
-    moved[1, 2] -= 2 * step
-    down = float(je.complexity(je.Instance(moved, theta), problem, 1e-11).value)
-    assert found.value_arms[1, 2] == pytest.approx((up - down) / (2 * step), rel=1e-3, abs=1e-7)
-    instance = je.Instance(arms, theta)
-    extra = je.best_extra_arm(instance, problem, steps=20, starts=2)
-    assert extra.after < extra.before
-    with pytest.raises(je.UnsupportedError, match="combinations of features"):
-        je.design_features(instance, problem, 0.1, steps=2)
-    bounds = je.elimination_bounds(instance, problem)
-    assert bounds is not None

@@ -86,6 +86,7 @@ def instances(size, seed):
     return je.Instance(np.array(arms), np.array(theta), family=je.Logistic())
 
 
+@pytest.mark.slow_rows("best-arm-7", "top-2-7")
 @pytest.mark.parametrize(("name", "size"), [("best-arm", 7), ("top-2", 7), ("signs", 6)])
 def test_complexity_is_that_of_slsqp(name, size):
     """20 instances: H* to 1e-6, between the value and its certified bound."""
@@ -134,35 +135,36 @@ def test_derivatives_in_the_weights():
     np.testing.assert_allclose(curvature, -np.array(moved), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_derivatives_of_h_and_w():
-    """In theta and features, against differences; and by grad of `optimal_information`."""
+    """In theta and features, against differences."""
     problem, family, step = je.BestArm(), je.Logistic(), 1e-5
-    found = je.complexity_gradients(je.Instance(ARMS, THETA, family=family), problem)
-    assert found.stable and found.value_arms.shape == (5, 3)
-    k = int(np.argmax(found.allocation))
-    for moved, value, allocation in (
-        ((0 * ARMS, step * np.eye(3)[1]), found.value_theta[1], found.allocation_theta[:, 1]),
-        ((step * np.outer(np.eye(5)[k], [1, 0, 0]), 0 * THETA), found.value_arms[k, 0],
-         found.allocation_arms[:, k, 0]),
+
+    def both(arms, theta):
+        found = je.optimum(arms, theta, problem, family)
+        return found.value, found.allocation
+
+    with jax.enable_x64(True):
+        value, weights = jax.jit(jax.jacrev(both, (0, 1)))(ARMS, THETA)
+        k = int(np.argmax(both(ARMS, THETA)[1]))
+    for moved, slope, change in (
+        ((0 * ARMS, step * np.eye(3)[1]), value[1][1], weights[1][:, 1]),
+        ((step * np.outer(np.eye(5)[k], [1, 0, 0]), 0 * THETA), value[0][k, 0],
+         weights[0][:, k, 0]),
     ):  # fmt: skip
         signs = np.array([1.0, -1.0])
         features, theta = (
             x + np.multiply.outer(signs, change)
             for x, change in zip((ARMS, THETA), moved, strict=True)
         )
-        ends = je.Instance(features, theta, family=family)
-        high = je.complexity(ends, problem, 1e-11)
-        np.testing.assert_allclose(np.subtract(*high.value) / (2 * step), value, rtol=1e-5)
+        ends = je.complexity(je.Instance(features, theta, family=family), problem, 1e-11)
+        np.testing.assert_allclose(np.subtract(*ends.value) / (2 * step), slope, rtol=1e-5)
         np.testing.assert_allclose(
-            np.subtract(*high.allocation) / (2 * step), allocation, rtol=1e-3, atol=1e-5
+            np.subtract(*ends.allocation) / (2 * step), change, rtol=1e-3, atol=1e-5
         )
-    with jax.enable_x64(True):
-        slope = jax.grad(lambda t: je.optimal_information(ARMS, t, problem, family=family))(THETA)
-        np.testing.assert_allclose(slope, found.value_theta, rtol=1e-8)
-    plain = je.optimal_allocation(ARMS, THETA, problem, family=family)
-    np.testing.assert_allclose(plain, found.allocation, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_means_items_and_features_of_lower_rank():
     """Independent arms by means; arms in a plane; items; ties by their means."""
     basis = je.Instance.unstructured([0.8, 0.6, 0.5], je.Logistic())

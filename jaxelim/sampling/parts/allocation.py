@@ -22,16 +22,13 @@ from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
-from jaxelim.lower_bound.exact import EPS, ExactInstance, Integers, reached
+from jaxelim.numerics.jacobi import orthonormal
 from jaxelim.saddle.pair import Pair
 from jaxelim.saddle.solver import climb
 from jaxelim.sampling.parts.runs import by_run, wide
 
 _FINE = 1e-5
 """From here on a solve goes to a quarter of the tolerance, so that the pair holds for a while."""
-
-_LOST = 1e-10  # error of the entries of `unit` that is no loss of digits
-_IDENTITY = 1e-13  # distance of Phi' Phi from the identity
 
 
 class Frame(NamedTuple):
@@ -40,7 +37,6 @@ class Frame(NamedTuple):
     unit: Any  # [K, d] the features in these coordinates; 0 where no arm reaches
     map: Any  # [d, d]: unit = features @ map
     idle: Any  # [d] 1 on coordinates that no arm reaches, else 0
-    rest: Any = None  # [K, d] what rounding takes from `unit`; None: the features lose no digits
 
 
 @jax.tree_util.register_dataclass
@@ -99,37 +95,14 @@ def due(schedule: str | int, view: View) -> Array:
 
 def frames(instance: Instance) -> Frame:
     """Host: the frame of an instance; a batch has a leading axis."""
-    features = instance.arms.reshape(-1, instance.K, instance.d)
-    every, lost = zip(*map(_frame, features), strict=True)
-    if any(lost):
-        every = [_exact_frame(arms, frame) for arms, frame in zip(features, every, strict=True)]
+    every = [_frame(arms) for arms in instance.arms.reshape(-1, instance.K, instance.d)]
     return jax.tree.map(lambda *x: np.stack(x), *every) if instance.batched else every[0]
 
 
-def _frame(arms: np.ndarray) -> tuple[Frame, bool]:
-    """The frame of features [K, d], and whether it loses digits."""
-    u, s, vt = np.linalg.svd(arms, full_matrices=False)
-    reached = s > max(arms.shape) * EPS * s[0]
-    u, basis = u * reached, vt * (reached / np.where(reached, s, 1))[:, None]
-    d, rank = arms.shape[1], s.size
-    unit, map = (np.pad(x, ((0, 0), (0, d - rank))) for x in (u, basis.T))
-    idle = np.concatenate([~reached, np.ones(d - rank, bool)]).astype(np.float64)
-    lost = d * EPS * np.max(np.abs(arms) @ np.abs(basis.T))
-    return Frame(unit, map, idle), bool(lost > _LOST)
-
-
-def _exact_frame(arms: np.ndarray, frame: Frame) -> Frame:
-    """The frame of features [K, d] without rounding; `frame` where their rank is unclear."""
-    if reached(arms) is None:
-        return frame._replace(rest=np.zeros_like(frame.unit))
-    none, zero = np.zeros((0, arms.shape[1])), np.zeros(arms.shape[1])
-    exact = ExactInstance.of(arms, zero, none, none[:, 0]).whitened(near=_IDENTITY)
-    unit, r = exact.arms.rounded(), exact.arms.whole.shape[1]
-    rest = (exact.arms - Integers.of(unit)).rounded()
-    unit, rest, map = (np.pad(x, ((0, 0), (0, arms.shape[1] - r))) for x in (
-        unit, rest, exact.map.rounded()
-    ))  # fmt: skip
-    return Frame(unit, map, (np.arange(arms.shape[1]) >= r).astype(np.float64), rest)
+def _frame(arms: np.ndarray) -> Frame:
+    """The frame of features [K, d]."""
+    unit, map = orthonormal(arms)
+    return Frame(unit, map, np.all(map == 0, 0).astype(np.float64))
 
 
 def look(
@@ -278,10 +251,6 @@ def _directions(run: LinearContext, frame: Frame, shape: Shape) -> Array:
     if type(shape) is Rows:
         features = run.features
         first = shape.first if shape.several else shape.first[None]
-        if frame.rest is not None:
-            unit, rest = frame.unit, frame.rest
-            y = (unit[first][:, None] - unit) + (rest[first][:, None] - rest)
-            return y.reshape(-1, features.shape[1])
         y = (features[first][:, None] - features[None]).reshape(-1, features.shape[1])
         return jnp.matmul(y, frame.map, precision="highest")
     if type(shape) is Levels:

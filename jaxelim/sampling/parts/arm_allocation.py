@@ -2,8 +2,8 @@
 
 w_t = argmax_w min_{p active} H_p(w) at the estimates. Best arm: Newton's method from the
 last solution; for Gaussian rewards on one scalar equation. Signs: w_k ~ c_k/d(m_k, level).
-Top m, and best arm with unknown variances: the interior-point method of
-`jaxelim.saddle`. Arms without an active piece have weight 0.
+Top m: the interior-point method of `jaxelim.saddle`. Arms without an active piece have
+weight 0.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class ArmAllocation:
 
     weights: Array  # [K]
     # What the next solve starts from. Best arm: log x [K], Gaussian: u []; of the interior-point
-    # method a pair, of [parts Q] pieces.
+    # method a pair.
     dual: Any
     evaluations: Array  # [] int32, evaluations of the pieces for this choice
     solves: Array  # [] int32, whether this choice has solved
@@ -70,15 +70,9 @@ def start(view: View) -> ArmAllocation:
     uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
     dual: Any = jnp.zeros_like(view.time if _secular(view) else view.means)
     if _by_interior_point(view):
-        dual = State.none(dual, _parts(view))
+        dual = State.none(dual, jnp.zeros_like(view.active, view.means.dtype))
     none = jnp.zeros_like(view.t)
     return ArmAllocation(uniform, wide(dual), none, none)
-
-
-def _parts(view: View) -> Array:
-    """Zeros of [parts Q]."""
-    pieces = jnp.zeros_like(view.active, view.means.dtype)
-    return jnp.concatenate([pieces] * view.evidence.parts)
 
 
 def _secular(view: View) -> bool:
@@ -90,9 +84,7 @@ def _by_interior_point(view: View) -> bool:
     """Whether the pieces have no closed form."""
     if not view.evidence.closed_form:
         return True
-    if isinstance(view.shape, Levels):
-        return False
-    return Rows.of(view.shape).several or view.evidence.parts > 1
+    return not isinstance(view.shape, Levels) and Rows.of(view.shape).several
 
 
 def solve(
@@ -101,8 +93,7 @@ def solve(
     """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
 
     Ties for the best arm share all weight evenly, and so do arms on a level. With a tie
-    across the boundary of top m, without active pieces, or where unknown variances leave
-    a tie or an arm without variance, the last weights stay. With
+    across the boundary of top m, or without active pieces, the last weights stay. With
     slack it is the allocation of the answer of largest H*. Weights
     of best arm and signs are rounded to multiples of 2^-30, so that arms which tie on
     paper tie in tracking too.

@@ -11,10 +11,9 @@ from jax.core import Tracer
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound.autodiff import traced_value
-from jaxelim.lower_bound.certified import certified, conditioned, least_values
+from jaxelim.lower_bound.differentiable import traced_value
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
-from jaxelim.lower_bound.solves import arm_information, information_of, solve_arms
+from jaxelim.lower_bound.solves import information, solve
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.tables import as_html
 
@@ -35,11 +34,12 @@ class Complexity:
     shares of the pulls.
 
     Attributes:
-        value: float64 [], H* per sample, from below: value <= H* <= (1 + gap) value.
+        value: float64 [], H* per sample, from below: value <= H* <= (1 + gap) value, up to
+            rounding.
         allocation: float64 [K] on the simplex, an optimal w.
         mixture: float64 [P] on the simplex, the optimal q over the pieces, in the order of
             `pieces`; 0 on padding.
-        gap: float64 [], the certified relative duality gap.
+        gap: float64 [], the relative duality gap, of allocation and mixture alone.
         iterations: int32 [], interior-point steps.
         converged: bool [], whether the gap is at most the one that was asked for.
         information: float64 [P], H_p at the allocation, per sample, in the order of
@@ -101,21 +101,6 @@ class Complexity:
             if self.costs is not None:
                 rows = [row | {"share of pulls": float(self.pulls[row["arm"]])} for row in rows]
         return as_html(repr(self).strip("<>"), rows)
-
-
-def informations(
-    instance: Instance, problem: Any, pieces: Pieces, weights: np.ndarray
-) -> np.ndarray:
-    """H_p(w), inf on padding, of I instances and n weights each, [I, n, K]: [I, n, P]."""
-    if not instance.family.has("design"):
-        return arm_information(instance, pieces, weights)
-    if instance.costs is not None:
-        weights = weights / instance.costs
-    arms, theta, unit = conditioned(instance, problem, pieces)
-    return np.stack([
-        information_of(w, a, t, Pieces(*(x[i] for x in unit)))
-        for i, (w, a, t) in enumerate(zip(weights, arms, theta, strict=True))
-    ])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -183,10 +168,13 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
     best arm is solved by Newton's method and signs have a closed form; their gap is near
     rounding, and `iterations` is 0.
 
-    For `Gaussian` rewards of one standard deviation the certificate bounds all rounding, and
-    holds for arms, theta and pieces exactly as they are given. Where float64 loses the digits
-    that `gap` needs, as for nearly collinear arms, the features move to exact coordinates on
-    the host. For other families the gap leaves out the rounding of their divergences.
+    The certificate holds for any allocation w and any mixture q, whatever found them::
+
+        min_p H_p(w) <= H* <= max_k sum_p q_p dH_p/dw_k (w).
+
+    Both sides are computed in float64, in coordinates in which the features are orthogonal.
+    Their rounding is not bounded; features of condition number above 1e8 are refused.
+    `jaxelim.testing.exact_bracket` computes both sides without rounding.
 
     For `BestArm(epsilon=)` each right answer is solved, and the one of largest H* taken.
 
@@ -207,9 +195,9 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
 
     Raises:
         TieError: the correct answer is not unique (H* = 0); the message names the arms.
-        ArgumentError: no pieces, features that do not span a direction of a piece,
-            features whose rank rounding decides, a level out of the family's range, or an
-            argument out of range.
+        ArgumentError: no pieces, features that do not span a direction of a piece, or of
+            condition number above 1e8, a level out of the family's range, or an argument
+            out of range.
         UnsupportedError: a family without divergence, or pieces it has no evidence about;
             slack with linear arms.
 
@@ -233,33 +221,10 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
                 "bonus", bonus, f"non-negative numbers of shape {shape[1:]} or {shape}"
             )
         bonus = np.broadcast_to(bonus, shape)
-    if not instance.family.has("design"):
-        solution = solve_arms(instance, pieces, bonus, gap)
-        weights = np.asarray(solution.allocation)[:, None]
-        information = arm_information(instance, pieces, weights)[:, 0]
-    else:
-        solution, information = certified(instance, problem, pieces, bonus, gap)
-    numbers: dict[str, Any] = dict(
-        value=solution.value, allocation=solution.allocation, mixture=solution.mixture,
-        gap=solution.gap, iterations=solution.iterations, converged=solution.converged,
-        information=information,
-    )  # fmt: skip
+    numbers: dict[str, Any] = solve(instance, pieces, bonus, gap)._asdict()
     if not instance.batched:
         numbers = {name: array[0] for name, array in numbers.items()}
     return Complexity(**numbers, pieces=pieces, costs=instance.costs)
-
-
-def oracle_weights(
-    instance: Instance, problem: Any, gap: float = 1e-8
-) -> tuple[np.ndarray, np.ndarray]:
-    """The optimal allocation, float64 [K], and its relative duality gap, float64 [].
-
-    A batch of I instances gives [I, K] and [I].
-
-    Raises: as `complexity`.
-    """
-    result = complexity(instance, problem, gap)
-    return result.allocation, result.gap
 
 
 def allocation_value(instance: Instance, problem: Any, weights) -> Any:
@@ -276,14 +241,14 @@ def allocation_value(instance: Instance, problem: Any, weights) -> Any:
             the instance has costs. Traced by jit, grad or vmap: non-negative, of any sum.
 
     Returns:
-        float64 NumPy from a plain call, certified to 10 digits for `Gaussian` rewards of one
-        standard deviation. Of traced weights a traced array, differentiable twice, of weights
+        float64 NumPy from a plain call. Of traced weights a traced array, differentiable
+        twice, of weights
         that are raised by 1e-12: so it is finite where some are 0. Where pieces tie for the
         minimum its gradient is the mean of theirs, a supergradient: min_p H_p is concave in w.
 
     Raises:
         ArgumentError: weights off the simplex, and as `complexity`.
-        PrecisionError: weights traced in float32.
+        SetupError: weights traced in float32.
     """
     traced = isinstance(weights, Tracer)
     if getattr(problem, "epsilon", 0):
@@ -300,9 +265,18 @@ def allocation_value(instance: Instance, problem: Any, weights) -> Any:
         "weights", weights, instance.K, len(pieces.offsets) if batched else None
     )
     weights = np.broadcast_to(weights, (len(pieces.offsets), instance.K))
-    if instance.family.has("design"):
-        pulls = weights if instance.costs is None else weights / instance.costs
-        least = least_values(instance, problem, pieces, pulls)
-    else:
-        least = np.min(arm_information(instance, pieces, weights[:, None]), axis=(1, 2))
+    least = np.min(information(instance, pieces, weights[:, None]), axis=(1, 2))
     return least if instance.batched else least[0]
+
+
+def price(instance: Instance, problem: Any, weights) -> np.ndarray:
+    """H*/min_p H_p(w) >= 1: the factor by which a fixed allocation w raises the lower bound.
+
+    Args: instance, problem, weights: as for `allocation_value`; Raises too.
+
+    Returns:
+        float64 [], a batch: [I]; inf where w gives no information on some piece.
+    """
+    value = allocation_value(instance, problem, weights)
+    best = complexity(instance, problem, 1e-10).value
+    return np.where(value > 0, best / np.where(value > 0, value, 1), np.inf)[()]

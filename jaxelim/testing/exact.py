@@ -1,0 +1,86 @@
+"""The certificate of a small instance without rounding, in rational numbers."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from jaxelim.errors import UnsupportedError
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound.pieces import combinations, half_spaces, pieces_of
+
+Row = Sequence[Fraction]
+
+
+def exact_bracket(
+    instance: Instance, problem: Any, allocation: Any, mixture: Any
+) -> tuple[Fraction, Fraction]:
+    """min_p H_p(w) <= H* <= max_k sum_p q_p dH_p/dw_k (w), both sides without rounding.
+
+    It takes about K d^2 + d^3 operations on long integers, so it is for small instances.
+
+    Args:
+        instance: one instance of `Gaussian` rewards of one standard deviation; arms, theta
+            and costs count as they are in float64.
+        problem: what to identify; its directions are combinations of arms, or fixed.
+        allocation: w, [K], of sum 1 within rounding.
+        mixture: q over the pieces, [P].
+
+    Raises:
+        UnsupportedError: a batch, or rewards of another family.
+        ArgumentError, TieError: as `complexity`.
+    """
+    if instance.batched or not instance.family.has("design"):
+        allowed = "one instance of gaussian rewards of one standard deviation"
+        raise UnsupportedError("instance", instance, allowed)
+    pieces_of(instance, problem)  # refuses ties, and what has no pieces
+    phi, theta = _matrix(instance.arms), _row(instance.theta)
+    directions, offsets = half_spaces(problem, instance.arms, instance.theta)
+    rows = combinations(problem, instance.arms, instance.theta)
+    columns = list(zip(*phi, strict=True))
+    y = _matrix(directions) if rows is None else [
+        [_inner(row, column) for column in columns] for row in _matrix(np.rint(rows))
+    ]  # fmt: skip
+    scale = Fraction(instance.noise_std)
+    gaps = [(_inner(a, theta) - c) / scale for a, c in zip(y, _row(offsets), strict=True)]
+    spent, q = _row(allocation), _row(mixture)
+    costs = [Fraction(1)] * len(phi) if instance.costs is None else _row(instance.costs)
+    w = [share / cost for share, cost in zip(spent, costs, strict=True)]
+    design = [[_inner([w_k * x for w_k, x in zip(w, a, strict=True)], b) for b in columns]
+              for a in columns]  # fmt: skip
+    images = _solved(design, y)
+    norms = [_inner(a, x) for a, x in zip(y, images, strict=True)]
+    low = min(g * g / (2 * n) for g, n in zip(gaps, norms, strict=True)) / sum(spent)
+    slopes = []
+    for row, cost in zip(phi, costs, strict=True):
+        each = zip(q, gaps, norms, images, strict=True)
+        parts = [share * (g / n * _inner(row, x)) ** 2 / 2 for share, g, n, x in each if share]
+        slopes.append(sum(parts, Fraction(0)) / cost)
+    return low, max(slopes) / sum(q)
+
+
+def _row(numbers: Any) -> list[Fraction]:
+    return [Fraction(float(x)) for x in numbers]
+
+
+def _matrix(numbers: Any) -> list[list[Fraction]]:
+    return [_row(row) for row in numbers]
+
+
+def _inner(a: Row, b: Row) -> Fraction:
+    return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
+
+
+def _solved(matrix: Sequence[Row], sides: Sequence[Row]) -> list[list[Fraction]]:
+    """The solutions of a system for several right sides, by elimination."""
+    n = len(matrix)
+    rows = [[*row, *(side[i] for side in sides)] for i, row in enumerate(matrix)]
+    for i in range(n):
+        first = next(j for j in range(i, n) if rows[j][i])
+        rows[i], rows[first] = rows[first], rows[i]
+        rows[i] = [x / rows[i][i] for x in rows[i]]
+        for j in range(n):
+            if j != i and rows[j][i]:
+                rows[j] = [x - rows[j][i] * y for x, y in zip(rows[j], rows[i], strict=True)]
+    return [[rows[i][n + s] for i in range(n)] for s in range(len(sides))]
