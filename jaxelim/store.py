@@ -43,7 +43,7 @@ class Cell:
 
 
 class Store:
-    """A folder of finished blocks.
+    """A folder of finished blocks, in its subfolder `blocks`.
 
     Args:
         directory: the folder; created with the first block.
@@ -56,6 +56,7 @@ class Store:
         if not isinstance(directory, str | os.PathLike):
             raise ArgumentError("store", directory, "the path of a folder")
         self.directory = Path(directory)
+        self.folder = self.directory / "blocks"
 
     def cells(self) -> list[Cell]:
         """The cells, sorted by their hashes.
@@ -63,17 +64,17 @@ class Store:
         Raises:
             StoreError: there is no such folder, or it cannot be read.
         """
-        if not self.directory.is_dir():
-            raise StoreError(self.directory, "is no store: there is no such folder")
+        if not self.folder.is_dir():
+            raise StoreError(self.directory, "is no store: there is no folder 'blocks' in it")
         return [
             Cell(path.name, json.loads((path / CELL).read_text()))
-            for path in listed(self.directory)
+            for path in listed(self.folder)
             if (path / CELL).is_file()
         ]
 
     def blocks(self, key: str) -> Iterator[tuple[Path, np.ndarray]]:
         """The files of a cell's blocks, with their run indices; opens none."""
-        for path in listed(self.directory / key):
+        for path in listed(self.folder / key):
             if named := _NAME.fullmatch(path.name):
                 yield path, np.arange(int(named[1]), int(named[2]) + 1)
 
@@ -83,11 +84,11 @@ class Store:
         Raises:
             StoreError: it cannot be created.
         """
-        make_folder(self.directory)
+        make_folder(self.folder)
 
     def damaged(self) -> list[Path]:
         """Files that were set aside, as they cannot be read."""
-        return sorted(self.directory.glob("*/*.damaged"))
+        return sorted(self.folder.glob("*/*.damaged"))
 
     def read(self, key: str, wanted: np.ndarray | None = None) -> list[Part]:
         """The blocks of a cell with some of the wanted runs, each run once.
@@ -125,7 +126,7 @@ class Store:
         Raises:
             StoreError: it cannot be written.
         """
-        folder = self.directory / key
+        folder = self.folder / key
         make_folder(folder)
         contents = io.BytesIO()
         np.savez_compressed(contents, work=np.array(json.dumps(work)), **arrays)
@@ -139,7 +140,7 @@ class Store:
         Raises:
             StoreError: it cannot be written.
         """
-        path = self.directory / key / CELL
+        path = self.folder / key / CELL
         make_folder(path.parent)
         if path.is_file():
             known = json.loads(path.read_text())["labels"]

@@ -112,7 +112,7 @@ def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
 
 def _result(store: Store, cell: Cell, passed: dict[str, Any]) -> Result | None:
     """The result of a cell; None, with a warning, where it cannot be told."""
-    path, told = store.directory / cell.key / CELL, cell.told
+    path, told = store.folder / cell.key / CELL, cell.told
     parts = store.read(cell.key)
     if not parts:
         return None
@@ -132,7 +132,7 @@ def _apart(several: Sequence[tuple[Cell, Result]]) -> list[str]:
     """What follows a name that belongs to several results, so that each has its own."""
     if len(several) == 1:
         return [""]
-    told = [{"delta": ", ".join(map(str, x.deltas)), "stopping": x.stopping, **x.settings} for _, x in several]
+    told = [{"delta": ", ".join(map(str, x.deltas)), **x.settings} for _, x in several]
     names = dict.fromkeys(name for one in told for name in one if not name.endswith("sha256"))
     names = [n for n in names if any(one.get(n) != told[0].get(n) for one in told)]
     words = [", ".join(f"{name}={one.get(name)}" for name in names) for one in told]

@@ -1,6 +1,5 @@
 """How results show in notebooks, in pandas and at the command line."""
 
-import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -89,12 +88,6 @@ def test_a_summary_as_a_data_frame():
     assert list(frame.columns) == list(summary.rows[0]) and len(frame) == 4
     np.testing.assert_array_equal(frame["mean tau"], [row["mean tau"] for row in summary.rows])
     assert frame.attrs == {"title": summary.title, "notes": list(summary.notes)}
-
-
-def test_without_pandas(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(je.MissingPackageError, match="needs pandas; install it: pip install"):
-        result_of().summary().to_pandas()
 
 
 def test_the_command_line_shows_a_file(tmp_path, capsys):

@@ -11,7 +11,8 @@ import xarray as xr
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.simulation.results.descriptions import ARRAYS, description_of, made, recovered
+from jaxelim.simulation.results.descriptions import ARRAYS, description_of, made
+from jaxelim.simulation.results.files import _checksum
 from tests.results.result_cases import (
     COINS,
     ELIMINATIONS,
@@ -277,12 +278,10 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
 
 def rewritten(path, change):
     """The file with other attributes and a checksum that goes with them."""
-    from jaxelim.store import checksum
-
     with xr.open_dataset(path, engine="h5netcdf") as opened:
         data = opened.load()
     change(data.attrs)
-    data.attrs["checksum"] = checksum(data, data.attrs["experiment"])
+    data.attrs["checksum"] = _checksum(data, data.attrs["experiment"])
     data.to_netcdf(path, engine="h5netcdf")
 
 
@@ -331,16 +330,6 @@ def test_descriptions_of_plain_values():
     for wrong in (object(), int, lambda: 0, {1, 2}):
         with pytest.raises(je.ArgumentError, match="^x: got"):
             description_of("x", wrong)
-
-
-def test_other_names_of_a_class():
-    slack = {"class": "jaxelim.EpsilonBestArm", "fields": {"epsilon": 0.1}}
-    assert made(slack) == je.BestArm(epsilon=0.1)
-    assert made({"class": "jaxelim.BestArm", "fields": {}}) == je.BestArm()
-    stored = {"text": "BestArm(epsilon=0.1)", "value": slack}
-    assert recovered("file", "problem", stored, je.BestArm(epsilon=0.1)).epsilon == 0.1
-    with pytest.raises(je.ArgumentError, match="which the file holds"):
-        recovered("file", "problem", stored, je.BestArm(epsilon=0.2))
 
 
 @pytest.mark.slow

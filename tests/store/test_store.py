@@ -51,7 +51,7 @@ def asked(monkeypatch) -> list:
 
 
 def paths(folder) -> list:
-    return sorted(folder.glob("*/*.npz"))
+    return sorted(folder.glob("blocks/*/*.npz"))
 
 
 @pytest.fixture(scope="module")

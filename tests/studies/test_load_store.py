@@ -63,7 +63,7 @@ def test_runs_of_two_versions_are_named(tmp_path, monkeypatch):
 
 def test_what_is_left_out_is_named(tmp_path):
     stored(tmp_path, delta=0.1, block=3)
-    first, second = sorted(tmp_path.glob("*/*.npz"))
+    first, second = sorted(tmp_path.glob("blocks/*/*.npz"))
     second.write_bytes(second.read_bytes()[:-9])
     with pytest.warns(UserWarning, match=f"set aside: .*{second.name}"):
         found = je.load_store(tmp_path)["even"]

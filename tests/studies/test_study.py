@@ -191,7 +191,7 @@ def test_a_killed_study_is_resumed(whole, tmp_path, monkeypatch):
     command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, timeout=300, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    kept = len(list(tmp_path.glob("*/*.npz")))
+    kept = len(list(tmp_path.glob("blocks/*/*.npz")))
     assert 1 <= kept < 8
     seen = asked(monkeypatch)
     assert made(store=tmp_path, block=4).equals(whole)

@@ -134,6 +134,8 @@ def opened(path: Path, read: Any) -> Any:
     Raises:
         DamagedFileError, ResultFileError, StoreError: as `load_result`.
     """
+    if path.exists() and not path.is_file():  # reading a pipe would wait
+        raise StoreError(path, "is no regular file")
     try:
         contents = path.read_bytes()
     except OSError as error:
