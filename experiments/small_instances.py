@@ -13,7 +13,8 @@ import jaxelim as je
 from experiments import cells
 from jaxelim import catalogue
 from jaxelim.files import write_whole
-from jaxelim.simulation.results.result import BIASED, aligned
+from jaxelim.simulation.results.summary import BIASED
+from jaxelim.tables import aligned
 
 LEVEL = 0.999
 """Confidence level of the Clopper-Pearson intervals."""

@@ -29,7 +29,8 @@ from experiments.elimination_bounds import elimination_bounds, regret_of
 from experiments.figures import Panel, scaling_figure
 from jaxelim import checks, figures
 from jaxelim.instances import two_dimensional
-from jaxelim.simulation.results.result import BIASED, aligned
+from jaxelim.simulation.results.summary import BIASED
+from jaxelim.tables import aligned
 
 STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
 SELECTIVE, FULL = 1, 2

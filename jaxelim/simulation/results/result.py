@@ -23,7 +23,6 @@ from jaxelim.simulation.results.descriptions import (
 )
 from jaxelim.simulation.results.proven import in_settings, of_settings, proven
 from jaxelim.simulation.results.summary import BIASED, Summary, summarised
-from jaxelim.tables import aligned, as_html
 from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
@@ -372,16 +371,11 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        """The summary, and the settings that it does not show."""
-        table, left_out = self.summary(), ("instance", "problem", "rule", "stopping", "proven")
-        settings = [
-            f"{name}: {value}" for name, value in self.settings.items() if name not in left_out
-        ]
-        return as_html(table.title, table.rows, [*table.notes, "; ".join(settings)])
+        return self.summary()._repr_html_()
 
 
 def _attribute(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else "" if value is None else value
 
 
-__all__ = ["BIASED", "Result", "Summary", "aligned", "correct_answer"]
+__all__ = ["BIASED", "Result", "Summary", "correct_answer"]
