@@ -82,7 +82,6 @@ from jaxelim.problems import BestArm as BestArm
 from jaxelim.problems import HalfSpaces as HalfSpaces
 from jaxelim.problems import Thresholding as Thresholding
 from jaxelim.problems import TopM as TopM
-from jaxelim.saddle.tolerance import EvidenceGap as EvidenceGap
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
 from jaxelim.simulation.api import Engine as Engine
 from jaxelim.simulation.api import simulate as simulate

@@ -27,7 +27,7 @@ class Run(Asked):
     rule: str = "lingape"
     """A sampling rule (see `jaxelim rules`)."""
     setting: tuple[str, ...] = ()
-    """The rule's own settings, NAME=VALUE, as `--setting optimistic=true`."""
+    """The rule's own settings, NAME=VALUE, as `--setting pulls=2`."""
     stopping: tuple[str, ...] = ("llr",)
     """llr, selective, full, native: one or several, observed on the same runs."""
     elimination: str = "none"

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import looks
-from jaxelim.contracts.shapes import Interval, Shape
+from jaxelim.contracts.shapes import Shape
 from jaxelim.errors import undefined
 from jaxelim.lanes import LaneOps
 
@@ -148,21 +148,6 @@ class Evidence:
     def gradient(self, piece: Array) -> Array:
         """dH_piece/dw_k for every arm k: [K]."""
         raise undefined(self, "gradient(piece)")
-
-    def closest(self, piece: Array) -> Array:
-        """The closest point of a piece to the estimates, one mean an arm: [K]."""
-        raise undefined(self, "closest(piece)")
-
-    def widest(self, at: "Evidence", piece: Array, interval: Interval, level: Array) -> Array:
-        """The largest dH_piece/dw_k over means in confidence intervals: [K].
-
-        Args:
-            at: the evidence under weights; this is that at the counts.
-            piece: [] int32, one of `at`.
-            interval: of independent arms, at this level.
-            level: [], what an interval's bound may cost.
-        """
-        raise undefined(self, "widest(at, piece, interval, level)")
 
     @property
     def scales(self) -> Array:

@@ -1,6 +1,7 @@
 """`simulate` with an executor gives the arrays of one process."""
 
 import concurrent.futures
+import contextlib
 import os
 import signal
 
@@ -64,7 +65,8 @@ def test_a_worker_that_dies(tmp_path):
         def kill(done, *_):
             if done:
                 for process in list(executor._processes.values()):
-                    os.kill(process.pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGKILL)
 
         with pytest.raises(je.WorkerError, match="died.*Finished blocks are kept"):
             simple(runs=200, executor=executor, block=2, store=tmp_path, progress=kill)

@@ -20,7 +20,6 @@ from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.engine import REVISION
 from jaxelim.errors import ArgumentError, ResultFileError, in_words
 from jaxelim.instances.instance import Instance
-from jaxelim.saddle import tolerance
 from jaxelim.stopping import elimination, llr, resets
 
 ARRAYS = (
@@ -76,7 +75,7 @@ class NotHere(Exception):
 
 def known() -> dict[str, type]:
     """The classes that are made from descriptions, by name."""
-    places = (problems, families, tolerance, llr, elimination, resets, thresholds)
+    places = (problems, families, llr, elimination, resets, thresholds)
     values = [value for place in places for value in vars(place).values()]
     values += _below(SamplingRule)
     return {name_of(kind): kind for kind in values if isinstance(kind, type) and _own(kind)}
