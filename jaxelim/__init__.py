@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     from jaxelim import parallel as parallel
     from jaxelim import store as store
     from jaxelim import testing as testing
-    from jaxelim.simulation.results.files import load_result as load_result
+    from jaxelim.simulation.results.loading import load_result as load_result
     from jaxelim.studies.files import load_store as load_store
     from jaxelim.studies.files import load_study as load_study
 
@@ -118,7 +118,7 @@ for _name, _value in list(globals().items()):  # the star import names the rules
         del globals()[_name]
 
 _MODULES = ("figures", "instances", "parallel", "store", "testing")
-_LATE = {"load_result": "jaxelim.simulation.results.files",
+_LATE = {"load_result": "jaxelim.simulation.results.loading",
          "load_store": "jaxelim.studies.files", "load_study": "jaxelim.studies.files"}  # fmt: skip
 
 

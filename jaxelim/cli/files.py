@@ -6,7 +6,7 @@ from typing import Any
 import xarray as xr
 
 from jaxelim.errors import DamagedFileError, ResultFileError
-from jaxelim.simulation.results.files import opened
+from jaxelim.simulation.results.loading import opened
 from jaxelim.simulation.results.summary import BIASED, Summary, row
 
 _MEASURED = ("samples", "stopped", "correct", "tests_stopping")

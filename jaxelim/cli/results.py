@@ -14,7 +14,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.figures import every_figure, save
 from jaxelim.files import make_folder, writable_file
 from jaxelim.simulation.api import Engine, simulate
-from jaxelim.simulation.results.files import load_result
+from jaxelim.simulation.results.loading import load_result
 from jaxelim.simulation.results.result import Result
 from jaxelim.store import Store, merge
 from jaxelim.studies.files import load_store, load_study

@@ -81,6 +81,7 @@ def planned(call: CheckedCall, log: int = 0) -> Plan:
     spec = spec_of(call, log=log)
     inputs = checked_inputs_of(call, spec)
     spec = settled(call, spec, inputs)
+    engine.outline(spec, inputs)  # a rule that breaks its contract raises here
     return Plan(call, spec, inputs, *queue_of(call, spec))
 
 

@@ -1,4 +1,4 @@
-"""Studies in files: a group of one NetCDF file each result; and those of a store."""
+"""Reads studies from files, and from the blocks of a store."""
 
 import dataclasses
 import json
@@ -10,36 +10,15 @@ import numpy as np
 import xarray as xr
 
 from jaxelim.errors import DamagedFileError, JaxelimError, ResultFileError, warn
-from jaxelim.files import writable_file, write_whole
 from jaxelim.simulation.blocks import joined, worked
 from jaxelim.simulation.results.descriptions import made
-from jaxelim.simulation.results.files import (
-    assembled,
-    dataset_of,
-    opened,
-    packed,
-    path_of,
-    result_of,
-)
+from jaxelim.simulation.results.loading import assembled, opened, result_of
 from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.results.saving import path_of
 from jaxelim.store import CELL, Cell, Store
 from jaxelim.studies.grid import LONGEST
+from jaxelim.studies.saving import FORMAT
 from jaxelim.studies.study import AXES, Key, Study
-
-FORMAT = 1
-"""Version of a study's files; raise it when it changes."""
-
-
-def save(study: Study, path: Any) -> None:
-    """Write a study; see `Study.save`."""
-    target = writable_file("path", path_of(path))
-    parts = {f"/{n}": dataset_of(result) for n, result in enumerate(study.results.values())}
-    for part, key in zip(parts.values(), study.results, strict=True):
-        part.attrs["key"] = json.dumps(key)
-    root = xr.Dataset(attrs={"jaxelim_study": FORMAT})
-    tree = xr.DataTree.from_dict({"/": root, **parts})
-    encoding = {name: packed(part) for name, part in parts.items()}
-    write_whole(target, bytes(tree.to_netcdf(engine="h5netcdf", encoding=encoding)))
 
 
 def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:

@@ -248,7 +248,7 @@ class Study:
         Raises:
             ArgumentError, StoreError: as `Result.save`.
         """
-        from jaxelim.studies.files import save  # it imports xarray
+        from jaxelim.studies.saving import save  # it imports xarray
 
         save(self, path)
 

@@ -12,7 +12,7 @@ import xarray as xr
 import jaxelim as je
 from jaxelim import figures
 from jaxelim.simulation.results.descriptions import ARRAYS, description_of, made
-from jaxelim.simulation.results.files import _checksum
+from jaxelim.simulation.results.saving import checksum
 from tests.results.result_cases import (
     COINS,
     ELIMINATIONS,
@@ -280,7 +280,7 @@ def rewritten(path, change):
     with xr.open_dataset(path, engine="h5netcdf") as opened:
         data = opened.load()
     change(data.attrs)
-    data.attrs["checksum"] = _checksum(data, data.attrs["experiment"])
+    data.attrs["checksum"] = checksum(data, data.attrs["experiment"])
     data.to_netcdf(path, engine="h5netcdf")
 
 

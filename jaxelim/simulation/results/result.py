@@ -345,7 +345,7 @@ class Result:
                 with `__call__` is one that it can.
             StoreError: the file cannot be written, such as on a full disk.
         """
-        from jaxelim.simulation.results.files import save  # it imports xarray, which is slow
+        from jaxelim.simulation.results.saving import save
 
         save(self, path)
 

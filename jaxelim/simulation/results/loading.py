@@ -1,6 +1,5 @@
-"""Results in files: one NetCDF file with the arrays and the experiment."""
+"""Reads results from files."""
 
-import hashlib
 import io
 import json
 import os
@@ -20,74 +19,23 @@ from jaxelim.errors import (
     ResultFileError,
     StoreError,
 )
-from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.results.descriptions import (
     ARRAYS,
     TABLES,
     StoredFamily,
     Text,
-    experiment_of,
     made,
     recovered,
 )
 from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.results.saving import FORMAT, NUMBERS, checksum, path_of
 
 if TYPE_CHECKING:
     from xarray import Dataset
 
-FORMAT = 1
-"""Version of the files' layout; raise it when the layout changes."""
-_NUMBERS = {"arms": ("arm", "dimension"), "theta": ("dimension",)}
 _PARTS = ("instance", "problem", "rule", "family", "elimination", "threshold")
 """What a caller may pass, beside stopping rules."""
-
-
-def save(result: Result, path: Any) -> None:
-    """Write a result; see `Result.save`."""
-    target, data = writable_file("path", path_of(path)), dataset_of(result)
-    write_whole(target, bytes(data.to_netcdf(engine="h5netcdf", encoding=packed(data))))
-
-
-def packed(data: "Dataset") -> dict[str, dict]:
-    """The encoding of a dataset's arrays, compressed."""
-    return {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars}
-
-
-def dataset_of(result: Result) -> "Dataset":
-    """A result with all that `load_result` needs, as a dataset.
-
-    Raises:
-        ArgumentError: a part is an object that a file cannot name.
-    """
-    told = json.dumps(experiment_of(result), separators=(",", ":"), allow_nan=False)
-    data = result.to_xarray()
-    lead = ("instance",) if result.batched else ()
-    for name, axes in _NUMBERS.items():
-        data[name] = ((*lead, *axes), getattr(result.instance, name))
-    if result.instance.costs is not None:
-        data["arm_costs"] = (("arm",), result.instance.costs)
-    data.attrs |= {"jaxelim_result": FORMAT, "experiment": told, "checksum": _checksum(data, told)}
-    return data
-
-
-def _checksum(data: "Dataset", told: str) -> str:
-    """SHA-256 of the experiment and of all numbers."""
-    total = hashlib.sha256(told.encode())
-    for name in sorted(map(str, data.variables)):
-        x = np.asarray(data[name].values)
-        text = str(x.tolist()) if x.dtype.kind in "OUT" else ""
-        total.update(f"{name}{x.shape}{text}".encode())
-        if not text:
-            total.update(np.ascontiguousarray(x, x.dtype.newbyteorder("<")).tobytes())
-    return total.hexdigest()
-
-
-def path_of(path: Any) -> Path:
-    """Check that a path is one."""
-    if not isinstance(path, str | os.PathLike):
-        raise ArgumentError("path", path, "the path of a file")
-    return Path(path)
 
 
 def load_result(
@@ -160,10 +108,10 @@ def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
     try:
         ResultFileError.refuse_newer(path, int(data.attrs["jaxelim_result"]), FORMAT)
         told = str(data.attrs["experiment"])
-        if _checksum(data, told) != data.attrs["checksum"]:
+        if checksum(data, told) != data.attrs["checksum"]:
             raise DamagedFileError(path, "it does not have the checksum that was written with it")
         arrays = {str(name): np.asarray(x.values) for name, x in data.variables.items()}
-        numbers = {name: arrays[name] for name in (*_NUMBERS, "arm_costs") if name in arrays}
+        numbers = {name: arrays[name] for name in (*NUMBERS, "arm_costs") if name in arrays}
         arrays |= {"deltas": arrays["delta"], "runs": arrays["run"]}
         return assembled(path, json.loads(told), numbers, arrays, **passed)
     except JaxelimError:
