@@ -23,7 +23,7 @@ from jaxelim.simulation.results.descriptions import (
 )
 from jaxelim.simulation.results.proven import in_settings, of_settings, proven
 from jaxelim.simulation.results.summary import BIASED, Summary, summarised
-from jaxelim.thresholds.piecewise import PieceThreshold
+from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -188,7 +188,7 @@ class Result:
     @staticmethod
     def of(call: Any, arrays: dict[str, np.ndarray], timings: dict, layout: dict) -> "Result":
         """The result of a checked call: its runs' arrays, in its order, and what they took."""
-        if isinstance(call.threshold, PieceThreshold):
+        if isinstance(call.threshold, Mixture):
             layout = {**layout, "looks": looks.WORDS}
         settings = {
             "instance": call.instance.name or repr(call.instance),
