@@ -107,7 +107,6 @@ from jaxelim.thresholds import Heuristic as Heuristic
 from jaxelim.thresholds import KaufmannKoolen as KaufmannKoolen
 from jaxelim.thresholds import LinearThreshold as LinearThreshold
 from jaxelim.thresholds import Mixture as Mixture
-from jaxelim.thresholds.piecewise import PieceThreshold as PieceThreshold
 
 if TYPE_CHECKING:
     from jaxelim import cluster as cluster

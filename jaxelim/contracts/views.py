@@ -19,7 +19,7 @@ from jaxelim.lanes import LaneOps
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
     from jaxelim.evidence.gaussian import LinearEvidence
-    from jaxelim.thresholds.piecewise import PieceThreshold
+    from jaxelim.thresholds.mixture import Mixture
 
 Tree = Any
 _STATIC = {"static": True}
@@ -221,14 +221,14 @@ class Snapshot(_Seen):
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Shape  # of its pieces
     evidence: Evidence  # about them
-    threshold: "PieceThreshold | None" = dataclasses.field(default=None, metadata=_STATIC)
+    threshold: "Mixture | None" = dataclasses.field(default=None, metadata=_STATIC)
     live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
     since: Array | None = None  # [] int32: samples at the last check; None: one fewer
 
     @staticmethod
     def of(
         family: "Family", problem: "Problem", space: ArmContext, stats: Statistics,
-        threshold: "PieceThreshold | None" = None, live: Array | None = None,
+        threshold: "Mixture | None" = None, live: Array | None = None,
         since: Array | None = None,
     ) -> "Snapshot":  # fmt: skip
         """Compute all that is read at one t.

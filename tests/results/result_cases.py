@@ -109,7 +109,7 @@ ELIMINATIONS = [
 ]  # fmt: skip
 THRESHOLDS = [
     je.Heuristic(), je.GK16(), je.LinearThreshold(2, 1.0, 1.1),
-    KaufmannKoolen(6, 2, True), je.Mixture((3.0, 30.0), None, 3),
+    KaufmannKoolen(6, 2, True), je.Mixture((3.0, 30.0), 3),
 ]  # fmt: skip
 
 

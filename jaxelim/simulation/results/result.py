@@ -24,7 +24,7 @@ from jaxelim.simulation.results.descriptions import (
 from jaxelim.simulation.results.proven import in_settings, of_settings, proven
 from jaxelim.simulation.results.summary import BIASED, Summary, summarised
 from jaxelim.tables import aligned, as_html
-from jaxelim.thresholds.piecewise import PieceThreshold
+from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -192,7 +192,7 @@ class Result:
         call, arrays = outcomes.call, outcomes.arrays
         truth = correct_answer(call.instance, call.problem)
         layout = outcomes.layout
-        if isinstance(call.threshold, PieceThreshold):
+        if isinstance(call.threshold, Mixture):
             layout = {**layout, "looks": looks.WORDS}
         settings = {
             "instance": call.instance.name or repr(call.instance),
