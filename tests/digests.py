@@ -42,6 +42,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxelim as je
+from jaxelim.engine import REVISION
 
 ROOT = Path(__file__).parents[1]
 DIGITS = 9
@@ -398,7 +399,7 @@ def environment() -> dict:
         "flags": os.environ.get("XLA_FLAGS", ""),
         "jax": jax.__version__,
         "numpy": np.__version__,
-        "revision": je.store.REVISION,
+        "revision": REVISION,
         "commit": git("rev-parse", "HEAD"),
         "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
