@@ -234,9 +234,9 @@ def test_blocks_and_stores_do_not_matter(many, tmp_path):
     equal(many, stored)
     assert stored.settings["batch"] == 4 and stored.settings["delay"] == 9
     equal(many, je.simulate(*given, store=tmp_path, block=16, **COMMON))
-    blocks = len(list(tmp_path.glob("blocks/*.nc")))
+    blocks = len(list(tmp_path.glob("blocks/*/*.npz")))
     je.simulate(*given, store=tmp_path, block=16, **{**COMMON, "batch": 3, "runs": 16})
-    assert blocks == 3 and len(list(tmp_path.glob("blocks/*.nc"))) == 4
+    assert blocks == 3 and len(list(tmp_path.glob("blocks/*/*.npz"))) == 4
 
 
 @pytest.mark.slow
