@@ -29,7 +29,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg
 import numpy as np
 from jax import Array
 
@@ -414,40 +413,27 @@ class LaneOps:
     def inverse(self, a: Array) -> Array:
         """Invert symmetric positive definite matrices [q, q] or [q, q, B]."""
         if a.ndim == 2:
-            return matrices.eliminated(a, above=True) if self.gpu else jnp.linalg.inv(a)
-        if not self.gpu and (self.flag is None or a.shape[0] > _WIDEST_TREE):
-            return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, -1, 0)), 0, -1)
+            return matrices.inverse(a, not self.gpu)
         in_place = self.flag if self.kernel else None
         return matrices.swept(a, self.materialize, self.pinned, not self.gpu, in_place)
 
-    def solver(
-        self, a: Array, cholesky: Callable = jnp.linalg.cholesky
-    ) -> Callable[[Array], Array]:
+    def solver(self, a: Array) -> Callable[[Array], Array]:
         """How to solve a x = b in one run: a [q, q] symmetric positive definite, b [q, n]."""
-        if self.gpu:
-            inverse = self.inverse(a)
-            return lambda b: jnp.matmul(inverse, b, precision="highest")
-        factor = cholesky(a)
-        return lambda b: jax.scipy.linalg.cho_solve((factor, True), b)
+        factor = self.inverse_factor(a)
+        product = functools.partial(jnp.matmul, precision="highest")
+        return lambda b: product(factor.T, product(factor, b))
 
-    def inverse_factor(self, a: Array, eye: Array, cholesky: Callable) -> Array:
-        """The inverse of the lower Cholesky factor in one run: a [q, q]; eye the identity."""
-        if self.gpu:
-            return matrices.eliminated(a, above=False)
-        return jax.scipy.linalg.solve_triangular(cholesky(a), eye, lower=True)
+    def inverse_factor(self, a: Array) -> Array:
+        """The inverse of the lower Cholesky factor in one run: a [q, q]."""
+        return matrices.factor_inverse(a, not self.gpu)
 
     def least_eigenpair(self, a: Array) -> tuple[Array, Array]:
         """The least eigenvalue [] and its unit eigenvector [q] in one run.
 
-        a [q, q] is symmetric, on a GPU positive definite.
+        a [q, q] is symmetric positive definite.
         """
-        if self.gpu:
-            return matrices.least_eigenpair(a)
-        values, vectors = jnp.linalg.eigh(a)
-        return values[0], vectors[:, 0]
+        return matrices.least_eigenpair(a, not self.gpu)
 
 
 PLAIN = LaneOps()
 """The plain form."""
-cholesky = functools.partial(jax.lax.linalg.cholesky, symmetrize_input=False)
-"""The Cholesky factor of one run's symmetric matrix, of which it reads the lower half."""

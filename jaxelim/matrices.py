@@ -1,6 +1,7 @@
 """Small symmetric positive definite matrices, without calls of a library.
 
-A library's call ends a CUDA graph, or is a kernel that only small matrices wait for.
+A library's call ends a CUDA graph, or is a kernel that only small matrices wait for. On a
+CPU it rounds otherwise on other processors, and runs would part there.
 """
 
 import functools
@@ -89,38 +90,61 @@ def _scaled(columns: list[Array], block: Array, rounded: Callable) -> list[Array
     return [functools.reduce(jnp.add, of_pivot) for of_pivot in terms]
 
 
-def eliminated(a: Array, above: bool) -> Array:
-    """The inverse of a matrix [q, q], or that of its Cholesky factor: [q, q].
+def _eliminated(a: Array, above: bool, loop: bool) -> Array:
+    """Gauss's elimination of a symmetric positive definite matrix [q, q], in place.
 
-    Gauss's elimination without pivoting. Pivots are single, since the determinant of a
-    block of two would cancel where the matrix is nearly singular.
+    There is no pivoting. Pivots are single, since the determinant of a block of two would
+    cancel where the matrix is nearly singular.
 
     Args:
         a: the matrix.
         above: whether to eliminate above the pivots too, which gives the inverse. Else
-            the result R is the lower triangle with R A R' = identity.
+            the diagonal has the pivots, and below it is the inverse of the factor with
+            unit diagonal.
+        loop: as of `swept`.
     """
     q = a.shape[0]
     places = np.arange(q, dtype=np.int32)
     pick = functools.partial(jax.lax.dynamic_index_in_dim, keepdims=False)
 
     def passed(j, m):
-        row, column = pick(m, j, 0), pick(m, j, 1)
-        others = places != j if above else places > j
-        return m - jnp.where(others, column / pick(row, j), 0)[:, None] * row[None]
+        row, column, here = pick(m, j, 0), pick(m, j, 1), places == j
+        if above:
+            row = jnp.where(here, 1, row) / pick(row, j)
+            rest = jnp.where(here[None], 0, m) - column[:, None] * row[None]
+            return jnp.where(here[:, None], row[None], rest)
+        below = places > j
+        factors = jnp.where(below, column / pick(row, j), 0)
+        rest = jnp.where(below[:, None] & here[None], 0, m)
+        return rest - factors[:, None] * jnp.where(here, 1, row)[None]
 
-    m = jnp.concatenate([a, jnp.eye(q, dtype=a.dtype)], 1)
-    if q <= _WIDEST_WRITTEN:
-        for j in places:
-            m = passed(j, m)
-    else:
-        m = jax.lax.fori_loop(np.int32(0), np.int32(q), passed, m)
-    pivots = jnp.diagonal(m)[:, None]
-    return m[:, q:] / (pivots if above else jnp.sqrt(pivots))
+    if loop or q > _WIDEST_WRITTEN:
+        return jax.lax.fori_loop(np.int32(0), np.int32(q), passed, a)
+    for j in places:
+        a = passed(j, a)
+    return a
 
 
-def least_eigenpair(a: Array) -> tuple[Array, Array]:
-    """The least eigenvalue [] of a matrix [q, q], and its unit eigenvector [q].
+def inverse(a: Array, loop: bool = True) -> Array:
+    """The inverse of a symmetric positive definite matrix [q, q]; `loop` is that of `swept`."""
+    return _eliminated(a, above=True, loop=loop)
+
+
+def factor_inverse(a: Array, loop: bool = True) -> Array:
+    """The lower triangle R [q, q] with R A R' = identity; `loop` is that of `swept`."""
+    m = _eliminated(a, above=False, loop=loop)
+    unit = jnp.tril(m, -1) + jnp.eye(a.shape[0], dtype=a.dtype)
+    # Not 1/sqrt: XLA:CPU approximates it, on each instruction set otherwise.
+    return unit * jnp.sqrt(1 / jnp.diagonal(m))[:, None]
+
+
+def pivots(a: Array) -> Array:
+    """The pivots [q] of a symmetric positive definite matrix [q, q]; its determinant's factors."""
+    return jnp.diagonal(_eliminated(a, above=False, loop=True))
+
+
+def least_eigenpair(a: Array, loop: bool = True) -> tuple[Array, Array]:
+    """The least eigenvalue [] of a positive definite matrix [q, q], its unit eigenvector [q].
 
     The inverse is squared until it is the projection on that eigenvector. Eigenvalues
     closer than 2^-50 of their size count as equal.
@@ -130,9 +154,9 @@ def least_eigenpair(a: Array) -> tuple[Array, Array]:
         p = jnp.matmul(p, p, precision="highest")
         return p / jnp.max(jnp.diagonal(p))
 
-    inverse = eliminated(a, above=True)
-    start = inverse / jnp.max(jnp.diagonal(inverse))
+    start = inverse(a, loop)
+    start = start / jnp.max(jnp.diagonal(start))
     p = jax.lax.fori_loop(np.int32(0), np.int32(_SQUARINGS), squared, start)
     u = p[:, jnp.argmax(jnp.diagonal(p))]
-    u = u / jnp.sqrt(jnp.sum(u * u))
+    u = u * jnp.sqrt(1 / jnp.sum(u * u))
     return jnp.sum(u * jnp.matmul(a, u, precision="highest")), u

@@ -1,20 +1,42 @@
 """JAX's persistent cache of compiled programs: its folder, and entries that are damaged."""
 
 import contextlib
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import platformdirs
 
-from jaxelim import scope
-
 
 def own_folder() -> Path:
     """The folder of the command line, where the environment names no other."""
     return platformdirs.user_cache_path("jaxelim", appauthor=False)
+
+
+class Shared:
+    """A context of the whole process, held while any thread is inside.
+
+    The first thread to enter it enters it, the last to leave it leaves it.
+    """
+
+    def __init__(self, make: Callable[[], contextlib.AbstractContextManager]):
+        self._make, self._lock, self._inside = make, threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._held = self._make()
+                self._held.__enter__()
+            self._inside += 1
+
+    def __exit__(self, *_: Any) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._held.__exit__(None, None, None)
 
 
 UNREADABLE = "Error reading persistent compilation cache entry for"
@@ -42,7 +64,7 @@ def _mended() -> Iterator[None]:
                 delete_unreadable(Path(flags.jax_compilation_cache_dir), name)
 
 
-mended = scope.Shared(_mended)
+mended = Shared(_mended)
 """Deletes entries of the compilation cache that JAX could not read, as the last thread leaves.
 
 JAX compiles again and never rewrites such an entry: a process that was killed while it wrote

@@ -9,14 +9,12 @@ import functools
 import os
 import re
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.core
 import numpy as np
-from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from jaxelim.errors import SetupError, warn
 
@@ -30,51 +28,6 @@ FAULTY: dict[tuple[int, ...], str] = {
 """Versions of JAX that are refused, and why; pyproject.toml leaves them out too."""
 ONE_DEVICE = ((0, 11, 2),)
 """Versions of JAX whose compiler ends the process over some programs for several devices."""
-
-
-@functools.cache
-def _libraries() -> ThreadpoolController:
-    # XLA calls this library's factorisations; the controller finds loaded libraries only.
-    import scipy.linalg  # noqa: F401
-
-    return ThreadpoolController()
-
-
-class Shared:
-    """A context of the whole process, held while any thread is inside.
-
-    The first thread to enter it enters it, the last to leave it leaves it.
-    """
-
-    def __init__(self, make: Callable[[], contextlib.AbstractContextManager]):
-        self._make, self._lock, self._inside = make, threading.Lock(), 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._held = self._make()
-                self._held.__enter__()
-            self._inside += 1
-
-    def __exit__(self, *_: Any) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._held.__exit__(None, None, None)
-
-
-@contextlib.contextmanager
-def _one_thread_of_blas() -> Iterator[None]:
-    limit = _libraries().limit(limits=1, user_api="blas")
-    try:
-        yield
-    finally:
-        # The thread that set the limit owns it, and may be another one.
-        OpenBLASController.clear_controlling_thread(force=True)
-        limit.restore_original_limits()
-
-
-_one_thread = Shared(_one_thread_of_blas)
 
 
 def jax_started() -> bool:
@@ -175,11 +128,7 @@ def _warn_of_newer() -> None:
 
 @contextlib.contextmanager
 def float64() -> Iterator[None]:
-    """Set float64, one thread for linear algebra, and all JAX settings that change numbers.
-
-    On several threads OpenBLAS rounds factorisations differently, so that runs would
-    depend on the number of cores. Matrices here are small, and threads would wait for
-    one another.
+    """Set float64, and all JAX settings that change numbers.
 
     The caller's `jax_debug_nans` stays: `jaxelim.testing` reads it, and it
     changes no number.
@@ -199,7 +148,6 @@ def float64() -> Iterator[None]:
         jax.debug_infs(False),
         jax.debug_key_reuse(False),
         jax.transfer_guard("allow"),
-        _one_thread,
     ):
         yield
 

@@ -7,7 +7,6 @@ import dataclasses
 import gc
 import os
 import signal
-from pathlib import Path
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("NPROC", "1")
@@ -29,22 +28,16 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("house")
 
-HERE = Path(__file__).parent
-SLOW_ROWS = {
-    f"tests/{line}"
-    for line in (HERE / "slow_rows.txt").read_text().splitlines()
-    if not line.startswith("#")
-}
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark the rows of slow_rows.txt, and leave out shipped tests under flags.
+    """Mark the rows that a test calls slow, and leave out shipped tests under flags.
 
     The fast tests of a file go to one worker, as they share fixtures and programs.
     """
     for item in items:
-        if item.nodeid in SLOW_ROWS:
+        mark = item.get_closest_marker("slow_rows")
+        if mark and item.callspec.id in mark.args:
             item.add_marker(pytest.mark.slow)
         if not any(item.get_closest_marker(name) for name in ("slow", "shipped", "xdist_group")):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))

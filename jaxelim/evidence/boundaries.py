@@ -22,7 +22,7 @@ from jax import Array
 
 from jaxelim.evidence.derivatives import Bent, product
 from jaxelim.evidence.scores import divergence, forces, ratio, sides
-from jaxelim.lanes import cholesky
+from jaxelim.matrices import factor_inverse
 
 _STEPS = 100
 LEAST_CURVATURE = 1e-13
@@ -57,9 +57,9 @@ class Boundaries(NamedTuple):
             weights: [K].
         """
         square = jnp.sum(y * y, 1, keepdims=True)
-        size = jnp.sqrt(jnp.where(square > 0, square, 1))
-        unit = y / size
-        base = theta_hat[None] - unit * (jnp.maximum(outside, 0)[:, None] / size)
+        over = jnp.sqrt(1 / jnp.where(square > 0, square, 1))
+        unit = y * over
+        base = theta_hat[None] - unit * (jnp.maximum(outside, 0)[:, None] * over)
         along = features[None] - product(unit, features.T)[..., None] * unit[:, None]
         # Where all features are along y the rest is rounding, by which steps would divide.
         some = jnp.sum(along * along, (1, 2)) > NO_PART * jnp.sum(features * features)
@@ -88,15 +88,12 @@ class Boundaries(NamedTuple):
         size = jnp.trace(curvature, axis1=1, axis2=2)[:, None, None]
         rest = self.unit[:, :, None] * self.unit[:, None]
         rest = rest + LEAST_CURVATURE * jnp.eye(rest.shape[1], dtype=rest.dtype)[None]
-        factor = cholesky(curvature + jnp.where(size > 0, size, 1) * rest)
+        factors = jax.vmap(factor_inverse)(curvature + jnp.where(size > 0, size, 1) * rest)
 
         def inverse(x: Array, transposed: bool = False) -> Array:
             """L^-1 x or L'^-1 x, of x [Q, r] or [Q, r, K]."""
-            columns = jax.lax.linalg.triangular_solve(
-                factor, x.reshape(*self.unit.shape, -1), left_side=True, lower=True,
-                transpose_a=transposed,
-            )  # fmt: skip
-            return columns.reshape(x.shape)
+            rows = jnp.swapaxes(factors, 1, 2) if transposed else factors
+            return product(rows, x.reshape(*self.unit.shape, -1)).reshape(x.shape)
 
         return inverse
 

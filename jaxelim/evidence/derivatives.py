@@ -5,7 +5,6 @@ H_p is concave and homogeneous of degree one: H_p(w) = sum_k w_k dH_p/dw_k.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -40,7 +39,7 @@ class Bent(NamedTuple):
 
     def over(self, unit: Array) -> "Bent":
         """The same of H_p over a unit []."""
-        return Bent(self.value / unit, self.gradient / unit, self.bend * jax.lax.rsqrt(unit))
+        return Bent(self.value / unit, self.gradient / unit, self.bend * jnp.sqrt(1 / unit))
 
     def among(self, pieces: Array | None) -> "Bent":
         """The same of these pieces [n], or of all."""

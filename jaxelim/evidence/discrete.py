@@ -126,7 +126,7 @@ class DiscreteEvidence(Evidence):
         slopes = jnp.where(pair, d_a, jnp.where(level, far, 0)), jnp.where(pair, d_b, 0)
         value = w_a * slopes[0] + jnp.where(pair, w_b * slopes[1], 0)
         curve = w_a * curve_a + w_b * curve_b
-        size = jnp.where(pair & (curve > 0), 1 / jnp.sqrt(jnp.where(curve > 0, curve, 1)), 0)
+        size = jnp.where(pair & (curve > 0), jnp.sqrt(1 / jnp.where(curve > 0, curve, 1)), 0)
         count = self.means.shape[0]
         gradient = shape.placed(*slopes, count)
         bend = shape.placed(size * bet_a, -size * bet_b, count)

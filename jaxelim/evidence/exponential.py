@@ -202,7 +202,7 @@ class SidesEvidence(ArmEvidence):
         d_a, d_b, variance = family.around(a, safe_up, b, safe_down)
         value = jnp.where(pair & seen, n_a * d_a + n_b * d_b, of_level)
         slopes = jnp.where(pair, d_a, far), jnp.where(pair, d_b, 0)
-        size = jnp.where(pair & seen, 1 / jnp.sqrt(variance * positive), 0)
+        size = jnp.where(pair & seen, jnp.sqrt(1 / (variance * positive)), 0)
         return value, slopes, (size * up, -size * down)
 
     def _loose(self, outside: Array) -> tuple[Array, tuple, tuple]:
@@ -228,7 +228,7 @@ class SidesEvidence(ArmEvidence):
         )
         curved = n_a * by_p + n_b * by_q
         inner = outside & (curved > 0) & jnp.isfinite(curved) & (p < 0) & (q > 0)
-        size = jnp.where(inner, 1 / jnp.sqrt(jnp.where(inner, curved, 1)), 0)
+        size = jnp.where(inner, jnp.sqrt(1 / jnp.where(inner, curved, 1)), 0)
         return n_a * slopes[0] + n_b * slopes[1], slopes, (size * p, size * q)
 
 

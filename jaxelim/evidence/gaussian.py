@@ -22,7 +22,8 @@ from jaxelim.contracts.shapes import Interval, Shape
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.derivatives import Crossed, product
 from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, weighted
-from jaxelim.lanes import PLAIN, ArmBlock, LaneOps, cholesky
+from jaxelim.lanes import PLAIN, ArmBlock, LaneOps
+from jaxelim.numerics import jacobi
 
 Tree = Any
 
@@ -226,7 +227,7 @@ class Standard(NamedTuple):
         return self.among(None).curvature(mixture, pull)
 
     def over(self, unit: Array) -> "Standard":
-        return self._replace(gaps=self.gaps * jax.lax.rsqrt(unit))
+        return self._replace(gaps=self.gaps * jnp.sqrt(1 / unit))
 
     def among(self, pieces: Array | None) -> Crossed:
         """Two products, [K, r] [r, n] and [K, r] [r, K], for n pieces."""
@@ -249,7 +250,7 @@ class Coordinates(NamedTuple):
     @staticmethod
     def of(arms: Array) -> "Coordinates":
         """The coordinates of features [K, d] of any rank; constants to a derivative."""
-        _, s, vt = jnp.linalg.svd(jax.lax.stop_gradient(arms), full_matrices=False)
+        _, s, vt = jacobi.svd(jax.lax.stop_gradient(arms))
         tol = max(arms.shape) * jnp.finfo(arms.dtype).eps * jnp.max(s)
         reached = s > tol
         scale = jnp.where(reached, 1 / jnp.where(reached, s, 1), 0)
@@ -303,7 +304,7 @@ class HalfSpaceEvidence(Evidence):
 
     def priced(self, prices: Array) -> "HalfSpaceEvidence":
         """With features phi_k/sqrt(prices_k): V_w is that of w_k/prices_k pulls."""
-        return dataclasses.replace(self, phi=self.phi / jnp.sqrt(prices)[:, None])
+        return dataclasses.replace(self, phi=self.phi * jnp.sqrt(1 / prices)[:, None])
 
     def weighted(self, weights: Array) -> "HalfSpaceEvidence":
         return dataclasses.replace(self, weights=weights)
@@ -313,8 +314,7 @@ class HalfSpaceEvidence(Evidence):
 
     def derivatives(self) -> Standard:
         design = product(self.phi.T * self.weights[None], self.phi) + jnp.diag(self.idle)
-        eye = jnp.eye(self.idle.shape[0], dtype=self.idle.dtype)
-        inverse = self.lanes.inverse_factor(design, eye, cholesky)
+        inverse = self.lanes.inverse_factor(design)
         phi, y = product(self.phi, inverse.T), product(self.y, inverse.T)
         norm = jnp.sum(y * y, 1)
         # XLA:CPU would compute the norms again in each of their consumers.

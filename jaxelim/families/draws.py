@@ -56,7 +56,7 @@ def gamma(key: Array, shape: Array, least: float = 0.0) -> Array:
     """
     a, n, boosted = shape.astype(jnp.float64), shape.shape[0], least < 1
     d = (jnp.where(a < 1, a + 1, a) if boosted else a) - 1 / 3
-    c = 1 / jnp.sqrt(9 * d)
+    c = jnp.sqrt(1 / (9 * d))
 
     def proposed(attempt: Array) -> tuple[Array, Array]:
         """v, and whether it is accepted, in one attempt of every entry."""

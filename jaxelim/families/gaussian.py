@@ -218,7 +218,7 @@ class Gaussian(OneParameter):
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """N(m_k, std_k^2/N_k): the prior is flat."""
-        return means + draws.normal(key, means) / jnp.sqrt(self.precision(means, counts))
+        return means + draws.normal(key, means) * jnp.sqrt(1 / self.precision(means, counts))
 
     def slack_middle(
         self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float | Array
@@ -400,7 +400,7 @@ class LinearGaussian(Gaussian):
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """Independent arms: N(m_k, 1/(N_k + ridge)); the prior is flat without a ridge."""
-        return means + draws.normal(key, means) / jnp.sqrt(counts + self.ridge)
+        return means + draws.normal(key, means) * jnp.sqrt(1 / (counts + self.ridge))
 
     def share(self, seen: View, i: Array, k: Array) -> Array:
         """Independent arms: (N_k + ridge)/(N_i + N_k + 2 ridge). (You, Qin, Wang & Yang 2023.)"""

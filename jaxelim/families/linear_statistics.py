@@ -23,6 +23,8 @@ from jaxelim.evidence.designs import (
 from jaxelim.evidence.gaussian import LinearEvidence
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import PLAIN, LaneOps, index_like
+from jaxelim.numerics import host
+from jaxelim.numerics.jacobi import svd
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -66,8 +68,8 @@ class InitialStatistics:
     def of(instance: "Arms", form: str, ridge: float) -> "InitialStatistics":
         """Compute them; `form` is one of `FORMS`."""
         arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
-        v_inv = np.linalg.inv(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
-        estimator = v_inv @ np.swapaxes(arms, 1, 2)
+        v_inv = host.inverse(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
+        estimator = host.product(v_inv, np.swapaxes(arms, 1, 2))
         g = np.einsum("ikd,idk->ik", arms, estimator)
         none = np.zeros((len(arms), 0))
         matrix = {"arms": estimator, "square": v_inv, "diagonal": none}[form]
@@ -95,8 +97,8 @@ def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
     arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
     for features in arms:
         norms = np.sum(features**2, 1)
-        eigenvalues = np.linalg.eigvalsh(features.T @ features + ridge * np.eye(instance.d))
-        condition = (ridge + max_samples * norms.max()) / max(eigenvalues[0], 1e-300)
+        smallest = svd(features)[1][-1] if len(features) >= instance.d else 0.0
+        condition = (ridge + max_samples * norms.max()) / max(smallest**2 + ridge, 1e-300)
         # Pulls rarely reach the worst conditioning, so its square root is taken.
         least = 1e-10 * np.sqrt(condition) * 2 * norms.max()
         rows = max(1, BLOCK // instance.K)

@@ -208,7 +208,7 @@ class GaussianUnknownVariance(Family):
     ) -> Array:
         """log M_j at the means `at`: [.., J]; 0 where v = 0 or N < 2. Arguments [..]."""
         known = (variances > 0) & (counts >= 2)
-        ratio = jnp.abs(means - at) / jnp.sqrt(jnp.where(known, variances, 1))
+        ratio = jnp.abs(means - at) * jnp.sqrt(1 / jnp.where(known, variances, 1))
         components = student.components(counts, jnp.where(known, ratio, 0), grid)
         return jnp.where(known[..., None], components, 0)
 
@@ -229,13 +229,13 @@ class GaussianUnknownVariance(Family):
             known = (v > 0) & (n >= 2) & shape.exists
             far = jnp.where(shape.above, m - shape.level, shape.level - m)
             known = known & (far > 0)
-            ratio = jnp.where(known, far, 0) / jnp.sqrt(jnp.where(known, v, 1))
+            ratio = jnp.where(known, far, 0) * jnp.sqrt(1 / jnp.where(known, v, 1))
             return jnp.where(known, student.log_arm(n, ratio, grid), -jnp.inf)
         rows = Rows.of(shape)
         n, m, v = (jnp.stack(both_sides(rows, space.lanes, x)) for x in (n, m, v))
         known = jnp.all((v > 0) & (n >= 2), 0) & (m[0] > m[1]) & shape.exists
         gap, v = jnp.where(known, m[0] - m[1], 1), jnp.where(known[None], v, 1)
-        y = pair(grid, n, gap[None] / jnp.sqrt(v))
+        y = pair(grid, n, gap[None] * jnp.sqrt(1 / v))
         return jnp.where(known, student.converted(y), -jnp.inf)
 
     def refuted_pairs(

@@ -15,6 +15,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.live.job import LiveJob
 from jaxelim.live.moment import Moment
 from jaxelim.live.program import varying
+from jaxelim.numerics.jacobi import least_squares
 
 RUNS = 32
 """Simulated runs of a forecast."""
@@ -138,7 +139,7 @@ def _estimated(job: LiveJob, moment: Moment) -> Instance:
     means = np.clip(means, low + inside, high - inside)
     family = family.estimated(counts, means, moments)
     means = family.own_means(means)
-    theta = np.linalg.lstsq(features, family.link(means), rcond=None)[0]
+    theta = least_squares(features, family.link(means))
     try:
         return Instance(features, theta, family=family, costs=job.arms.costs)
     except ArgumentError as error:

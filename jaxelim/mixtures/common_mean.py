@@ -241,7 +241,7 @@ def infimum(
         rise = tilt * slope + scale * curve
         sound = here.known & (rise > 0) & (curve > 0)
         step = -scale * slope / jnp.where(sound, rise, 1)
-        deviation = 1 / jnp.sqrt(jnp.where(sound, curve, 1))
+        deviation = jnp.sqrt(1 / jnp.where(sound, curve, 1))
         length = jnp.abs(step)
         past = length * jnp.minimum(_PAST * length / deviation, 0.5) + _LEAST_PAST * deviation
         new = u + jnp.where(falls, 1, -1) * (length + past)

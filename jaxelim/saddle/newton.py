@@ -17,7 +17,7 @@ from jax import Array
 
 from jaxelim.contracts.views import Derivatives
 from jaxelim.evidence.derivatives import product
-from jaxelim.lanes import PLAIN, LaneOps, cholesky
+from jaxelim.lanes import PLAIN, LaneOps
 
 # Least share of the complementarity mu that a step aims at. Less centring, and Mehrotra's
 # second-order correction, save steps but cycle on some instances of few arms.
@@ -75,7 +75,7 @@ def newton(
     size = jnp.sqrt(1 / (jnp.diagonal(matrix) + z / w))
     eps = 9 * jnp.finfo(w.dtype).eps
     matrix = matrix * size[:, None] * size[None] + jnp.diag(z / w * size * size + eps)
-    solver = lanes.solver(matrix, cholesky)
+    solver = lanes.solver(matrix)
     pulled = product(slopes, pull)
     push = here((floor - q * r) / r) - pull * primal
     right = product(slopes, q) + objective + z - nu + product(slopes, push) + (floor - z * w) / w

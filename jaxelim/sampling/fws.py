@@ -13,6 +13,8 @@ from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
 from jaxelim.evidence.designs import SquareDesign, weighted
 from jaxelim.lanes import index_like, where
+from jaxelim.numerics.host import product
+from jaxelim.numerics.jacobi import orthonormal
 from jaxelim.sampling.parts.piece_games import play
 
 
@@ -86,10 +88,12 @@ class FWS(SamplingRule):
 
     def prepare(self, instance, problem, ridge):
         """The design at the start, where x = 1/K: g and V_x^-1."""
-        inverse = instance.K * np.linalg.pinv(
-            np.swapaxes(instance.arms, -1, -2) @ instance.arms, hermitian=True
-        )
-        return np.sum((instance.arms @ inverse) * instance.arms, -1), inverse
+        features = instance.arms.reshape(-1, instance.K, instance.d)
+        unit, maps = map(np.stack, zip(*map(orthonormal, features), strict=True))
+        if not instance.batched:
+            unit, maps = unit[0], maps[0]
+        inverse = product(maps, np.swapaxes(maps, -1, -2))
+        return instance.K * np.sum(unit**2, -1), instance.K * inverse
 
     def init(self, view):
         x = view.shares_of_cost()

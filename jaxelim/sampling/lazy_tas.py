@@ -12,6 +12,7 @@ from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.evidence.designs import weighted
 from jaxelim.lanes import index_like, where
+from jaxelim.numerics.jacobi import svd
 from jaxelim.sampling.parts import tracking
 
 _FLOOR = 1e-12  # least weight inside V_U, and inside H of families without a design
@@ -168,7 +169,7 @@ def _prepared(arms, matrix):
         ridge = 1e-9 * np.mean(np.sum(arms**2, 1))
         repeated = np.resize(np.array(spanner or [0], np.int32), d)
         return Prepared(repeated, spanned, np.float64(0), ridge)
-    least = np.linalg.eigvalsh(arms[spanner].T @ arms[spanner])[0] if matrix else 1.0
+    least = svd(arms[spanner])[1][-1] ** 2 if matrix else 1.0
     return Prepared(np.array(spanner, np.int32), spanned, least / np.sqrt(d), np.float64(0))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
+from jaxelim.numerics.jacobi import least_squares
 from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def in_the_given_coordinates(call: "CheckedCall", theta_hat: np.ndarray) -> np.n
     if call.computed is call.instance:
         return theta_hat
     arms = call.instance.arms
-    return np.linalg.solve(arms[_kinds(arms)[0]], theta_hat)
+    return least_squares(arms[_kinds(arms)[0]], theta_hat)
 
 
 def _kinds(arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -259,6 +259,7 @@ def test_a_worker_whose_jax_has_started(unprepared, monkeypatch):
         remote.compute(Task(), np.arange(2), unprepared, "", 0)
 
 
+@pytest.mark.slow
 def test_the_library_imports_no_dask():
     code = (
         "import sys, jaxelim, jaxelim.cluster; jaxelim.simulate; jaxelim.cluster.local;"

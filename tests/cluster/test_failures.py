@@ -138,6 +138,7 @@ def listeners(processes: list) -> set[str]:
 LOOPBACK = {"0100007F"}
 
 
+@pytest.mark.slow
 def test_a_local_cluster(tmp_path, whole, capsys):
     """Equal blocks, listeners on loopback, progress from inside a block; it ends whole."""
     heard: list = []

@@ -54,6 +54,7 @@ def spawned(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
 
 
+@pytest.mark.slow
 def test_a_pool_of_processes_computes_what_one_does(tmp_path):
     whole, heard = everything(), []
     with spawned(1) as pool:

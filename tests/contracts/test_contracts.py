@@ -61,6 +61,7 @@ def test_the_number_of_active_pieces(answer):
     assert pieces.active_count(seen) == pieces.active(seen).sum() == (2 if answer == 0 else 1)
 
 
+@pytest.mark.slow
 def test_half_spaces_pass_as_a_problem():
     rng = np.random.default_rng(0)
     arms = rng.normal(size=(4, 3))
@@ -114,6 +115,7 @@ def test_the_check_detects_arms_out_of_range():
         )
 
 
+@pytest.mark.slow
 def test_the_check_asks_for_arms_at_once(monkeypatch):
     """A live run beside the batches of another seed: chance decides in EB-TCI."""
     instance, real = je.Instance(np.eye(3), [0.5, 0.0, 0.0]), waiting_checks.trace

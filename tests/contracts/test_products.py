@@ -90,6 +90,7 @@ def program(rule, precision="float32", backend="gpu", **changes):
         return made.advance.jit.trace(inputs, queue, made.empty(inputs, queue), np.int32(1)).jaxpr
 
 
+@pytest.mark.slow_rows("xy-adaptive")
 @pytest.mark.parametrize("name", catalogue.rules())
 def test_the_program_of_a_rule(name):
     kind = catalogue.rules()[name]

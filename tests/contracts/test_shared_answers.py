@@ -62,6 +62,7 @@ def test_the_contract():
         check_problem(Blind())
 
 
+@pytest.mark.slow
 def test_stops_on_the_right_half():
     """The two best arms tie inside their half. n = 400 runs at delta = 0.1; 79 errors or more
     come by luck with probability below 1e-6 at a rate of 0.1, so a rate of 0.28 is seen."""
@@ -79,6 +80,7 @@ def test_stops_on_the_right_half():
         je.simulate(instance, je.BestArm(), je.LinGapE(), runs=2)
 
 
+@pytest.mark.slow
 def test_at_sampling_too():
     instance = je.Instance(np.eye(4), [1.0, 0.6, 0.2, 0.0])
     for elimination in (je.SelectiveElimination(), je.FullElimination()):

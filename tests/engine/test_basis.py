@@ -57,6 +57,7 @@ def test_no_option_changes_a_run(instance, rule):
     assert changed(instance, rule, OPTIONS) == dict.fromkeys(OPTIONS, 0)
 
 
+@pytest.mark.slow
 def test_no_option_changes_a_run_of_two_arms():
     assert changed(TWO, je.LinGame(), {"vmapped": {"vmapped": True}}) == {"vmapped": 0}
 

@@ -4,6 +4,7 @@ import threading
 import time
 
 import numpy as np
+import pytest
 
 import jaxelim as je
 from jaxelim import engine
@@ -51,6 +52,7 @@ def test_one_lane_pays_once_it_has_saved_a_compilation():
     assert [costs.save(0.8) for _ in range(3)] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_calls_in_two_threads_share_a_program(monkeypatch):
     """The runs are those of a call alone, and no saving of either is lost."""
     rule, saved, save = je.LinGapE(rate=1.25), [], Costs.save

@@ -120,6 +120,7 @@ def test_the_librarys_own_families():
     assert f"an estimate was not finite within the first {error.t} samples of run 0" in str(error)
 
 
+@pytest.mark.slow
 def test_a_family_of_recorded_rewards():
     """The rewards are recorded, and the evidence is the user's."""
     stacks = [np.linspace(-1, 1, 999) + mean for mean in (0.2, 0.1, 0)]

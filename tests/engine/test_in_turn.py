@@ -89,6 +89,7 @@ def kept():
     return simulated(je.LinGapE(), False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [{"devices": 1}, {"devices": 2}, {"devices": 1, "chunk": 16}])
 def test_runs_are_taken_from_the_queue_in_turn(kept, returns, layout):
     """Sixteen at a time on each device, the last ones among them; and they are the same runs."""
@@ -112,6 +113,7 @@ def test_runs_stay_side_by_side(returns, rule, more):
     assert returns == []
 
 
+@pytest.mark.slow
 def test_one_lane_is_compiled_once_that_pays(returns):
     """By default. The program of many lanes knows what waiting for it has cost so far.
 
@@ -164,6 +166,7 @@ def test_other_jobs_in_turn(returns, more):
     assert returns and returns[-1] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("poll", [1, 2, 4, 8, 14])
 def test_an_interrupt_keeps_the_runs_that_were_started(monkeypatch, returns, poll):
     """In many lanes, in one, or between them."""

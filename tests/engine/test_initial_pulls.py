@@ -154,6 +154,7 @@ def test_results_name_them():
     assert (data["pulls"].values >= 6).all()
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path, capsys):
     path = tmp_path / "plain.json"
     PLAIN.to_json(path)

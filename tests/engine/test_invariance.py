@@ -97,6 +97,7 @@ def test_order_and_choice_of_runs(observed):
     )
 
 
+@pytest.mark.slow
 def test_observers_do_not_change_the_run(observed):
     for s, rule in enumerate(ALL[:2]):
         alone = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=rule, **COMMON)
@@ -109,6 +110,7 @@ def test_observers_do_not_change_the_run(observed):
     ).all()
 
 
+@pytest.mark.slow_rows("sampling-lanes")
 @pytest.mark.parametrize(
     "layout",
     [
@@ -163,6 +165,7 @@ def test_a_batch_of_instances_equals_single_instances():
             )
 
 
+@pytest.mark.slow
 def test_scaling():
     """(s theta, s noise_std) and (s arms, theta/s, s^2 ridge) give the same pulls."""
     common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
@@ -198,6 +201,7 @@ def test_permuted_arms_permute_the_result():
         )
 
 
+@pytest.mark.slow
 def test_design_forms_agree():
     common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
     base = je.simulate(
@@ -337,6 +341,7 @@ def test_lanes_do_not_change_the_last_digit():
     jax.tree.map(np.testing.assert_array_equal, inside[16], inside[64])
 
 
+@pytest.mark.slow
 def test_useful_samples():
     """Lanes are refilled from the queue: most computed samples are drawn by runs."""
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])

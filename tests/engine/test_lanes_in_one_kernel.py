@@ -1,6 +1,5 @@
 """The steps of all lanes as one kernel: which calls have them, and the same runs as by many."""
 
-
 import jax
 import numpy as np
 import pytest
@@ -68,6 +67,7 @@ def test_one_kernel_rounds_as_many(instance, problem, rule):
         np.testing.assert_array_equal(one, many)
 
 
+@pytest.mark.slow
 def test_the_steps_of_all_lanes_stand_in_one_tagged_call():
     """As those of a lane alone do."""
     check_kernels(compiled_text(je.LinGapE(), 16), 1)
@@ -82,6 +82,7 @@ class Sorted(je.Uniform):
         return arm + 0 * first.astype(arm.dtype), state
 
 
+@pytest.mark.slow
 def test_steps_that_need_a_library_stay_in_many_kernels():
     """The runs are those of the rule without the sort."""
     plain, own = (

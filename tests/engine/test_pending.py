@@ -54,6 +54,7 @@ ROWS = {
 STOPPING = {"llr": je.LLR(), "selective": SELECTIVE, "full": FULL}
 
 
+@pytest.mark.slow_rows("lingape top m")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name in ("fws", "lazy-tas", "lingifa")))

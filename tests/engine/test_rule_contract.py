@@ -97,6 +97,7 @@ def by_run(rule, view, state):
     return jnp.where(view.means[0] < 0.8, 99, view.t % K), state
 
 
+@pytest.mark.slow
 def test_the_earliest_run_is_named():
     """On any layout with equal chunks: the lowest run of the first faulty chunk."""
     mine = a_rule(by_run)

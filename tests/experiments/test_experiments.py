@@ -118,6 +118,7 @@ def test_rules_without_the_papers_numbers(table, count):
     assert [row.problem for row in both] == ["topm"] * len(both) and len(both) > count / 3
 
 
+@pytest.mark.slow
 def test_table4(tmp_path, capsys):
     """LUCB on thresholding: every run stops; the numbers are those of `simulate`."""
     arguments = [
@@ -232,6 +233,7 @@ def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
     assert "0 runs computed, 6 were there already" in shown and "ArgumentError" in shown
 
 
+@pytest.mark.slow
 def test_tables_of_other_settings(tmp_path, capsys):
     """Their cells have other names, the page says so, and nothing is compared with the paper."""
     usual = tables.TableOptions(rules=("lucb",), problems=("osi",))

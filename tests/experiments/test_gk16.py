@@ -12,6 +12,7 @@ from experiments import gk16
 TINY = ["--runs", "6", "--instances", "2", "--workers=0"]
 
 
+@pytest.mark.slow
 def test_the_table_and_its_numbers(tmp_path, capsys):
     """KL-Racing on the second instance: the numbers are those of `simulate`; it resumes."""
     arguments = [*TINY, "--rules", "kl-racing", "--output", str(tmp_path)]
@@ -39,6 +40,7 @@ def test_the_table_and_its_numbers(tmp_path, capsys):
     assert list(study) == [("kl-racing", "2", "best-arm")] and study["kl-racing"].equals(known)
 
 
+@pytest.mark.slow
 def test_runs_that_are_cut_off_are_flagged(tmp_path, capsys):
     arguments = [*TINY, "--rules", "kl-racing", "--max-samples", "100", "--output", str(tmp_path)]
     assert gk16.main(arguments) == 0

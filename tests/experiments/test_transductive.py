@@ -14,6 +14,7 @@ from jaxelim.store import Store, canonical, digest
 TINY = ["--runs", "4", "--sizes", "2", "--rules", "uniform", "--workers=0"]
 
 
+@pytest.mark.slow
 def test_the_table_and_its_numbers(tmp_path, capsys):
     """Uniform sampling, n = 2: the numbers are those of `simulate`; it resumes."""
     arguments = [*TINY, "--output", str(tmp_path)]

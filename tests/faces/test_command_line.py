@@ -303,6 +303,7 @@ def interrupt(process: subprocess.Popen, stream, words: str) -> str:
         process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", ["Compiling jit(advance)", "Finished XLA compilation of jit(advance)"]
 )
@@ -324,6 +325,7 @@ def test_ctrl_c_on_a_run(tmp_path, words):
     assert [one.name for one in tmp_path.iterdir()] == ["hard.json"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_no_python_runs():
     """As in a long compilation: the main thread is in C and releases the GIL."""
     code = (

@@ -98,12 +98,16 @@ def marked(flag):
     return pytest.param(flag, id=flag, marks=() if flag in FAST else pytest.mark.slow)
 
 
+@pytest.mark.slow_rows(
+    "JAX_DEFAULT_PRNG_IMPL=rbg JAX_THREEFRY_PARTITIONABLE=0 JAX_RANDOM_SEED_OFFSET=7"
+)
 @pytest.mark.parametrize("flag", [marked(flag) for flag in (TOGETHER, *EQUAL)])
 def test_numbers_are_the_same_under(flag):
     known = {"digest": here()}  # first: the child may find this program in the cache
     assert said(flag) == known
 
 
+@pytest.mark.slow_rows("JAX_NO_TRACING=1")
 @pytest.mark.parametrize("flag", [marked(flag) for flag in REFUSED])
 def test_refused_under(flag):
     found = said(flag)

@@ -72,6 +72,7 @@ def test_a_batch_has_a_leading_axis():
     assert "instance" in result.to_xarray().dims
 
 
+@pytest.mark.slow
 def test_pair_times():
     common = dict(runs=4, stopping=SELECTIVE, delta=0.1)
     without = je.simulate(EASY, je.TopM(2), je.Uniform(), **common)
@@ -197,6 +198,7 @@ def test_repr_evaluates_back(thing):
     assert hash(eval(repr(thing), vars(je))) == hash(thing)
 
 
+@pytest.mark.slow
 def test_oracle_solves_for_its_weights():
     result = je.simulate(EASY, je.BestArm(), je.Oracle(), runs=20, delta=0.1)
     assert result.settings["oracle_gap"] <= 1e-6

@@ -24,18 +24,16 @@ def test_the_table_of_rules_is_printed_from_the_code():
     assert found and found.group(1).strip() == catalogue.markdown(catalogue.rule_rows()).strip()
 
 
-@pytest.mark.parametrize("page", [
-    "README.md", "docs/how-to/add-a-rule.md", "docs/how-to/add-a-problem.md",
-    "docs/how-to/add-a-family.md",
-    "docs/how-to/add-a-stopping-rule.md", "docs/how-to/which-family.md",
-    "docs/how-to/store-and-resume.md",
-    *(pytest.param(f"docs/how-to/{name}.md", marks=pytest.mark.slow)
-      for name in ("add-a-threshold", "simulate", "compare-rules",
-                   "recorded-rewards", "live-runs", "did-it-work")),
-    pytest.param("docs/gallery.md", marks=pytest.mark.slow),
-    # most of its minute goes into compiling the searches
-    pytest.param("docs/explanation/allocations.md", marks=pytest.mark.slow),
-])  # fmt: skip
+FAST = ("README.md", "docs/how-to/add-a-rule.md", "docs/how-to/store-and-resume.md")
+PAGES = sorted(str(page.relative_to(ROOT))
+               for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
+               if "```python\n" in page.read_text())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(row, marks=() if row in FAST else pytest.mark.slow) for row in PAGES],
+)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)

@@ -74,6 +74,7 @@ def cases(quick):
                     yield pytest.param(*case, marks=() if case in quick else SLOW)
 
 
+@pytest.mark.slow_rows("poisson-topm-lucb-float64", "exponential-bai-uniform-float64")
 @pytest.mark.parametrize(("family", "problem", "rule", "precision"), list(cases([
     ("poisson", "topm", "lucb", "float64"), ("exponential", "bai", "uniform", "float64"),
     ("gaussian", "osi", "lucb-2", "float64"),

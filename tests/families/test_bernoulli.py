@@ -67,6 +67,7 @@ def cases(quick):
     assert not quick
 
 
+@pytest.mark.slow_rows("bai-lucb-2-heuristic-float64", "topm-lucb-gk16-float64")
 @pytest.mark.parametrize(("problem", "rule", "threshold", "precision"), list(cases([
     ("bai", "lucb-2", "heuristic", "float64"), ("topm", "lucb", "gk16", "float64"),
     ("osi", "uniform", "gk16", "float32"),
@@ -97,6 +98,7 @@ def test_stops_are_those_of_the_twin(problem, rule, threshold, precision):
     assert result.stopped.any() and len(np.unique(result.samples)) > 3
 
 
+@pytest.mark.slow_rows("topm-lucb-2-heuristic-float64")
 @pytest.mark.parametrize(("problem", "rule", "threshold", "precision"), list(cases([
     ("topm", "lucb-2", "heuristic", "float64"), ("osi", "lucb", "heuristic", "float64"),
 ])))  # fmt: skip
@@ -205,8 +207,12 @@ def test_elimination_at_sampling(problem, elimination):
     assert with_it.stopped.all() and with_it.correct.mean() > 0.8
     share = with_it.tests_sampling.sum() / with_it.samples.sum()
     assert share <= without.tests_sampling.sum() / without.samples.sum()
-    alone = je.simulate(*given, elimination=elimination, **{**common, "runs": [7]},
-                        engine=je.Engine(devices=1, lanes=16))
+    alone = je.simulate(
+        *given,
+        elimination=elimination,
+        **{**common, "runs": [7]},
+        engine=je.Engine(devices=1, lanes=16),
+    )
     equal(alone, with_it, [7])
 
 
@@ -217,6 +223,7 @@ def _without_ties(run, arms):
     return (np.diff(means[:, arms - 1 :], axis=0) != 0).all()
 
 
+@pytest.mark.slow
 def test_swapped_arms_swap_the_pulls():
     """Where index order breaks no tie, swapping the arms swaps the pulls.
 
@@ -292,6 +299,7 @@ def drawn(family, means, noise):
         return np.stack([of(np.int32(k), *given) for k in range(len(means))])
 
 
+@pytest.mark.slow
 def test_draws_receive_the_number_of_the_pull():
     """0, 1, 2, .. for each arm, whatever the rule pulls in between."""
     instance = je.Instance.unstructured([0.2, 0.3, 0.1], Numbered())
@@ -411,8 +419,13 @@ def test_equality_includes_the_family():
     assert plain == je.Instance(np.eye(3), ONE) == je.Instance(np.eye(3), ONE, family=je.Gaussian())
     assert hash(plain) == hash(je.Instance(np.eye(3), ONE)) and plain.structure == "unstructured"
     assert je.Instance.unstructured(ONE, noise_std=2.0) == je.Instance(np.eye(3), ONE, 2.0)
-    kinds = [plain, bernoulli(ONE), je.Instance.unstructured(ONE, je.Gaussian(2.0)),
-             je.Instance.unstructured(ONE, Binomial(3)), je.Instance.unstructured(ONE, Binomial(4))]
+    kinds = [
+        plain,
+        bernoulli(ONE),
+        je.Instance.unstructured(ONE, je.Gaussian(2.0)),
+        je.Instance.unstructured(ONE, Binomial(3)),
+        je.Instance.unstructured(ONE, Binomial(4)),
+    ]
     assert len(set(kinds)) == 5 and all((a == b) == (a is b) for a in kinds for b in kinds)
 
 
@@ -435,10 +448,16 @@ def test_a_file_names_no_user_defined_family(tmp_path):
 
 def test_canonical_forms():
     """Stored digests of Gaussian rewards and of LUCB() stay valid."""
-    arms = {"array": [3, 3], "dtype": "float64",
-            "sha256": "1332df685c45a61a0ac008a6a653295b8c5655361c1d34b6304b22ec40235fb8"}
-    theta = {"array": [3], "dtype": "float64",
-             "sha256": "23f8031fc96f9b76aa9c71f731e406fa1947936296199317cad8ab9a1ab09b26"}
+    arms = {
+        "array": [3, 3],
+        "dtype": "float64",
+        "sha256": "1332df685c45a61a0ac008a6a653295b8c5655361c1d34b6304b22ec40235fb8",
+    }
+    theta = {
+        "array": [3],
+        "dtype": "float64",
+        "sha256": "23f8031fc96f9b76aa9c71f731e406fa1947936296199317cad8ab9a1ab09b26",
+    }
     known = {"arms": arms, "theta": theta, "noise_std": 1.0}
     for plain in (je.Instance(np.eye(3), ONE), je.Instance.unstructured(ONE, je.Gaussian())):
         assert canonical(plain) == known and digest(canonical(plain)) == "6fee90257ca7c44788db"
@@ -582,8 +601,13 @@ def test_other_rules_are_refused(name, nothing_compiles):
         refused(lambda: run(rule=rule()), "instance", rule.__name__, kind=je.UnsupportedError)
     else:
         stopping = je.Native() if "llr" not in rule.traits.stopping else je.LLR()
-        refused(lambda: run(rule=rule(), stopping=stopping), "family", rule.__name__, "gaussian",
-                kind=je.UnsupportedError)
+        refused(
+            lambda: run(rule=rule(), stopping=stopping),
+            "family",
+            rule.__name__,
+            "gaussian",
+            kind=je.UnsupportedError,
+        )
 
 
 @pytest.mark.slow
@@ -596,6 +620,7 @@ def test_efficiency(watched):
     assert ((distance >= 0) & (distance <= 1)).all()
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path):
     """Runs an instance file; refuses bad options in one line."""
 
@@ -630,7 +655,8 @@ def test_the_command_line(tmp_path):
         assert back.attrs["family"] == "Bernoulli()" and "ridge" not in back.attrs
         assert back["samples"].shape == (1, 1, 20) and back["stopped"].values.all()
     for words, argument in (
-        (["--threshold", "linear", "--rule", "lucb"], "family"), (["--rule", "lingape"], "family"),
+        (["--threshold", "linear", "--rule", "lucb"], "family"),
+        (["--rule", "lingape"], "family"),
         (["--rule", "lucb", "--ridge", "1"], "ridge"),
         (["--rule", "lucb", "--problem", "thresholding", "--level", "1"], "level"),
     ):

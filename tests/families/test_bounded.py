@@ -382,6 +382,7 @@ def test_means_of_betas():
     np.testing.assert_allclose(family.means, [0.5, 2 / 3, 0.05 / 3.05], atol=2e-5)
 
 
+@pytest.mark.slow
 def test_live_runs_have_intervals_and_proofs():
     rng = np.random.default_rng(0)
     run = je.LiveRun(3, je.BestArm(), je.Uniform(), family=je.Bounded(0, 10), delta=0.05)
@@ -397,6 +398,7 @@ def test_live_runs_have_intervals_and_proofs():
         run.tell(0, 10.5)
 
 
+@pytest.mark.slow
 def test_forecasts_do_not_depend_on_the_unit():
     runs = []
     for high in (1, 0.001):
@@ -410,6 +412,7 @@ def test_forecasts_do_not_depend_on_the_unit():
     assert runs[1] == pytest.approx(runs[0], rel=0.1)
 
 
+@pytest.mark.slow
 def test_h_star_of_recorded_rewards_is_that_of_their_distributions():
     """As of the same points with the same probabilities; not of rewards at the two ends."""
     stacks = [0.2, 0.4, 0.6, 0.6], [0.1, 0.3, 0.3]
@@ -424,6 +427,7 @@ def test_h_star_of_recorded_rewards_is_that_of_their_distributions():
         je.complexity(je.Instance.unstructured(many.means, many), je.BestArm())
 
 
+@pytest.mark.slow
 def test_recorded_rewards_are_proven_in_both_orders():
     rng = np.random.default_rng(0)
     stacks = [rng.beta(a, 2, 300) for a in (4, 2, 1)]

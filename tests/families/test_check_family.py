@@ -24,6 +24,7 @@ from tests.families.family_cases import Binomial, Faces, Geometric, Textbook
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow_rows("Geometric()")
 @pytest.mark.parametrize("family", [
     Geometric(), pytest.param(je.Bernoulli(), marks=SLOW), pytest.param(Textbook(), marks=SLOW),
     pytest.param(je.Exponential(), marks=SLOW), pytest.param(Binomial(), marks=SLOW),
@@ -296,6 +297,7 @@ INHERITED = {
 }
 
 
+@pytest.mark.slow_rows("gradient", "order")
 @pytest.mark.parametrize("case", [
     pytest.param(case, marks=SLOW if case in ("counts", "lanes") else ()) for case in INHERITED
 ])  # fmt: skip
@@ -304,6 +306,7 @@ def test_wrong_overrides(case):
     fails(part, sentence, **members)
 
 
+@pytest.mark.slow_rows("members4-have mean .* standard errors off")
 @pytest.mark.parametrize("members, sentence", [
     DIVERGENCE["variance of Poisson"], DIVERGENCE["half of it"], RAISES,
     (dict(bracket=_bracket(BRACKETS["upper too near"][0])), BRACKETS["upper too near"][1]),

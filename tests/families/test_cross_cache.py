@@ -130,6 +130,7 @@ def forget_programs():
     engine.outline.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "problem, rule, form",
     [

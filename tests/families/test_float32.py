@@ -128,6 +128,7 @@ def test_runs_are_refreshed_in_float32_alone(monkeypatch):
     engine.program.cache_clear()
 
 
+@pytest.mark.slow_rows("one speed")
 @pytest.mark.parametrize(
     "rule, other",
     [

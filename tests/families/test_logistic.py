@@ -176,6 +176,7 @@ def pulled(instance, problem, noise):
         return jax.tree.map(np.asarray, found)
 
 
+@pytest.mark.slow_rows("top-2", "signs-of-the-basis", "items")
 @pytest.mark.parametrize("name", RUNS)
 def test_2000_pulls_are_those_of_the_twin(name):
     """The estimates and LLRs after each pull, then the engine's stop, answer and rewards."""
@@ -266,6 +267,7 @@ def test_what_is_not_defined_is_refused_by_name():
     assert je.Logistic().stated_law().startswith("no threshold is proven")
 
 
+@pytest.mark.slow
 def test_live_runs_are_simulated_runs():
     """Told the rewards of a trace, a live run chooses its arms, and stops with it."""
     noise = np.random.default_rng(4).random(3000)
@@ -291,6 +293,7 @@ def test_live_runs_are_simulated_runs():
 FOUR = dict(runs=4, delta=0.1, max_samples=400, seed=1)
 
 
+@pytest.mark.slow
 def test_a_batch_has_the_runs_of_its_instances():
     """The batch in lanes, each instance under `jax.vmap`."""
     arms = np.stack([LINEAR[0], arms_of(2, 5, 3)])
@@ -326,6 +329,7 @@ RULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RULES)
 def test_rules_of_evidence_run_alike_in_lanes_and_alone(name):
     """Under `jax.vmap` and in lanes; selective stops come no later, and find the right arm."""
@@ -341,6 +345,7 @@ def test_rules_of_evidence_run_alike_in_lanes_and_alone(name):
     assert (lanes.samples[1] <= lanes.samples[0]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [je.FWS(), je.TrackAndStop(exploration="paper")], ids=repr)
 def test_rules_of_evidence_find_the_right_arm(rule):
     """Rounding decides between equal solutions of the games of Frank-Wolfe sampling."""

@@ -22,9 +22,7 @@ from jaxelim.lanes import LaneOps
 from tests.families.family_cases import Binomial, Faces
 
 FAMILY = Bernoulli()
-PAIR, MIDDLE, LEVEL, POISSON = map(
-    jax.jit, (FAMILY.pair, FAMILY.middle, FAMILY.level, poisson)
-)
+PAIR, MIDDLE, LEVEL, POISSON = map(jax.jit, (FAMILY.pair, FAMILY.middle, FAMILY.level, poisson))
 _BOUNDS, _SIZE = jax.jit(FAMILY.bounds), 3000
 DIVERGENCE = jax.jit(FAMILY.divergence)
 SLOPE = jax.jit(jax.grad(FAMILY.divergence, 1))
@@ -311,6 +309,7 @@ def test_alone_as_in_a_batch(dtype):
         np.testing.assert_array_equal(one, many)
 
 
+@pytest.mark.slow
 def test_float32_is_finite_and_near():
     """Against float64 on the same numbers: bounds to 1e-6, pairs to 1e-4 relative."""
     edges = np.array([0, 1e-30, 1e-7, 0.5, 1 - 2.0**-24, 1], np.float32)
@@ -329,6 +328,7 @@ def test_float32_is_finite_and_near():
     np.testing.assert_allclose(single[2], double[2], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow_rows("float32")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_nothing_is_ever_nan(dtype):
     """No intermediate value, unselected branches included; finite slopes of pairs."""
@@ -336,8 +336,12 @@ def test_nothing_is_ever_nan(dtype):
     a, b = array(*map(np.ravel, np.meshgrid(ends, ends)), dtype=dtype)
     n_a, n_b, radius, level = array(*np.full((25, 4), [3.0, 1e-12, 0.7, 0.4]).T, dtype=dtype)
     with jax.debug_nans(True), jax.disable_jit():
-        for name, x in (("divergence", (a, b)), ("pair", (n_a, a, n_b, b)),
-                        ("level", (n_a, a, level, b > 0.5)), ("bracket", (a, radius))):
+        for name, x in (
+            ("divergence", (a, b)),
+            ("pair", (n_a, a, n_b, b)),
+            ("level", (n_a, a, level, b > 0.5)),
+            ("bracket", (a, radius)),
+        ):
             getattr(FAMILY, name)(*x)
         for function, x in ((g, (-a,)), (h, (-a,)), (poisson, (a, b))):
             function(*x)

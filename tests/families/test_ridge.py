@@ -135,6 +135,7 @@ def test_linear_threshold_of_an_instance():
     assert je.LinearThreshold.of(instance, ridge=0.5).ridge == 0.5
 
 
+@pytest.mark.slow
 def test_the_command_line(capsys, tmp_path):
     path = tmp_path / "far.json"
     far = je.Instance(np.eye(3), [30.0, 30.5, 29.0])

@@ -104,6 +104,7 @@ def test_edges_of_bernoulli_rewards():
     assert cost(7, 0.5, 5, 0.5) > 0 and cost(7, 0.0, 5, 1.0) == 0
 
 
+@pytest.mark.slow
 def test_small_slack_is_the_pair():
     for family in FAMILIES.values():
         given = np.float64(30), np.float64(0.7), np.float64(20), np.float64(0.4)

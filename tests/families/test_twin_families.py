@@ -19,6 +19,7 @@ def noise(seed, length=3000):
     return np.random.default_rng(seed).random(length)
 
 
+@pytest.mark.slow
 def test_the_reference_agrees_with_the_library():
     """Pairs and levels to 1e-12, bounds to 1e-14."""
     rng = np.random.default_rng(1)
@@ -47,8 +48,11 @@ def test_pairs_on_paper():
     np.testing.assert_allclose(families.pair(2, 1.0, 1, 0.0), 2 * np.log(3 / 2) + np.log(3))
 
 
-SPREAD = {"bai": [0.9, 0.3, 0.35, 0.4, 0.3, 0.0], "topm": [0.9, 0.85, 0.3, 0.25, 0.35, 0.0],
-          "osi": [0.9, 0.1, 0.2, 0.7, 1.0, 0.0]}
+SPREAD = {
+    "bai": [0.9, 0.3, 0.35, 0.4, 0.3, 0.0],
+    "topm": [0.9, 0.85, 0.3, 0.25, 0.35, 0.0],
+    "osi": [0.9, 0.1, 0.2, 0.7, 1.0, 0.0],
+}
 """Arms of similar difficulty, so that pieces are eliminated one after the other."""
 
 
@@ -80,8 +84,15 @@ def test_order_of_the_stops(problem, rule):
 def test_lucb_stops_by_itself(problem, pulls):
     """On an easy instance: right answers, and disjoint intervals at the stop."""
     for seed in range(2):
-        run = families.run(MU, PROBLEMS[problem], "lucb", noise=noise(seed), stopping=("native",),
-                           delta=0.01, pulls=pulls)
+        run = families.run(
+            MU,
+            PROBLEMS[problem],
+            "lucb",
+            noise=noise(seed),
+            stopping=("native",),
+            delta=0.01,
+            pulls=pulls,
+        )
         stop = run.stops["native"]
         assert stop.stopped and stop.samples == len(run.arms) < 3000
         np.testing.assert_array_equal(stop.answer, RIGHT[problem])
@@ -92,8 +103,16 @@ def test_lucb_stops_by_itself(problem, pulls):
             assert lower[stop.answer].min() >= 0.45 >= upper[~stop.answer].max()
         else:
             assert lower[stop.answer].min() >= upper[~stop.answer].max()
-        before = families.run(MU, PROBLEMS[problem], "lucb", noise=noise(seed), delta=0.01,
-                              stopping=("native",), pulls=pulls, max_samples=stop.samples - 1)
+        before = families.run(
+            MU,
+            PROBLEMS[problem],
+            "lucb",
+            noise=noise(seed),
+            delta=0.01,
+            stopping=("native",),
+            pulls=pulls,
+            max_samples=stop.samples - 1,
+        )
         assert not before.stops["native"].stopped
         assert before.stops["native"].samples == stop.samples - 1
 

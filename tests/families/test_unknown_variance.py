@@ -189,6 +189,7 @@ CASES = {
 FAST = ("best arm, uniform", "signs, lucb")
 
 
+@pytest.mark.slow_rows("best arm, uniform")
 @pytest.mark.parametrize(
     "case", [name if name in FAST else pytest.param(name, marks=SLOW) for name in CASES]
 )
@@ -223,6 +224,7 @@ def test_runs_equal_the_twin_pull_by_pull(case):
                 assert result.tests_stopping[s, 0, r] == stop.tests, (r, name)
 
 
+@pytest.mark.slow
 def test_a_trace_equals_the_twin():
     """Every arm, by given noise; two initial rounds."""
     noise = np.random.default_rng(5).standard_normal(200)
@@ -413,6 +415,7 @@ def test_refusals(name):
     assert caught.value.argument == argument and sentence in str(caught.value)
 
 
+@pytest.mark.slow
 def test_equal_rewards_are_an_error_of_the_model():
     """The call names the run and the arm. LUCB and the LLR never tell such an arm apart."""
     noise = np.random.default_rng(6).standard_normal((60, 260))

@@ -39,6 +39,7 @@ def traced(case: Case, **waits) -> je.Trace:
                     **waits)  # fmt: skip
 
 
+@pytest.mark.slow_rows("racing")
 @pytest.mark.parametrize("name", marked([name for name in {**CASES, **FAMILIES} if name != TIED]))
 def test_ask_n_is_a_batch(name):
     """`ask(n)`, then its rewards in any order: the pulls, the stop and the answer of batch=n."""

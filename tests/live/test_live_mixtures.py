@@ -161,6 +161,7 @@ def test_the_end_by_hand(tmp_path):
                 again()
 
 
+@pytest.mark.slow
 def test_a_forecast_is_the_run_simulated_on():
     """Its rewards, told to copies of the run one by one, end them at the same time."""
     run, seed = made(), 11

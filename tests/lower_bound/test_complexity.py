@@ -70,6 +70,7 @@ def cutting_planes(arms, theta, directions, offsets, rounds=60):
     return low, high
 
 
+@pytest.mark.slow_rows("BestArm()", "Thresholding(level=0.1)")
 @pytest.mark.parametrize("problem", [BestArm(), TopM(2), Thresholding(0.1)], ids=str)
 def test_random_instances_against_linear_programs_and_scipy(problem):
     batch = small(3, seed=1)

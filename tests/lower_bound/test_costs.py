@@ -55,6 +55,7 @@ def drawn(n):
     return je.Instance.unstructured(means, family, costs=costs), problem, costs
 
 
+@pytest.mark.slow_rows("1", "2", "3", "4", "6", "7", "10")
 @pytest.mark.parametrize("n", range(20))
 def test_against_an_independent_optimiser(n):
     """No allocation does better by 1e-6, and SciPy reaches H* to 1e-6."""

@@ -97,9 +97,7 @@ def test_equal_gaussian_arms_against_the_linear_solver(problem):
     np.testing.assert_allclose(found.allocation, other.allocation, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("centre", "size"), [(1e-9, 1e-10), (0.5, 1e-10), (1 - 1e-6, 1e-6)]
-)
+@pytest.mark.parametrize(("centre", "size"), [(1e-9, 1e-10), (0.5, 1e-10), (1 - 1e-6, 1e-6)])
 @pytest.mark.parametrize(
     "problem", [je.BestArm(), pytest.param(je.TopM(2), marks=pytest.mark.slow)], ids=str
 )
@@ -116,6 +114,7 @@ def test_near_ties_approach_gaussians(centre, size, problem):
         assert abs(value / other - 1) < 20 * relative + 3e-9
 
 
+@pytest.mark.slow
 def test_dominated_arms():
     found = complexity(arms([1.0, 1 - 1e-6, 0.0, 0.1, 0.1], Bernoulli()), je.BestArm(), 1e-9)
     assert found.converged and (found.allocation[2:] < 1e-6).all() and (found.allocation > 0).all()

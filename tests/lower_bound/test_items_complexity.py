@@ -32,6 +32,7 @@ def by_definition(arms, theta, items, start):
     return levels(found.x[:K] / found.x[:K].sum()).min(), levels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["linear", "basis"])
 def test_h_star_by_two_methods(kind):
     """The value, the certificate recomputed from the fields, and H of the allocation."""

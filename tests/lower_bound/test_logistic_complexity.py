@@ -86,6 +86,7 @@ def instances(size, seed):
     return je.Instance(np.array(arms), np.array(theta), family=je.Logistic())
 
 
+@pytest.mark.slow_rows("best-arm-7", "top-2-7")
 @pytest.mark.parametrize(("name", "size"), [("best-arm", 7), ("top-2", 7), ("signs", 6)])
 def test_complexity_is_that_of_slsqp(name, size):
     """20 instances: H* to 1e-6, between the value and its certified bound."""
@@ -134,6 +135,7 @@ def test_derivatives_in_the_weights():
     np.testing.assert_allclose(curvature, -np.array(moved), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_derivatives_of_h_and_w():
     """In theta and features, against differences."""
     problem, family, step = je.BestArm(), je.Logistic(), 1e-5
@@ -162,6 +164,7 @@ def test_derivatives_of_h_and_w():
         )
 
 
+@pytest.mark.slow
 def test_means_items_and_features_of_lower_rank():
     """Independent arms by means; arms in a plane; items; ties by their means."""
     basis = je.Instance.unstructured([0.8, 0.6, 0.5], je.Logistic())

@@ -27,6 +27,7 @@ MEANS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow_rows("bernoulli")
 @pytest.mark.parametrize(
     "family", [pytest.param(name, marks=() if name == "bernoulli" else SLOW) for name in FAMILIES]
 )
@@ -65,6 +66,7 @@ def known_value(name, costs, means, w):
     return [known.ratios(known.of(i), w, means).min() for i in known.right(means)]
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_not_the_best_may_have_the_largest_complexity():
     """The best arm is noisy: a precise one within epsilon is cheaper to certify."""
     means, std, epsilon = np.array([0.8, 0.79, 0.78]), np.array([3.0, 1.0, 0.3]), 0.2
@@ -98,6 +100,7 @@ def said(*arguments):
     return out.getvalue()
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path):
     file = tmp_path / "mine.json"
     file.write_text('{"theta": [0.6, 0.5, 0.1], "arms": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}')

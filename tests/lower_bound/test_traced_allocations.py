@@ -31,6 +31,7 @@ def float64():
         yield
 
 
+@pytest.mark.slow_rows("slack")
 @pytest.mark.parametrize(
     "case", [pytest.param(x, marks=() if x in FAST else pytest.mark.slow) for x in CASES]
 )

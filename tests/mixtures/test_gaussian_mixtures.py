@@ -84,6 +84,7 @@ def test_pairs_slack_rows_and_levels(std):
     assert np.all(np.isneginf(wrong))
 
 
+@pytest.mark.slow
 def test_the_infimum_inside_the_sum_is_at_most_that_of_the_sum():
     """Each strength's infimum is that of a grid search; so is the whole, from below."""
     rng = np.random.default_rng(1)

@@ -82,6 +82,7 @@ def searched(name, mixture, counts, means, slack):
     return values.min(1), inside[:, 0], best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fixed", "slack"), [(False, 0.0), (False, 0.07), (True, 0.0)], ids=["grid", "slack", "prior"]
 )
@@ -136,6 +137,7 @@ def test_the_mixture_at_the_truth_has_mean_one(name, fixed):
         np.testing.assert_allclose(total, 1, rtol=1e-10)
 
 
+@pytest.mark.slow_rows("bernoulli")
 @pytest.mark.parametrize("name", CURVED)
 def test_levels_are_the_mixture_at_the_level(name):
     rng, grid, family = np.random.default_rng(5), Grid(), cases.FAMILIES[name]
@@ -165,6 +167,7 @@ def test_levels_are_the_mixture_at_the_level(name):
     assert np.all(binds[beyond & (known > 2)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CURVED)
 def test_at_most_the_likelihood_ratio(name):
     """e_p <= exp(LLR), as a mixture of likelihoods is at most the largest."""
@@ -182,6 +185,7 @@ def test_at_most_the_likelihood_ratio(name):
             assert np.all(found[llr > 40] > 0)  # so the bound is not -inf by accident
 
 
+@pytest.mark.slow_rows("bernoulli", "poisson")
 @pytest.mark.parametrize("name", CURVED)
 def test_extreme_statistics_give_numbers(name):
     counts = np.array([1, 1, 2, 1e7, 1e7, 1e7, 5, 1, 1e7, 3.0])

@@ -78,6 +78,7 @@ def test_differences_of_gaussian_arms_solve_the_equation():
     np.testing.assert_allclose(value[finite], LEVEL, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bernoulli", "poisson"])
 def test_differences_are_those_of_the_joint_region(name):
     """Of all pairs of means with F below the level, on a grid, none has a difference outside."""
@@ -104,6 +105,7 @@ def test_differences_are_those_of_the_joint_region(name):
             assert held.min() - lower[p] < step and upper[p] - held.max() < step
 
 
+@pytest.mark.slow
 def test_differences_of_other_families_are_of_two_intervals():
     counts, means = np.array([400.0, 900.0]), np.array([1.0, 2.0])
     for family, own in ((je.Exponential(), ()), (je.GaussianUnknownVariance(), ([1.0, 2.0],))):
@@ -135,6 +137,7 @@ def test_unknown_variance_solves_the_equation_or_is_unbounded():
     np.testing.assert_allclose((upper - means)[finite], (means - lower)[finite], rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_directions_of_linear_arms():
     """Inverted by hand for one strength, with dense matrices."""
     rng, c = np.random.default_rng(6), 10.0

@@ -69,6 +69,7 @@ def pairs(counts, means, variances):
     return [f(SPACE, stats, shape, GRID)[1] for f in (FAMILY.log_e, FAMILY.log_e_above)]
 
 
+@pytest.mark.slow
 def test_a_pair_is_the_least_over_a_common_mean():
     rng = np.random.default_rng(1)
     counts, means, variances = random_arms(rng, (600, 2))

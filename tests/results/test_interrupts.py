@@ -101,6 +101,7 @@ def mark(case: str, poll: int):
     return pytest.mark.slow if case in SLOW and (case, poll) not in FAST else ()
 
 
+@pytest.mark.slow_rows("two devices-6")
 @pytest.mark.parametrize(
     ("case", "poll"),
     [pytest.param(case, poll, marks=mark(case, poll)) for case in CASES for poll in (1, 6, 8)],

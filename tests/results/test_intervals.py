@@ -39,6 +39,7 @@ def same(a: je.Result, b: je.Result, left_out: tuple[str, ...] = ()) -> None:
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
+@pytest.mark.slow_rows("linear", "coins", "by arm", "unknown variance", "mixture")
 @pytest.mark.parametrize("name", CASES)
 def test_means_are_those_of_the_rewards(name):
     """NumPy's, from a trace; and a live run that is told these rewards has the same intervals."""
@@ -75,6 +76,7 @@ def test_means_are_those_of_the_rewards(name):
     assert result.intervals().values.shape == (*result.samples.shape, instance.K)
 
 
+@pytest.mark.slow_rows("linear", "many stops", "mixture")
 @pytest.mark.parametrize("name", ["linear", "many stops", "coins", "mixture"])
 def test_recording_changes_no_run_and_no_layout_changes_what_is_recorded(name):
     result = played(name)
@@ -89,6 +91,7 @@ def test_recording_changes_no_run_and_no_layout_changes_what_is_recorded(name):
         np.testing.assert_array_equal(part.means, result.means[:, :, part.runs])
 
 
+@pytest.mark.slow
 def test_batches_and_float32():
     """Each instance of a batch by itself; in float32 the means have seven digits."""
     others = je.Instance(np.stack([LINEAR.arms, LINEAR.arms[::-1]]), [[1.5, 0.4], [0.2, 1.0]])

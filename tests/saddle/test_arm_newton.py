@@ -97,6 +97,7 @@ def test_starts_ties_and_masks():
     assert alone.weights.tolist() == [0, 0, 0, 1, 0] and alone.value == np.inf
 
 
+@pytest.mark.slow
 def test_bisection_finds_the_same(monkeypatch):
     m, c = cases(32), np.array([1.0, 2.0, 0.5, 3.0, 1.0])
     fresh = solved(m, c)

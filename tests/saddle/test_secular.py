@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxelim import scope
 from jaxelim.families import Gaussian
@@ -101,6 +102,7 @@ def test_ties_share_and_one_arm_takes_all():
     np.testing.assert_array_equal(found, [[0.5, 1, 0.5], [0.5, 0, 0.5], [0, 0, 0], [0, 0, 0]])
 
 
+@pytest.mark.slow
 def test_equal_to_newtons_method_of_other_families():
     means, counted = cases(6, 64, 6)
     std = np.array([1.0, 0.2, 3.0, 0.7, 1.5, 0.9])

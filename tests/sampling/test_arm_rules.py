@@ -22,8 +22,12 @@ STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.
 PROBLEMS = {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2)),
             "osi": (je.Thresholding(0.45), ("osi", 0.45))}  # fmt: skip
 STD = [0.5, 1.0, 2.0, 1.5, 0.7]
-FAMILIES = {"bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
-            "gaussian": je.Gaussian(std=STD)}
+FAMILIES = {
+    "bernoulli": je.Bernoulli(),
+    "poisson": je.Poisson(),
+    "exponential": je.Exponential(),
+    "gaussian": je.Gaussian(std=STD),
+}
 MEANS = {
     "bernoulli": np.array([[0.9, 0.2, 0.25, 0.65, 0.0], [0.05, 1.0, 0.1, 0.8, 0.7]]),
     "poisson": np.array([[3.0, 0.2, 0.8, 1.4, 0.0], [0.1, 4.0, 0.3, 1.2, 2.2]]),
@@ -57,6 +61,7 @@ def cases(quick):
     assert not quick
 
 
+@pytest.mark.slow_rows("bernoulli-topm-ugape")
 @pytest.mark.parametrize(("family", "problem", "rule"), list(cases([
     ("bernoulli", "topm", "ugape"), ("gaussian", "topm", "racing"),
 ])))  # fmt: skip
@@ -86,6 +91,7 @@ def test_runs_are_those_of_the_twin(family, problem, rule):
     assert (bounded > 50) == (family in ("bernoulli", "poisson"))
 
 
+@pytest.mark.slow_rows("bernoulli-bai-racing")
 @pytest.mark.parametrize(("family", "problem", "rule"), list(cases([
     ("bernoulli", "bai", "racing"),
 ])))  # fmt: skip

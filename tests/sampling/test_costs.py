@@ -27,6 +27,7 @@ def given(family, costs=COSTS):
     return je.Instance.unstructured(MEANS, kind, costs=costs)
 
 
+@pytest.mark.slow_rows("fws-bernoulli-waits16")
 @pytest.mark.parametrize(
     ("rule", "family", "waits"),
     [

@@ -95,6 +95,7 @@ def test_the_error_probabilities_of_the_checks():
     assert binom.cdf(CRITICAL - 1, N, DEFECT) < 1e-3
 
 
+@pytest.mark.slow_rows("best-arm", "thresholding")
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_errors_are_rarer_than_delta(name):
     wrong = errors(name)

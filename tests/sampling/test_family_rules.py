@@ -88,6 +88,7 @@ CASES = [
 QUICK = [("bernoulli", "bai", "tas", False), ("poisson", "topm", "k-learner", True)]
 
 
+@pytest.mark.slow_rows("poisson-topm-k-learner-True")
 @pytest.mark.parametrize(
     ("family", "problem", "rule", "eliminates"),
     [pytest.param(*case, marks=() if case in QUICK else SLOW) for case in CASES],

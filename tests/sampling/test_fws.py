@@ -100,14 +100,18 @@ def widest_face(payoffs):
     return width
 
 
-@pytest.mark.parametrize("structure, kind, at_sampling, vmapped", [
-    ("linear", "bai", True, True),
-    pytest.param("linear", "topm", True, False, marks=pytest.mark.slow),
-    pytest.param("linear", "osi", False, False, marks=pytest.mark.slow),
-    pytest.param("unstructured", "osi", False, False, marks=pytest.mark.slow),
-    pytest.param("unstructured", "topm", True, False, marks=pytest.mark.slow),
-    pytest.param("unstructured", "bai", True, True, marks=pytest.mark.slow),
-])
+@pytest.mark.slow_rows("linear-bai-True-True")
+@pytest.mark.parametrize(
+    "structure, kind, at_sampling, vmapped",
+    [
+        ("linear", "bai", True, True),
+        pytest.param("linear", "topm", True, False, marks=pytest.mark.slow),
+        pytest.param("linear", "osi", False, False, marks=pytest.mark.slow),
+        pytest.param("unstructured", "osi", False, False, marks=pytest.mark.slow),
+        pytest.param("unstructured", "topm", True, False, marks=pytest.mark.slow),
+        pytest.param("unstructured", "bai", True, True, marks=pytest.mark.slow),
+    ],
+)
 def test_agrees_with_the_twin(structure, kind, at_sampling, vmapped, monkeypatch):
     """Step by step on small instances.
 
@@ -128,8 +132,16 @@ def test_agrees_with_the_twin(structure, kind, at_sampling, vmapped, monkeypatch
     for run in range(12):
         games.clear()
         instance = small(run // 2, structure)
-        ours = je.trace(instance, problem, je.FWS(), noise=noise[run], delta=0.1, engine=engine,
-                        **settings(at_sampling), ridge=1.0)
+        ours = je.trace(
+            instance,
+            problem,
+            je.FWS(),
+            noise=noise[run],
+            delta=0.1,
+            engine=engine,
+            **settings(at_sampling),
+            ridge=1.0,
+        )
         theirs = twin.run(
             instance.arms,
             instance.theta,

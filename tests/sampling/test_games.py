@@ -121,6 +121,7 @@ class Gradients:
         return self.space.lanes.row(self.gradients, piece)
 
 
+@pytest.mark.slow_rows("1")
 @pytest.mark.parametrize("flag", [pytest.param(None, marks=pytest.mark.slow), 1])
 def test_games_beside_a_large_one_round_as_without_it(flag):
     """Only the first lane's game changes: 3 rows, then 70, which are solved alone."""

@@ -56,6 +56,7 @@ def cases():
                 yield pytest.param(*case, marks=() if case in quick else pytest.mark.slow)
 
 
+@pytest.mark.slow_rows("rage-basis-None")
 @pytest.mark.parametrize(("name", "kind", "elimination"), list(cases()))
 def test_agrees_with_the_twin(name, kind, elimination):
     """Pulls, stops, answers, elimination times and tests, on shared noise: equal, not close."""
@@ -187,6 +188,4 @@ def test_the_threshold_of_kaufmann_and_koolen():
 def test_the_problem_is_certified():
     """Answers, pieces and sets agree, on the arms of a random instance."""
     arms, theta, items = layout("linear")
-    je.testing.check_problem(
-        je.BestArm(items=items), je.Instance(arms[0], theta[0]), draws=60
-    )
+    je.testing.check_problem(je.BestArm(items=items), je.Instance(arms[0], theta[0]), draws=60)

@@ -91,7 +91,12 @@ def plainly(pair, pulls, rule="lazy_tas"):
     name, _, spec = PAIRS[pair]
     instance = je.load_instance(name)
     return twin.run(
-        instance.arms, instance.theta, spec, rule, noise=noise()[:pulls], beta=never,
+        instance.arms,
+        instance.theta,
+        spec,
+        rule,
+        noise=noise()[:pulls],
+        beta=never,
         max_samples=pulls,
     )
 
@@ -99,12 +104,18 @@ def plainly(pair, pulls, rule="lazy_tas"):
 def equal_pulls(pair, pulls):
     name, problem, _ = PAIRS[pair]
     ours = je.trace(
-        je.load_instance(name), problem, je.LazyTaS(), noise=noise()[:pulls], threshold=never,
-        max_samples=pulls, ridge=1,
+        je.load_instance(name),
+        problem,
+        je.LazyTaS(),
+        noise=noise()[:pulls],
+        threshold=never,
+        max_samples=pulls,
+        ridge=1,
     )
     np.testing.assert_array_equal(ours.arms[:pulls], plainly(pair, pulls).arms)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", ["linear-d10-topm", "unstructured-k40"])
 def test_the_first_pulls_equal_the_twins(pair):
     equal_pulls(pair, 512)
@@ -177,8 +188,15 @@ def test_the_allocations_equal_the_twins_bit_by_bit(pair, vmapped, monkeypatch):
     plainly(pair, pulls, "kept")
     name, problem, _ = PAIRS[pair]
     je.simulate(
-        je.load_instance(name), problem, Watched(), runs=1, noise=noise()[None, :pulls],
-        threshold=never, max_samples=pulls, ridge=1, engine=je.Engine(vmapped=vmapped),
+        je.load_instance(name),
+        problem,
+        Watched(),
+        runs=1,
+        noise=noise()[None, :pulls],
+        threshold=never,
+        max_samples=pulls,
+        ridge=1,
+        engine=je.Engine(vmapped=vmapped),
     )
     jax.effects_barrier()
     for t, w in zip((64, 128, 256), solves, strict=True):
@@ -196,6 +214,7 @@ def batch(structure, count=3, K=5, d=3):
     return je.Instance(arms, rng.standard_normal((count, arms.shape[2])))
 
 
+@pytest.mark.slow_rows("BestArm()-('bai',)-linear-both")
 @pytest.mark.parametrize(
     ("problem", "spec", "structure", "variant"),
     [
@@ -211,8 +230,14 @@ def test_agrees_with_the_twin(problem, spec, structure, variant):
     instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, 600))
     stopping, elimination = SETTINGS[variant]
     ours = je.simulate(
-        instances, problem, je.LazyTaS(), runs=2, noise=eps, stopping=stopping,
-        elimination=elimination, ridge=1,
+        instances,
+        problem,
+        je.LazyTaS(),
+        runs=2,
+        noise=eps,
+        stopping=stopping,
+        elimination=elimination,
+        ridge=1,
     )
     for i, one in enumerate(instances.unbatched):
         for run in range(2):
@@ -236,8 +261,12 @@ def test_agrees_with_the_twin(problem, spec, structure, variant):
 def test_lanes_and_single_runs_agree():
     instance = batch("linear", K=6)[0]
     asked = dict(
-        runs=8, seed=3, stopping=je.SelectiveElimination(), elimination=je.SelectiveElimination(),
-        max_samples=500, ridge=1,
+        runs=8,
+        seed=3,
+        stopping=je.SelectiveElimination(),
+        elimination=je.SelectiveElimination(),
+        max_samples=500,
+        ridge=1,
     )
     fast = je.simulate(instance, je.BestArm(), je.LazyTaS(), **asked)
     plain = je.simulate(

@@ -14,8 +14,11 @@ from jaxelim.sampling.parts.indices import rank
 from tests import twin
 
 DATA = Path(__file__).parents[1] / "data"
-ENTRIES = {e["rule"]: e for e in json.loads((DATA / "traces" / "index.json").read_text())
-           if e["rule"] in ("lingifa", "rage", "xya")}
+ENTRIES = {
+    e["rule"]: e
+    for e in json.loads((DATA / "traces" / "index.json").read_text())
+    if e["rule"] in ("lingifa", "rage", "xya")
+}
 RULES = {
     "lingifa": je.LinGIFA(),
     "lucb": je.LUCB(),
@@ -39,10 +42,17 @@ PROBLEMS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "pulls"), [
-    ("rage", 2000), ("lingifa", 500),
-    *(pytest.param(name, 100_000, marks=pytest.mark.slow) for name in ("lingifa", "rage", "xya")),
-])
+@pytest.mark.parametrize(
+    ("name", "pulls"),
+    [
+        ("rage", 2000),
+        ("lingifa", 500),
+        *(
+            pytest.param(name, 100_000, marks=pytest.mark.slow)
+            for name in ("lingifa", "rage", "xya")
+        ),
+    ],
+)
 def test_traces_of_the_authors_program(name, pulls):
     entry = ENTRIES[name]
     theirs = np.load(DATA / "traces" / entry["file"])
@@ -129,6 +139,7 @@ def cases():
     assert not quick
 
 
+@pytest.mark.slow_rows("lucb-topm-unstructured-5-None-False")
 @pytest.mark.parametrize(("name", "problem", "layout", "elimination", "vmapped"), list(cases()))
 def test_agrees_with_the_twin(name, problem, layout, elimination, vmapped):
     """Pulls, stops, answers and costs of both forms of every rule, on shared noise."""
@@ -137,9 +148,17 @@ def test_agrees_with_the_twin(name, problem, layout, elimination, vmapped):
     length = {"rage": 2500, "xy_adaptive": 1000}.get(name, 300)
     noise = np.random.default_rng(7).normal(size=(2, length))
     result = je.simulate(
-        je.Instance(arms, theta), public, rule, delta=0.1, stopping=[STOPPING[s] for s in stopping],
-        elimination=STOPPING.get(elimination), noise=noise, runs=2, max_samples=length,
-        engine=je.Engine(lanes=8, vmapped=vmapped), ridge=1.0,
+        je.Instance(arms, theta),
+        public,
+        rule,
+        delta=0.1,
+        stopping=[STOPPING[s] for s in stopping],
+        elimination=STOPPING.get(elimination),
+        noise=noise,
+        runs=2,
+        max_samples=length,
+        engine=je.Engine(lanes=8, vmapped=vmapped),
+        ridge=1.0,
     )
     for i in range(len(arms)):
         for run in range(2):

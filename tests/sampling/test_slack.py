@@ -65,6 +65,7 @@ CASES = [(family, rule) for family in FAMILIES for rule in ("uniform", "lucb", "
 QUICK = [("bernoulli", "uniform"), ("gaussian", "lucb")]
 
 
+@pytest.mark.slow_rows("bernoulli-uniform", "gaussian-lucb")
 @pytest.mark.parametrize(
     ("family", "rule"), [pytest.param(*case, marks=() if case in QUICK else SLOW) for case in CASES]
 )
@@ -102,6 +103,7 @@ CHOICES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow_rows("bernoulli-eb-tci, ids")
 @pytest.mark.parametrize(("family", "rule"), CHOICES)
 def test_pulls_are_those_of_the_twin(family, rule):
     """Every pull of rules that compare evidence, up to where rounding alone decides."""

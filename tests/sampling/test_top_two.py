@@ -88,6 +88,7 @@ def cases():
                     yield pytest.param(*case, marks=() if quick else SLOW)
 
 
+@pytest.mark.slow_rows("gaussian-bai-t3c, ids-True")
 @pytest.mark.parametrize(("family", "problem", "rule", "eliminates"), list(cases()))
 def test_pulls_are_those_of_the_twin(family, problem, rule, eliminates):
     """Every pull, up to where rounding alone decides; edges of the range among the means."""
@@ -145,6 +146,7 @@ def test_pulls_with_unknown_variances(rule, problem):
     assert compared > 60
 
 
+@pytest.mark.slow_rows("bernoulli-ebtci")
 @pytest.mark.parametrize(
     ("family", "rule"),
     [("bernoulli", "ebtci"), *(pytest.param(family, rule, marks=SLOW) for family, rule in (
@@ -320,8 +322,9 @@ def test_laws_of_all_runs(rule, eliminates):
         other = je.simulate(one, je.BestArm(), RULES[rule], runs=24, engine=layout, **common)
         for name in FIELDS:
             np.testing.assert_array_equal(getattr(other, name), getattr(known, name)[1], name)
-    alone = je.simulate(one, je.BestArm(), RULES[rule], runs=[17, 3],
-                        engine=je.Engine(devices=1), **common)
+    alone = je.simulate(
+        one, je.BestArm(), RULES[rule], runs=[17, 3], engine=je.Engine(devices=1), **common
+    )
     for name in FIELDS:
         np.testing.assert_array_equal(getattr(alone, name), getattr(known, name)[1][:, :, [17, 3]])
 

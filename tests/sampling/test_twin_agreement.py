@@ -179,6 +179,14 @@ SLOW = (
 """Rows covered by other rows, one part at a time; most of the compile time."""
 
 
+@pytest.mark.slow_rows(
+    "optimistic lingame, best-arm, K = d, None",
+    "fws, best-arm, K >> d, selective",
+    "lazy_tas, thresholding, K = d + 1, selective",
+    "lucb, top-m, unstructured, selective",
+    "lingifa, top-m, identical, None",
+    "uniform, best-or-none, unstructured, None",
+)
 @pytest.mark.parametrize(
     "row",
     [pytest.param(row, marks=[pytest.mark.slow] if label(row) in SLOW else []) for row in ROWS],

@@ -98,6 +98,7 @@ def in_order(samples):
     ).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_efficient_sets_never_stop_later(name):
     ours, general = efficient(name), definition(name)

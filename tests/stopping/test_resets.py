@@ -15,6 +15,7 @@ def instances(count, seed):
     return je.Instance(arms, rng.normal(size=(count, D)))
 
 
+@pytest.mark.slow_rows("best-arm-selective", "signs-selective", "signs-full")
 @pytest.mark.parametrize(
     "rule, word",
     [(je.SelectiveElimination(), "selective"), (je.FullElimination(), "full")],

@@ -66,6 +66,7 @@ def killed(folder: Path, kills: int, seed: int, whole: Path) -> None:
         assert finished(Path(one)) == finished(whole)
 
 
+@pytest.mark.slow
 def test_kill(tmp_path, whole):
     """After kill -9 at random moments the files equal those of an undisturbed job."""
     killed(tmp_path, 4, 1, whole)

@@ -130,6 +130,7 @@ def test_a_file_gives_the_study_back(whole, tmp_path):
         je.load_study(tmp_path / "none.zip")
 
 
+@pytest.mark.slow
 def test_a_store_gives_the_study_back(whole, tmp_path):
     assert made(store=tmp_path, block=4).equals(whole)
     again = je.load_store(tmp_path)
@@ -189,6 +190,7 @@ made(store=sys.argv[1], block=4, progress=killed)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_study_is_resumed(whole, tmp_path, monkeypatch):
     """kill -9 of another process; this one computes what is missing, and no more."""
     command = [sys.executable, "-c", SCRIPT, str(tmp_path)]

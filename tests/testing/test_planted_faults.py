@@ -41,6 +41,7 @@ def found(check, fault):
     return None
 
 
+@pytest.mark.slow_rows("reads theta in prepare")
 @pytest.mark.parametrize("name", rows(RULES))
 def test_rules(name):
     """n = 400 runs a bound. A right rule errs too often by luck with probability 1e-6; seen

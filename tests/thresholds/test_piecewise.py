@@ -70,6 +70,7 @@ def play(case, threshold, **settings):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_level_written_by_piece_stops_and_eliminates_as_the_level(case):
     one, other = play(case, ByPiece()), play(case, je.Heuristic())
@@ -82,6 +83,7 @@ def test_a_level_written_by_piece_stops_and_eliminates_as_the_level(case):
         np.testing.assert_array_equal(*times)
 
 
+@pytest.mark.slow_rows("full")
 @pytest.mark.parametrize("full", (False, True), ids=("selective", "full"))
 def test_elimination_at_sampling_reads_the_pieces_that_are_left(full):
     rule = je.FullElimination() if full else je.SelectiveElimination()
@@ -99,6 +101,7 @@ def test_elimination_at_sampling_reads_the_pieces_that_are_left(full):
     assert all(np.asarray(one.correct)[np.asarray(one.stopped)].mean() > 0.9 for one in results)
 
 
+@pytest.mark.slow
 def test_runs_under_a_threshold_by_piece_do_not_depend_on_the_layout():
     settings = dict(runs=40, max_samples=2000, delta=(0.1, 0.01))
     layouts = (

@@ -22,6 +22,7 @@ from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
+from jaxelim.numerics.jacobi import orthonormal
 from jaxelim.saddle.pair import Pair
 from jaxelim.saddle.solver import climb
 from jaxelim.sampling.parts.runs import by_run, wide
@@ -100,13 +101,8 @@ def frames(instance: Instance) -> Frame:
 
 def _frame(arms: np.ndarray) -> Frame:
     """The frame of features [K, d]."""
-    u, s, vt = np.linalg.svd(arms, full_matrices=False)
-    reached = s > max(arms.shape) * np.finfo(np.float64).eps * s[0]
-    u, basis = u * reached, vt * (reached / np.where(reached, s, 1))[:, None]
-    d, rank = arms.shape[1], s.size
-    unit, map = (np.pad(x, ((0, 0), (0, d - rank))) for x in (u, basis.T))
-    idle = np.concatenate([~reached, np.ones(d - rank, bool)]).astype(np.float64)
-    return Frame(unit, map, idle)
+    unit, map = orthonormal(arms)
+    return Frame(unit, map, np.all(map == 0, 0).astype(np.float64))
 
 
 def look(

@@ -1,0 +1,159 @@
+"""The same small jobs on other processors' libraries and instruction sets, and what parts.
+
+    python -m tests.processors hash JOB ...    compute jobs here, print a hash of each run
+    python -m tests.processors table [JOB ...] compute them in every setting, print a table
+
+OpenBLAS takes the kernels that OPENBLAS_CORETYPE names, XLA the instructions that
+--xla_cpu_max_isa allows.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+LIBRARIES = ("Haswell", "SkylakeX", "Zen")
+INSTRUCTIONS = ("SSE4_2", "AVX", "AVX2", "AVX512")
+FUSED = ("AVX2", "AVX512")
+"""The sets with fused multiply-adds; the others round twice."""
+
+
+def _jobs() -> dict:
+    import jaxelim as je
+
+    selective = je.SelectiveElimination()
+    d20, k40 = je.load_instance("linear-d20"), je.load_instance("unstructured-k40")
+    arms = np.random.default_rng(0).normal(size=(12, 5))
+    d5 = je.Instance(arms, 2 * np.random.default_rng(1).normal(size=5))
+    coins = je.Instance(arms[:6, :3], [0.9, -0.7, 0.4], family=je.Logistic())
+    four = je.Instance.unstructured([1.0, 0.6, 0.4, 0.0])
+    both = dict(stopping=selective, elimination=selective)
+
+    def runs(instance, rule, count, **settings):
+        usual = dict(delta=0.1, seed=0, max_samples=20_000, stopping=je.LLR())
+        return lambda: _of_runs(
+            je.simulate(instance, je.BestArm(), rule, runs=count, **{**usual, **settings})
+        )
+
+    def optimum(instance):
+        return lambda: _of_optimum(je.complexity(instance, je.BestArm()))
+
+    return {
+        "LinGame, run 115": lambda: _of_trace(
+            je.trace(
+                d20,
+                je.BestArm(),
+                je.LinGame(),
+                delta=0.01,
+                seed=0,
+                run=115,
+                ridge=1.0,
+                max_samples=200_000,
+                **both,
+            )
+        ),
+        "LinGame": runs(d20, je.LinGame(), 120, delta=0.01, ridge=1.0, max_samples=200_000, **both),
+        "LinGame, Mixture": runs(
+            d20, je.LinGame(), 60, ridge=None, max_samples=100_000, threshold=je.Mixture(), **both
+        ),
+        "LinGapE, Mixture": runs(
+            d20, je.LinGapE(), 40, ridge=None, max_samples=100_000, threshold=je.Mixture(), **both
+        ),
+        "FWS": runs(d5, je.FWS(), 30, ridge=1.0, **both),
+        "Lazy TaS": runs(d5, je.LazyTaS(), 30, ridge=1.0, **both),
+        "RAGE": runs(d5, je.RAGE(steps=500), 20, stopping=je.Native()),
+        "XY-Adaptive": runs(d5, je.XYAdaptive(), 20, stopping=je.Native()),
+        "Track-and-Stop": runs(d5, je.TrackAndStop(), 20, ridge=1.0, **both),
+        "Track-and-Stop, K = 40": runs(k40, je.TrackAndStop(), 4, max_samples=3000),
+        "OptimisticTaS": runs(d5, je.OptimisticTaS(), 30, max_samples=3000),
+        "OptimisticTaS, K = 4": runs(four, je.OptimisticTaS(), 50, max_samples=3000),
+        "logistic FWS": runs(coins, je.FWS(), 20, max_samples=5000),
+        "logistic Track-and-Stop": runs(coins, je.TrackAndStop(), 6, max_samples=1000),
+        "H* linear": optimum(d20),
+        "H* unstructured": optimum(k40),
+        "H* logistic": optimum(coins),
+    }
+
+
+def _hash(*arrays) -> str:
+    digest = hashlib.sha256()
+    for one in arrays:
+        digest.update(np.ascontiguousarray(one).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _of_runs(result) -> list[str]:
+    """Of each run the samples, the answer and the pulls of every arm."""
+    axis = result.samples.ndim - 1
+    return [
+        _hash(*(np.take(x, i, axis) for x in (result.samples, result.answer, result.pulls)))
+        for i in range(result.samples.shape[axis])
+    ]
+
+
+def _of_trace(trace) -> list[str]:
+    return [_hash(trace.arms, trace.samples, trace.answer)]
+
+
+def _of_optimum(found) -> list[str]:
+    return [_hash(found.value, found.allocation, found.gap)]
+
+
+def settings(instructions: Sequence[str] = INSTRUCTIONS) -> dict[str, dict[str, str]]:
+    """The environment of each setting, by its name; the first is what others are compared with."""
+    one = {name: {"OPENBLAS_CORETYPE": name} for name in LIBRARIES}
+    return {**one, **{name: {"XLA_FLAGS": f"--xla_cpu_max_isa={name}"} for name in instructions}}
+
+
+def computed(names: Sequence[str], extra: dict[str, str]) -> dict[str, list[str]]:
+    """The hashes of jobs, computed in a process of its own with these variables."""
+    other = ("XLA_FLAGS", "OPENBLAS_CORETYPE", "JAX_COMPILATION_CACHE_DIR")
+    kept = {name: value for name, value in os.environ.items() if name not in other}
+    # Programs for other instructions are no programs of the caller's cache.
+    if "XLA_FLAGS" not in extra and (cache := os.environ.get("JAX_COMPILATION_CACHE_DIR")):
+        kept["JAX_COMPILATION_CACHE_DIR"] = cache
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.processors", "hash", *names], cwd=ROOT, check=True,
+        env={**kept, "PYTHONPATH": str(ROOT), **extra}, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def parted(found: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, int]]:
+    """Of each job and setting the runs that differ from the first setting's."""
+    first = next(iter(found.values()))
+    return {
+        job: {
+            setting: sum(a != b for a, b in zip(hashes, of[job], strict=True))
+            for setting, of in found.items()
+        }
+        for job, hashes in first.items()
+    }
+
+
+def main() -> None:
+    word, *names = sys.argv[1:]
+    jobs = _jobs()
+    names = names or list(jobs)
+    if word == "hash":
+        print(json.dumps({name: jobs[name]() for name in names}))
+        return
+    found = {}
+    for setting, extra in settings().items():
+        found[setting] = computed(names, extra)
+        print(setting, file=sys.stderr, flush=True)
+    runs = next(iter(found.values()))
+    print("| runs that part | runs |", " | ".join(found), "|")
+    print("|---|---:|" + "---:|" * len(found))
+    for job, counts in parted(found).items():
+        print(f"| {job} | {len(runs[job])} |", " | ".join(map(str, counts.values())), "|")
+
+
+if __name__ == "__main__":
+    main()

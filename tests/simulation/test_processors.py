@@ -1,0 +1,29 @@
+"""Runs and H* are the same to the bit on other processors' libraries and instructions."""
+
+import pytest
+
+from tests import processors
+
+LONG = ("LinGame, run 115",)
+"""A run of over 38,000 samples, in which one digit of a library once changed the end."""
+QUICK = (*LONG, "OptimisticTaS, K = 4", "H* linear")
+
+
+def run(names, settings):
+    found = {name: processors.computed(names, extra) for name, extra in settings.items()}
+    return processors.parted(found)
+
+
+def test_libraries():
+    """OpenBLAS's kernels for three processors, of which two gave other runs."""
+    settings = processors.settings(())
+    found = run(QUICK, settings)
+    assert not any(sum(counts.values()) for counts in found.values()), found
+
+
+@pytest.mark.slow
+def test_libraries_and_instructions():
+    """All jobs; without fused multiply-adds, below AVX2, sums round otherwise."""
+    found = run((), processors.settings(processors.FUSED))
+    assert len(found) > 10
+    assert not any(sum(counts.values()) for counts in found.values()), found
