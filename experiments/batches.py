@@ -13,7 +13,6 @@ import jaxelim as je
 from experiments import cells, pages
 from jaxelim import catalogue
 from jaxelim.figures import style
-from jaxelim.store import Held
 
 RULES: dict[str, Any] = {
     "EBTCI": je.EBTCI(),
@@ -55,13 +54,12 @@ def jobs(options: Table) -> dict[tuple[str, str], cells.Cell]:
     }  # fmt: skip
 
 
-def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) -> list[dict]:
+def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, je.Result]) -> list[dict]:
     """Measures of each cell: counts of runs, samples, errors, and `ratio`, over batch 1."""
     lines, base = [], {}
     for (rule, words), cell in found.items():
         whole = held[cell.name]
-        assert whole.data is not None
-        data = whole.data.isel(delta=0, stopping=0)
+        data = whole.to_xarray().isel(delta=0, stopping=0)
         line = {"rule": rule, "rewards": words, **pages.times(data)}
         base.setdefault(rule, line["mean"])  # of batch 1, which comes first
         lines.append({**line, "ratio": line["mean"] / base[rule], **pages.wrong_answers(data)})

@@ -8,9 +8,7 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation import blocks
 from jaxelim.simulation.call import CheckedCall, Engine
-from jaxelim.simulation.jobs import Job
 from jaxelim.thresholds.basic import Heuristic
 
 
@@ -36,19 +34,12 @@ class Cell:
     threshold: Any = Heuristic()  # noqa: RUF009 (frozen)
     ridge: float | None = 1.0
     record: tuple[str, ...] = ()
-    precision: str = "float64"
     initial_pulls: int | None = None
     batch: int = 1
     delay: Any = 0
 
-    def job(self, runs: np.ndarray) -> Job:
-        """Runs of the cell as a job of a store; one device computes a block."""
+    def call(self, runs: np.ndarray) -> CheckedCall:
+        """The call of some of its runs; one device computes a block."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        name, precision = fields.pop("name"), fields.pop("precision")
-        layout = Engine(precision=precision, devices=1)
-        call = CheckedCall.checked(**fields, runs=runs, engine=layout)
-        return blocks.job(call, stored=True, name=name)
-
-    def settings(self) -> dict:
-        """All that decides the numbers of run r, canonical."""
-        return self.job(np.arange(1)).settings
+        del fields["name"]
+        return CheckedCall.checked(**fields, runs=runs, engine=Engine(devices=1))

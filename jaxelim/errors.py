@@ -184,37 +184,8 @@ class SetupError(_RemedyError):
     """The process or JAX's settings prevent jaxelim from computing."""
 
 
-class ClusterError(_RemedyError):
-    """Workers do not compute what they were asked for."""
-
-
-class WorkersLost(ClusterError):
-    """No worker is left, none came in time, or some blocks end every worker that has them."""
-
-
-class SchedulerLost(ClusterError):
-    """The scheduler of a cluster does not answer."""
-
-
-class WorkerMismatch(ClusterError):
-    """A worker has other versions or another platform, and could compute other numbers."""
-
-
-class MissingPackageError(JaxelimError, ImportError):
-    """An optional package is not installed.
-
-    Args:
-        package: its name, as for pip.
-        purpose: what needs it.
-    """
-
-    def __init__(self, package: str, purpose: str):
-        super().__init__(package, purpose)
-        self.package = package
-        self.purpose = purpose
-
-    def __str__(self) -> str:
-        return f"{self.purpose} needs {self.package}; install it: pip install {self.package}"
+class WorkerError(_RemedyError):
+    """A worker has died, or has other versions and could compute other numbers."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -222,9 +193,8 @@ class Interrupted(KeyboardInterrupt):
 
     Args:
         problem: what was done, in words.
-        result: a `Result` of every run that was started, None if there is none. Runs that
-            were not over are flagged `truncated`, at the samples they had. Of a call with
-            executor or store: a `Result` of the runs in finished blocks.
+        result: a `Result` of the runs in finished blocks, of `study` a `Study`; None if
+            there is none.
     """
 
     def __init__(self, problem: str, result: Any = None):
@@ -319,13 +289,6 @@ class OverError(JaxelimError, RuntimeError):
 
 class ResultFileError(StoreError):
     """A file holds no result, or one that this version of jaxelim cannot read."""
-
-
-class ConflictError(StoreError):
-    """Results cannot share a folder.
-
-    One name has different settings, or equal settings have different numbers.
-    """
 
 
 def warn(message: str, category: type[Warning]) -> None:

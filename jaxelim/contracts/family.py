@@ -295,11 +295,6 @@ class Family:
         """
         raise undefined(self, "truth(features, theta, scales, directions, offsets, slack)")
 
-    def check_prior(self, grid: "Grid") -> None:
-        """Refuse a fixed prior of a mixture that the family does not have."""
-        if grid.prior is not None:
-            raise ArgumentError("prior", grid.prior, f"None for {self!r}")
-
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: "Grid") -> Array:
         """log e of every piece, for one run: [Q] without lanes; `space.lanes` has the plain form.
 

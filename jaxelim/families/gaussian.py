@@ -237,23 +237,18 @@ class Gaussian(OneParameter):
 
     # Mixtures.
 
-    def check_prior(self, grid: Grid) -> None:
-        """Refuse a mean or a standard deviation more than 1e12 times those of the rewards."""
-        std = self.std if self.by_arm else (self.std,)
-        gaussian.check_prior(grid, min(std), max(std))
-
-    def weighed(self, grid: Grid, counts: Array, means: Array) -> gaussian.Weighed:
+    def weighed(self, grid: Grid, counts: Array) -> gaussian.Weighed:
         """What each prior makes of the arms: [.., J]; with one std means are in its units."""
-        costs = self.costs(means)
-        return gaussian.weighed(grid, counts, means, 1.0 if costs is None else costs, self._unit)
+        costs = self.costs(counts)
+        return gaussian.weighed(grid, counts, 1.0 if costs is None else costs)
 
     def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
         """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2: [.., J], in the units of `weighed`."""
-        return self.weighed(grid, counts, means).log_mixture(means, at)
+        return self.weighed(grid, counts).log_mixture(means, at)
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
         """Closed forms of independent arms."""
-        means, arms = stats.means, self.weighed(grid, stats.counts, stats.means)
+        means, arms = stats.means, self.weighed(grid, stats.counts)
         if isinstance(shape, Rows):
             a, b = both_sides(shape, space.lanes, means)
             precision = both_sides(shape, space.lanes, arms.precision)

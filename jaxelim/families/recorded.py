@@ -272,9 +272,6 @@ class Recorded(Family):
     def check_shape(self, problem: Problem, shape: Shape) -> None:
         self.family.check_shape(problem, shape)
 
-    def check_prior(self, grid: Any) -> None:
-        self.family.check_prior(grid)
-
     def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
         return self.family.ridge_of(ridge, instance, threshold)
 

@@ -17,7 +17,7 @@ from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation import refusals
 from jaxelim.simulation.basis import computed
 from jaxelim.simulation.results.proven import proven
-from jaxelim.thresholds.piecewise import PieceThreshold, bound
+from jaxelim.thresholds.mixture import Mixture
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
 RECORDS = ("pair_times", "means")
@@ -173,9 +173,9 @@ class CheckedCall:
         if engine.precision == "float32" and instance.truth is not None:
             refusals.check_float32(instance.truth, problem)
         ridge = family.ridge_of(ridge, instance, threshold)
-        if isinstance(threshold, PieceThreshold):
+        if isinstance(threshold, Mixture):
             others = dict(rule=rule, ridge=ridge, stopping=stopping, elimination=elimination)
-            threshold = bound(threshold, instance, problem, **others)
+            threshold = threshold.bound(instance, problem, **others)
         call = CheckedCall(
             instance=instance, problem=problem, rule=rule, deltas=deltas, stopping=stopping,
             elimination=elimination, threshold=threshold, runs=runs, seed=seed,

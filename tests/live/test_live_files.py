@@ -202,7 +202,7 @@ def test_bad_paths(tmp_path):
 
 def test_settings_survive_a_file():
     """Every shipped rule, family, problem, stopping rule and threshold, by value."""
-    coins, gaps = je.Bernoulli(), je.TrackAndStop(gap=je.EvidenceGap(0.2))
+    coins, gaps = je.Bernoulli(), je.TrackAndStop(gap_share=0.2)
     rules = [one() for one in catalogue.rules().values()]
     values = [
         *rules, je.Oracle(weights=[0.25, 0.75]), je.TTTS(), gaps, je.LUCB(pulls=2),

@@ -11,7 +11,8 @@ import xarray as xr
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.simulation.results.descriptions import ARRAYS, description_of, made, recovered
+from jaxelim.simulation.results.descriptions import ARRAYS, description_of, made
+from jaxelim.simulation.results.saving import checksum
 from tests.results.result_cases import (
     COINS,
     ELIMINATIONS,
@@ -191,8 +192,7 @@ def test_results_that_differ_are_not_equal():
     for changes in (dict(rule=je.LinGapE(1.0)), dict(problem=je.TopM(1)), dict(threshold=je.GK16()),
                     dict(stopping=(je.LLR(), je.FullElimination())), dict(solves=result.samples),
                     dict(elimination=je.FullElimination()), dict(elimination_times=None),
-                    dict(settings=result.settings | {"seed": 4}),
-                    dict(settings=result.settings | {"interrupted": "3 of 4"})):  # fmt: skip
+                    dict(settings=result.settings | {"seed": 4})):  # fmt: skip
         assert not result.equals(result_of(**changes)) and not result_of(**changes).equals(result)
     for name in ARRAYS:
         if getattr(result, name) is not None:
@@ -277,8 +277,6 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
 
 def rewritten(path, change):
     """The file with other attributes and a checksum that goes with them."""
-    from jaxelim.store import checksum
-
     with xr.open_dataset(path, engine="h5netcdf") as opened:
         data = opened.load()
     change(data.attrs)
@@ -331,16 +329,6 @@ def test_descriptions_of_plain_values():
     for wrong in (object(), int, lambda: 0, {1, 2}):
         with pytest.raises(je.ArgumentError, match="^x: got"):
             description_of("x", wrong)
-
-
-def test_other_names_of_a_class():
-    slack = {"class": "jaxelim.EpsilonBestArm", "fields": {"epsilon": 0.1}}
-    assert made(slack) == je.BestArm(epsilon=0.1)
-    assert made({"class": "jaxelim.BestArm", "fields": {}}) == je.BestArm()
-    stored = {"text": "BestArm(epsilon=0.1)", "value": slack}
-    assert recovered("file", "problem", stored, je.BestArm(epsilon=0.1)).epsilon == 0.1
-    with pytest.raises(je.ArgumentError, match="which the file holds"):
-        recovered("file", "problem", stored, je.BestArm(epsilon=0.2))
 
 
 @pytest.mark.slow
