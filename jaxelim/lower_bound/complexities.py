@@ -250,7 +250,7 @@ def allocation_value(instance: Instance, problem: Any, weights) -> Any:
         "weights", weights, instance.K, len(pieces.offsets) if batched else None
     )
     weights = np.broadcast_to(weights, (len(pieces.offsets), instance.K))
-    least = np.min(information(instance, pieces, weights[:, None]), axis=(1, 2))
+    least = np.min(information(instance, pieces, weights), axis=1)
     return least if instance.batched else least[0]
 
 
