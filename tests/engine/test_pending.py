@@ -246,27 +246,6 @@ def test_an_executor_does_not_matter(many):
     equal(many, result)
 
 
-def test_an_interrupt_keeps_what_has_entered(many):
-    """Runs that are cut off are those of a smaller cap: pending rewards do not count."""
-
-    def stop(done, runs, samples, seconds):
-        if done >= 8:
-            raise KeyboardInterrupt
-
-    with pytest.raises(je.Interrupted) as error:
-        je.simulate(ONE, je.BestArm(), je.LinGapE(), progress=stop,
-                    engine=je.Engine(lanes=16, chunk=16, devices=1), **COMMON)  # fmt: skip
-    cut = error.value.result
-    assert cut is not None
-    for r, run in enumerate(cut.runs):
-        for s in range(2):
-            if cut.stopped[s, 0, r]:
-                assert cut.samples[s, 0, r] == many.samples[s, 0, run]
-            else:
-                assert cut.samples[s, 0, r] <= many.samples[s, 0, run]
-    assert cut.truncated.any()
-
-
 RULES = {
     "tas": (ONE, je.TrackAndStop()),
     "rage": (je.Instance(ARMS, 2 * TOWARD), je.RAGE(steps=300)),
