@@ -44,14 +44,14 @@ RULES: dict[str, dict] = {
 NO_GRAPHS = {"XLA_FLAGS": "--xla_gpu_enable_command_buffer="}
 JOBS = (
     "lingape linear-d20", "lucb best-arm native", "lingame deltas on one trajectory", "fws linear",
-    "lazy-tas linear-d20", "tas D wrapper", "family bernoulli kl-lucb", "rage linear",
+    "lazy-tas linear-d20", "tas D", "family bernoulli kl-lucb", "rage linear",
     "xy-adaptive linear", "lingape signs", "lucb signs", "lingape full at sampling",
     "lingape top-m pair times", "lingame optimistic top-m at sampling", "lingifa linear top-m",
     "ugape top-m native", "racing top-m", "oracle linear-d20", "lingape near-identical arms",
 )  # fmt: skip
 """Jobs whose runs are compared: first one of each kind of rule."""
 TRACES = ("lingape signs", "lucb signs", "lingame deltas on one trajectory", "fws linear",
-          "lazy-tas linear-d20", "tas D wrapper")  # fmt: skip
+          "lazy-tas linear-d20", "tas D")  # fmt: skip
 """Jobs of which run 0 is compared pull by pull too."""
 SHARE = 0.5
 """Share of the minutes that comparisons of runs may take."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.cases import Case, Timing
 from benchmarks.processes import MeasurementError
-from jaxelim.simulation.results.result import aligned
+from jaxelim.tables import aligned
 
 
 @dataclasses.dataclass

@@ -34,6 +34,7 @@ nitpicky = True  # a link to a page or a section that leads nowhere is an error
 # But names of other packages, of internals and of code in backticks have no page here.
 nitpick_ignore_regex = [("py:.*", "(?s:.*)")]
 default_role = "py:obj"
+highlight_language = "none"
 
 # Notebooks run once for each content; an error in one ends the build.
 nb_execution_mode = "cache"

@@ -19,7 +19,10 @@ from jaxelim import cli
 
 # Docstrings: prose with names in backticks, $...$, $$ blocks, fields' comments, Args and Raises.
 
-KEPT = re.compile(r"(`[^`]+`|^ *\$\$$.*?^ *\$\$$|\$[^$]+\$|^ *>>> .*?(?=^ *$|\Z))", re.S | re.M)
+KEPT = re.compile(
+    r"(`[^`]+`|^ *\$\$$.*?^ *\$\$$|\$[^$]+\$|^ *>>> .*?(?=^ *$|\Z)|^::\n(?:\n| {4}[^\n]*\n?)+)",
+    re.S | re.M,
+)
 ESCAPED = re.compile(r"[\\*|]|(?<=\w)_(?!\w)")
 RETURNS = re.compile(r"^(Returns|Yields):\n +", re.M)
 AFTER_TEXT = re.compile(r"^(?! *- )(.*\S)\n(?= *- )", re.M)  # a list needs an empty line before it

@@ -30,8 +30,6 @@ import jaxelim as je
 RATES = {"plain": 0.24, "bold": 0.30, "short": 0.20, "video": 0.15}
 """The conversion rates, which no test reads."""
 DELTA = 0.05
-BASE = (20, 80)
-"""A fixed prior of the conversion rates, Beta(20, 80), in place of those centred at the null."""
 WINDOW = 200
 """Visitors until the outcome of one is known."""
 
@@ -112,11 +110,10 @@ def table(runs: int) -> str:
                      int((winner < 0).sum())))  # fmt: skip
     instance = je.Instance.unstructured(rates, je.Bernoulli(), name="variants")
     koolen, drop = je.KaufmannKoolen.of(instance, je.BestArm()), je.SelectiveElimination()
-    plain, known = je.Heuristic(), je.Mixture(prior=BASE)
+    plain = je.Heuristic()
     for words, rule, (stopping, elimination), threshold in (
         ("live, the active variants in turn", InTurn(), (drop, drop), je.Mixture()),
         ("live, TTUCB on the active variants", je.TTUCB(), (drop, drop), je.Mixture()),
-        ("live, TTUCB, prior Beta(20, 80)", je.TTUCB(), (drop, drop), known),
         ("in turn, Kaufmann & Koolen's threshold", InTurn(), (drop, drop), koolen),
         ("TTUCB, Kaufmann & Koolen's threshold", je.TTUCB(), (drop, drop), koolen),
         ("in turn, heuristic threshold without proof", InTurn(), (drop, drop), plain),

@@ -13,7 +13,6 @@ import jaxelim as je
 from experiments import cells, pages
 from jaxelim import catalogue
 from jaxelim.figures import style
-from jaxelim.store import Held
 
 RULES: dict[str, Any] = {
     "EBTCI": je.EBTCI(),
@@ -43,7 +42,7 @@ class Table(cells.Options):
 def jobs(options: Table) -> dict[tuple[str, str], cells.Cell]:
     """The cell of each (rule, schedule)."""
     instance = je.Instance.unstructured(MEANS)
-    threshold = catalogue.find_threshold("mixture", instance, None, je.BestArm())
+    threshold = catalogue.find_threshold("mixture", instance, je.BestArm())
     return {
         (name, words): cells.Cell(
             options.named(f"batches/{name}/{words}"), instance, je.BestArm(), rule, (je.LLR(),),
@@ -55,13 +54,12 @@ def jobs(options: Table) -> dict[tuple[str, str], cells.Cell]:
     }  # fmt: skip
 
 
-def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) -> list[dict]:
+def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, je.Result]) -> list[dict]:
     """Measures of each cell: counts of runs, samples, errors, and `ratio`, over batch 1."""
     lines, base = [], {}
     for (rule, words), cell in found.items():
         whole = held[cell.name]
-        assert whole.data is not None
-        data = whole.data.isel(delta=0, stopping=0)
+        data = whole.to_xarray().isel(delta=0, stopping=0)
         line = {"rule": rule, "rewards": words, **pages.times(data)}
         base.setdefault(rule, line["mean"])  # of batch 1, which comes first
         lines.append({**line, "ratio": line["mean"] / base[rule], **pages.wrong_answers(data)})

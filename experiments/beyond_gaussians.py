@@ -17,7 +17,6 @@ from experiments import cells, pages
 from experiments.tables import clopper_pearson
 from jaxelim import catalogue
 from jaxelim.errors import ArgumentError
-from jaxelim.store import Held
 
 DELTA = 0.01
 M = 3
@@ -112,7 +111,7 @@ def jobs(options: Table) -> dict[tuple[str, str, str, str], cells.Cell]:
 
 
 def measures(
-    found: dict[tuple[str, str, str, str], cells.Cell], held: dict[str, Held]
+    found: dict[tuple[str, str, str, str], cells.Cell], held: dict[str, je.Result]
 ) -> list[dict]:
     """Measures of each cell, NaN if undefined.
 
@@ -128,26 +127,22 @@ def measures(
     lines, base = [], {}
     for (family, problem, rule, column), cell in found.items():
         whole = held[cell.name]
-        assert whole.data is not None
-        data = whole.data.isel(delta=0, stopping=COLUMNS[column][1])
+        data = whole.to_xarray().isel(delta=0, stopping=COLUMNS[column][1])
         tau, stopped = data["samples"].values.astype(float), data["stopped"].values
         tests = float(data["tests_stopping"].sum() + data["tests_sampling"].sum())
         wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
         low, high = clopper_pearson(wrong, n)
-        drawn = whole.work("samples_drawn")
         line = {
             "family": family, "problem": problem, "rule": rule, "elimination": column,
             "runs": tau.size, "truncated": tau.size - n, "mean": tau.mean(),
             "se": tau.std(ddof=1) / tau.size**0.5 if tau.size > 1 else math.nan,
             "tests": tests / tau.sum(),
-            "us_per_sample": 1e6 * whole.work("seconds") / drawn if drawn else math.nan,
+            "us_per_sample": pages.us_per_sample(whole.timings),
         }  # fmt: skip
         if column == "none":
             base = {"mean": line["mean"], "tests": tests, "whole": n == tau.size}
         comparable = column != "none" and base["whole"] and n == tau.size
-        line["samples_saved"] = (
-            100 * (1 - line["mean"] / base["mean"]) if comparable else math.nan
-        )
+        line["samples_saved"] = 100 * (1 - line["mean"] / base["mean"]) if comparable else math.nan
         line["tests_saved"] = 100 * (1 - tests / base["tests"]) if comparable else math.nan
         line |= {"errors": wrong, "stopped": n, "error_low": low, "error_high": high}
         lines.append(line)

@@ -8,9 +8,7 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation import blocks
 from jaxelim.simulation.call import CheckedCall, Engine
-from jaxelim.simulation.jobs import Job
 from jaxelim.thresholds.basic import Heuristic
 
 
@@ -40,13 +38,8 @@ class Cell:
     batch: int = 1
     delay: Any = 0
 
-    def job(self, runs: np.ndarray) -> Job:
-        """Runs of the cell as a job of a store; one device computes a block."""
+    def call(self, runs: np.ndarray) -> CheckedCall:
+        """The call of some of its runs; one device computes a block."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        name = fields.pop("name")
-        call = CheckedCall.checked(**fields, runs=runs, engine=Engine(devices=1))
-        return blocks.job(call, stored=True, name=name)
-
-    def settings(self) -> dict:
-        """All that decides the numbers of run r, canonical."""
-        return self.job(np.arange(1)).settings
+        del fields["name"]
+        return CheckedCall.checked(**fields, runs=runs, engine=Engine(devices=1))

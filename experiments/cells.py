@@ -12,10 +12,9 @@ import shlex
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import tyro
@@ -24,34 +23,17 @@ import jaxelim as je
 from experiments import paper
 from experiments.cell import Cell
 from jaxelim import checks, cli, program_cache
-from jaxelim.cluster.clients import chosen
-from jaxelim.errors import ArgumentError, ClusterError, JaxelimError
+from jaxelim.errors import ArgumentError, JaxelimError, WorkerError
 from jaxelim.files import make_folder, writable_file
-from jaxelim.interrupts import Signals
-from jaxelim.simulation.jobs import Blocks, Job
-from jaxelim.store import Held, Store
+from jaxelim.parallel import asked_for
+from jaxelim.simulation.blocks import run_calls
 
-MOST_CELLS = 64
-"""More cells than a study of these experiments has: so many workers may have work."""
 _JOIN = (
     "Join the folders of all shards with `jaxelim merge A B -o C`, then give the same command "
     "with --output C and no --shard."
 )
 EVERY = 60.0
 """Seconds between two lines of progress, where there is no bar."""
-
-
-class Cuttable(Protocol):
-    """A cell: what the runner asks of it."""
-
-    @property
-    def name(self) -> str:
-        """Readable name; one name has one set of settings."""
-        ...
-
-    def job(self, runs: np.ndarray) -> Job:
-        """Some of its runs, as a job of a store."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,11 +57,8 @@ class Options:
     workers: int | None = None
     """Worker processes on this machine; 0: compute in this process. Default: one a core."""
     scheduler: str | None = None
-    """Address of the Dask scheduler of a running cluster; see docs/how-to/clusters.md."""
-    scheduler_file: Path | None = None
-    """The file that such a scheduler wrote, in place of its address."""
-    dashboard: str | None = None
-    """HOST:PORT of Dask's dashboard of the workers here, such as 127.0.0.1:8787."""
+    """Address of the Dask scheduler of a running cluster, or its file; see
+    docs/how-to/clusters.md."""
 
     def __post_init__(self) -> None:
         checks.integer("runs", self.runs, low=1, high=checks.MAX_RUNS)
@@ -96,9 +75,7 @@ class Options:
         """
         usual = {field.name: field.default for field in dataclasses.fields(self)}
         said = [
-            f"/{key}={getattr(self, key)}"
-            for key in self.told
-            if getattr(self, key) != usual[key]
+            f"/{key}={getattr(self, key)}" for key in self.told if getattr(self, key) != usual[key]
         ]
         return name + "".join(said)
 
@@ -121,14 +98,6 @@ def shard_of(options: Options) -> np.ndarray:
     return np.array_split(np.arange(options.runs), shards)[number - 1]
 
 
-class Done(NamedTuple):
-    """Counts of a job: computed runs, finished runs found, damaged files recomputed."""
-
-    computed: int
-    found: int
-    damaged: int
-
-
 def studied(options: Options, files: Sequence[Path], *grid: Any, **more: Any) -> je.Study | None:
     """`je.study` with the options' runs, store and workers; None for a shard of several.
 
@@ -142,9 +111,7 @@ def studied(options: Options, files: Sequence[Path], *grid: Any, **more: Any) ->
         ArgumentError: one of the files cannot be written; and as `je.study`.
     """
     _writable(files)
-    given = options.scheduler_file if options.scheduler is None else options.scheduler
-    blocks = -(-options.runs // options.block) * MOST_CELLS
-    with chosen(blocks, options.workers, given, options.dashboard) as executor:
+    with asked_for(options.workers, options.scheduler) as executor:
         found = je.study(
             *grid, runs=shard_of(options), seed=options.seed, max_samples=options.max_samples,
             store=options.output, block=options.block, executor=executor, progress=_progress(),
@@ -166,23 +133,6 @@ def _progress() -> Any:
     return True if sys.stderr.isatty() else Lines()
 
 
-def run_cells(jobs: Sequence[Cuttable], options: Options) -> Done:
-    """Compute a shard's missing blocks, one a worker at a time; store each at once.
-
-    Raises:
-        ConflictError: the folder has other settings under a cell's name.
-        StoreError: the folder cannot be written; finished blocks stay.
-        WorkersLost, SchedulerLost, WorkerMismatch: likewise.
-        KeyboardInterrupt: likewise.
-    """
-    runs = shard_of(options)
-    blocks = Blocks([one.job(runs) for one in jobs], options.output, options.block)
-    given = options.scheduler_file if options.scheduler is None else options.scheduler
-    with chosen(len(blocks.parts), options.workers, given, options.dashboard) as executor:
-        blocks.compute(executor, _progress())
-    return Done(blocks.computed, blocks.found, blocks.damaged)
-
-
 class Lines:
     """Progress as a line a minute, where there is no terminal."""
 
@@ -198,59 +148,32 @@ class Lines:
         print(f"{done} of {total} runs, {rate}", file=sys.stderr, flush=True)
 
 
-def load(jobs: Sequence[Cuttable], options: Options) -> dict[str, Held] | None:
-    """The runs 0 .. runs - 1 of every cell, by name; damaged files count as missing.
-
-    None, with a message, if runs are missing: other shards have them.
-    """
-    store, loaded, lacking = Store(options.output), {}, 0
-    for job in jobs:
-        held = store.held(job.job(np.arange(options.runs)).settings)
-        kept = np.flatnonzero(held.runs < options.runs)
-        lacking += options.runs - kept.size
-        data = None if held.data is None else held.data.isel(run=kept)
-        loaded[job.name] = Held(data, held.blocks, held.damaged)
-    if lacking:
-        print(
-            f"{options.output} lacks {lacking} of {options.runs * len(jobs)} runs: "
-            f"no table or figure is made. {_JOIN}"
-        )
-        return None
-    return loaded
-
-
 def run_and_load(
-    jobs: Sequence[Cuttable], options: Options, files: Sequence[Path] = ()
-) -> dict[str, Held] | None:
-    """Check that `files` can be written, then `run_cells` and `load`.
+    jobs: Sequence[Cell], options: Options, files: Sequence[Path] = ()
+) -> dict[str, je.Result] | None:
+    """Check that `files` can be written, and run the missing runs; the results by name.
+
+    None, with a message, for a shard of several: others have the other runs.
 
     Raises:
-        ArgumentError: one of the files cannot be written; and as `run_cells`.
+        ArgumentError: one of the files cannot be written.
+        StoreError: the folder cannot be written; finished blocks stay.
+        WorkerError, KeyboardInterrupt: likewise.
     """
     _writable(files)
-    began = time.perf_counter()
-    done = run_cells(jobs, options)
-    again = f", {done.damaged} damaged files computed again" if done.damaged else ""
-    print(
-        f"{done.computed} runs computed, {done.found} were there already{again}; "
-        f"{time.perf_counter() - began:.1f} s, compilation included: {options.output}/blocks",
-        file=sys.stderr,
-    )
-    return load(jobs, options)
+    calls = [one.call(shard_of(options)) for one in jobs]
+    labels = [{"rule": one.name} for one in jobs]
+    with asked_for(options.workers, options.scheduler) as executor:
+        found = run_calls(calls, list, _progress(), executor, options.block, options.output, labels)
+    if parse_shard(options.shard)[1] > 1:
+        print(_JOIN)
+        return None
+    return {one.name: result for one, result in zip(jobs, found, strict=True)}
 
 
-class _Terminable(Signals):
-    """While entered, SIGTERM is treated like Ctrl-C."""
-
-    numbers = (signal.SIGTERM,)
-
-    def handle(self, number: int, frame: Any) -> None:
-        """Raise KeyboardInterrupt."""
-        raise KeyboardInterrupt
-
-    def takes(self, handler: Any) -> bool:
-        """Whatever handled it."""
-        return True
+def _stop(number: int, frame: Any) -> None:
+    """Treat SIGTERM like Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 def script(
@@ -274,14 +197,13 @@ def script(
     try:
         config = tyro.cli(kind, args=given, description=about or kind.__doc__)
         cli.use_all_cores()
-        # The paper's ridge is 1, although it is biased; unstructured-k40-osi warns.
-        warnings.simplefilter("ignore", je.RidgeWarning)
-        with _Terminable(), program_cache.mended:
+        signal.signal(signal.SIGTERM, _stop)
+        with program_cache.mended:
             main(config)
     except KeyboardInterrupt:
         print(f"\nInterrupted. {_how_to_go_on(given)}", file=sys.stderr)
         return 130
-    except ClusterError as error:
+    except WorkerError as error:
         print(f"{type(error).__name__}: {error}. {_how_to_go_on(given)}", file=sys.stderr)
         return 2
     except JaxelimError as error:
@@ -298,4 +220,4 @@ def _how_to_go_on(given: Sequence[str]) -> str:
     return f"Every finished block is kept; to go on from there, say again:\n  {command}"
 
 
-__all__ = ["Cell", "Options", "load", "run_and_load", "run_cells", "script"]
+__all__ = ["Cell", "Options", "run_and_load", "script"]

@@ -10,7 +10,8 @@ import tyro
 import jaxelim as je
 from experiments import paper
 from jaxelim import cli, figures
-from jaxelim.simulation.results.result import BIASED, aligned
+from jaxelim.simulation.results.summary import BIASED
+from jaxelim.tables import aligned
 
 
 @dataclasses.dataclass(frozen=True)

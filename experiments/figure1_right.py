@@ -16,7 +16,7 @@ import numpy as np
 import jaxelim as je
 from experiments import cells, paper
 from jaxelim import catalogue, checks, figures
-from jaxelim.store import write_whole
+from jaxelim.files import write_whole
 
 INSTANCE = "linear-d10"
 STOPPING = (je.LLR(), je.SelectiveElimination())

@@ -38,9 +38,7 @@ class Line:
 
 
 LINES = {
-    "tas-d": Line(
-        je.TrackAndStop(tracking="D"), je.LLR(), (4052, 1406), ((3894, 120), (1338, 34))
-    ),
+    "tas-d": Line(je.TrackAndStop(tracking="D"), je.LLR(), (4052, 1406), ((3894, 120), (1338, 34))),
     "tas-c": Line(je.TrackAndStop(tracking="C"), je.LLR(), other=(None, (1891, 58))),
     "kl-lucb": Line(je.LUCB(pulls=2), je.Native(), (8437, 2716), ((8510, 235), (2676, 42))),
     "kl-racing": Line(je.Racing(), je.Native(), (9590, 3334), ((9305, 236), (3188, 55))),
@@ -108,7 +106,7 @@ def measures(study: je.Study) -> list[dict]:
             "other_se": error,
         }
         measured |= {"z": pages.z(measured), **pages.wrong_answers(data)}
-        timed = pages.us_per_sample(lambda name, work=result.timings: work.get(name, 0))
+        timed = pages.us_per_sample(result.timings)
         lines.append(measured | {"us_per_sample": timed})
     return lines
 

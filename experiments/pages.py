@@ -13,7 +13,7 @@ import xarray as xr
 from experiments import cells
 from experiments.tables import clopper_pearson
 from jaxelim import figures
-from jaxelim.store import write_whole
+from jaxelim.files import write_whole
 
 
 def times(data: xr.Dataset) -> dict[str, float]:
@@ -41,10 +41,9 @@ def wrong_answers(data: xr.Dataset) -> dict[str, float]:
     return {"errors": wrong, "error_low": low, "error_high": high}
 
 
-def us_per_sample(work: Callable[[str], float]) -> float:
-    """Wall time of one device here, in microseconds, from what its work has by name; or NaN."""
-    drawn = work("samples_drawn")
-    return 1e6 * work("seconds") / drawn if drawn else math.nan
+def us_per_sample(timings: Mapping[str, float]) -> float:
+    """Wall time of one device here, in microseconds."""
+    return 1e6 * timings["seconds"] / timings["samples_drawn"]
 
 
 def z(line: dict) -> float:
@@ -126,7 +125,7 @@ def written(stem: Path, page: str, lines: Sequence[dict]) -> None:
 def make(
     options: cells.Options,
     stem: Path,
-    found: Mapping[Any, cells.Cuttable],
+    found: Mapping[Any, cells.Cell],
     measures: Callable[[Any, Any], list[dict]],
     markdown: Callable[[list[dict], Any], str],
     drawn: Callable[[list[dict]], Any] | None = None,

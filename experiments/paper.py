@@ -21,7 +21,8 @@ def cells() -> dict[tuple[str, str, str, str], dict[str, float]]:
     with open(DATA / "paper_tables.csv", newline="") as file:
         return {
             (row["table"], row["problem"], row["algorithm"], row["column"]): {
-                "mean": float(row["samples_mean_k"]), "sd": float(row["samples_std_k"]),
+                "mean": float(row["samples_mean_k"]),
+                "sd": float(row["samples_std_k"]),
                 "ms": float(row["time_ms_per_iteration"]),
             }
             for row in csv.DictReader(file)

@@ -19,7 +19,6 @@ from experiments import cells, pages
 from jaxelim import catalogue
 from jaxelim.errors import ArgumentError
 from jaxelim.figures import style
-from jaxelim.store import Held
 
 DELTAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)
 FAMILIES: dict[str, tuple[Callable[[], Any], tuple[tuple[float, ...], ...]]] = {
@@ -84,7 +83,7 @@ def jobs(options: Table) -> dict[Key, cells.Cell]:
                     delta=DELTAS,
                     seed=options.seed,
                     max_samples=options.max_samples,
-                    threshold=catalogue.find_threshold(name, instance, None, je.BestArm()),
+                    threshold=catalogue.find_threshold(name, instance, je.BestArm()),
                     ridge=None,
                 )
     return found
@@ -99,7 +98,7 @@ def _text(means: tuple[float, ...]) -> str:
     return " ".join(parts)
 
 
-def measures(found: dict[Key, cells.Cell], held: dict[str, Held]) -> list[dict]:
+def measures(found: dict[Key, cells.Cell], held: dict[str, je.Result]) -> list[dict]:
     """Measures of each cell and delta, NaN if undefined.
 
     - family, means, threshold, delta: the cell. runs, truncated, stopped: counts of runs.
@@ -112,10 +111,9 @@ def measures(found: dict[Key, cells.Cell], held: dict[str, Held]) -> list[dict]:
     lines, base = [], {}
     for (family, means, name), cell in found.items():
         whole = held[cell.name]
-        assert whole.data is not None
         time = je.complexity(cell.instance, cell.problem).time
         for place, delta in enumerate(DELTAS):
-            data = whole.data.isel(delta=place, stopping=0)
+            data = whole.to_xarray().isel(delta=place, stopping=0)
             line = {"family": family, "means": _text(means), "threshold": name, "delta": delta}
             line |= pages.times(data)
             if name == BASE:

@@ -12,8 +12,9 @@ from scipy import stats
 import jaxelim as je
 from experiments import cells
 from jaxelim import catalogue
-from jaxelim.simulation.results.result import BIASED, aligned
-from jaxelim.store import Held, write_whole
+from jaxelim.files import write_whole
+from jaxelim.simulation.results.summary import BIASED
+from jaxelim.tables import aligned
 
 LEVEL = 0.999
 """Confidence level of the Clopper-Pearson intervals."""
@@ -90,13 +91,12 @@ def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
     return found
 
 
-def row(cell: cells.Cell, column: str, stopping: str, held: Held, delta: float) -> dict:
+def row(cell: cells.Cell, column: str, stopping: str, held: je.Result, delta: float) -> dict:
     """One line of the table, from outcomes [instance, run] under one stopping rule.
 
     Means and rates exclude runs that were cut off.
     """
-    assert held.data is not None
-    of = held.data.sel(stopping=stopping).isel(delta=0)
+    of = held.to_xarray().sel(stopping=stopping).isel(delta=0)
     stopped = of["stopped"].values
     tau, wrong = of["samples"].values[stopped], ~of["correct"].values[stopped]
     interval = stats.binomtest(int(wrong.sum()), wrong.size).proportion_ci(LEVEL, "exact")

@@ -1,4 +1,4 @@
-"""The files of a table: Markdown, LaTeX, CSV, and NetCDF with every run."""
+"""The files of a table: Markdown, CSV, and NetCDF with every run."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,22 +8,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+import jaxelim as je
 from experiments import cells, tables
 from experiments.pages import comma_separated
 from jaxelim import catalogue
-from jaxelim.instances import describe
-from jaxelim.store import Held, write_whole
+from jaxelim.files import write_whole
 
-ENDINGS = (".md", ".tex", ".csv", ".nc")
+ENDINGS = (".md", ".csv", ".nc")
 """Endings of the files that hold a table."""
 _PROBLEMS = {"bai": "BAI", "topm": "Top-m", "osi": "OSI"}
-_HEADS = {
-    "none": "No elimination (LLR)",
-    "stopping": "Elim. stopping",
-    "stopping+sampling": "Elim. stopping + sampling",
-    "selective": "Selective elim.",
-    "full": "Full elim.",
-}
 
 
 def _number(value: float, form: str, unit: str = "") -> str:
@@ -32,29 +25,32 @@ def _number(value: float, form: str, unit: str = "") -> str:
 
 def shown(lines: Sequence[dict]) -> list[dict[str, str]]:
     """The measures as strings; a dagger marks restricted means."""
-    return [{
-        "problem": _PROBLEMS[line["problem"]],
-        "algorithm": line["algorithm"],
-        "elimination": line["column"],
-        "samples (k)": _samples(line) + ("†" if line["truncated"] else ""),
-        "paper (k)": _number(line["paper_samples_k"], ".2f", f" ± {line['paper_sd_k']:.1f}"),
-        "z": _number(line["z"], "+.2f"),
-        "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
-        "errors [95%]": f"{line['errors']}/{line['stopped']}"
-        + (f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""),
-        "samples saved": _number(line["samples_saved"], ".1f", "%"),
-        "paper's": _number(line["paper_samples_saved"], ".1f", "%"),
-        "tests/sample stopping": f"{line['tests_stopping']:.2f}",
-        "sampling": f"{line['tests_sampling']:.2f}",
-        "tests saved": _number(line["tests_saved"], ".0f", "%"),
-        "paper's time saved": _number(line["paper_time_saved"], ".0f", "%"),
-        "us/sample here": _number(line["us_per_sample"], ".2f"),
-        "ms/sample there": _number(line["paper_ms_per_sample"], ".2f"),
-    } for line in lines]
+    return [
+        {
+            "problem": _PROBLEMS[line["problem"]],
+            "algorithm": line["algorithm"],
+            "elimination": line["column"],
+            "samples (k)": _samples(line) + ("†" if line["truncated"] else ""),
+            "paper (k)": _number(line["paper_samples_k"], ".2f", f" ± {line['paper_sd_k']:.1f}"),
+            "z": _number(line["z"], "+.2f"),
+            "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
+            "errors [95%]": f"{line['errors']}/{line['stopped']}"
+            + (f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""),
+            "samples saved": _number(line["samples_saved"], ".1f", "%"),
+            "paper's": _number(line["paper_samples_saved"], ".1f", "%"),
+            "tests/sample stopping": f"{line['tests_stopping']:.2f}",
+            "sampling": f"{line['tests_sampling']:.2f}",
+            "tests saved": _number(line["tests_saved"], ".0f", "%"),
+            "paper's time saved": _number(line["paper_time_saved"], ".0f", "%"),
+            "us/sample here": _number(line["us_per_sample"], ".2f"),
+            "ms/sample there": _number(line["paper_ms_per_sample"], ".2f"),
+        }
+        for line in lines
+    ]
 
 
-def _samples(line: dict, sign: str = "±") -> str:
-    spread = "" if math.isnan(line["sd_k"]) else f" {sign} {line['sd_k']:.1f}"
+def _samples(line: dict) -> str:
+    spread = "" if math.isnan(line["sd_k"]) else f" ± {line['sd_k']:.1f}"
     return f"{line['samples_k']:.2f}{spread}"
 
 
@@ -109,72 +105,7 @@ def markdown(table: str, lines: Sequence[dict], options: tables.TableOptions) ->
     return "\n".join(parts + [f"- {note}" for note in notes(lines, options)]) + "\n"
 
 
-def latex(table: str, lines: Sequence[dict], options: tables.TableOptions) -> str:
-    """The table in the paper's form, for the LaTeX packages booktabs and multirow.
-
-    Each column has samples and microseconds per sample.
-    """
-    layout = tables.LAYOUTS[table]
-    columns = layout.columns
-    heads = " & ".join(f"\\multicolumn{{2}}{{c}}{{{_HEADS[column]}}}" for column in columns)
-    out = [
-        "% needs \\usepackage{booktabs, multirow, graphicx}",
-        "\\begin{table*}[t]",
-        "\\centering",
-        "\\small",
-        f"\\begin{{tabular}}{{@{{}}cl{'cc' * len(columns)}@{{}}}}",
-        "\\toprule",
-        f" & & {heads} \\\\",
-        f"\\cmidrule(r){{3-{2 + 2 * len(columns)}}}",
-        " & Algorithm" + " & Samples & Time" * len(columns) + " \\\\",
-    ]
-    for problem in dict.fromkeys(line["problem"] for line in lines):
-        mine = {
-            (line["algorithm"], line["column"]): line
-            for line in lines
-            if line["problem"] == problem
-        }
-        algorithms = list(dict.fromkeys(algorithm for algorithm, _ in mine))
-        m = describe(layout.instances[problem]).m
-        label = f"Top-m ($m={m}$)" if problem == "topm" else _PROBLEMS[problem]
-        out += [
-            "\\midrule",
-            f"\\multirow{{{len(algorithms)}}}{{*}}{{\\rotatebox[origin=c]{{90}}{{{label}}}}}",
-        ]
-        for algorithm in algorithms:
-            entries = []
-            for column in columns:
-                line = mine.get((algorithm, column))
-                if line is None:
-                    entries.append(" & ")
-                    continue
-                mark = f"^{{\\dagger{line['truncated']}}}" if line["truncated"] else ""
-                entries.append(
-                    f"${_samples(line, chr(92) + 'pm')}{mark}$ & "
-                    f"${_number(line['us_per_sample'], '.2f')}$"
-                )
-            out.append(f"& {algorithm.replace('w*', '$w^*$')} & {' & '.join(entries)} \\\\")
-    caption = (
-        f"{layout.title}, $\\delta = {options.delta:g}$. Samples in thousands, mean $\\pm$ "
-        f"standard deviation over {options.runs} runs (the cap at "
-        + f"{options.max_samples} samples); time in microseconds per sample, "
-        "the wall time of one device."
-    )
-    if any(line["truncated"] for line in lines):
-        caption += (
-            " $\\dagger n$: $n$ runs were cut off at the cap; the entry is the restricted mean "
-            "$E[\\min(\\tau, \\mathrm{cap})]$ and the standard deviation of "
-            "$\\min(\\tau, \\mathrm{cap})$."
-        )
-    return (
-        "\n".join(
-            [*out, "\\bottomrule", "\\end{tabular}", f"\\caption{{{caption}}}", "\\end{table*}"]
-        )
-        + "\n"
-    )
-
-
-def every_run(found: Sequence[tables.Row], held: dict[str, Held]) -> xr.Dataset:
+def every_run(found: Sequence[tables.Row], held: dict[str, je.Result]) -> xr.Dataset:
     """One dataset of all runs, [row, run] and [row, run, arm], padded with 0.
 
     Rows are named problem/algorithm/column. Top m has no elimination times: they would
@@ -221,9 +152,12 @@ def every_run(found: Sequence[tables.Row], held: dict[str, Held]) -> xr.Dataset:
 
 
 def write(
-    table: str, found: Sequence[tables.Row], held: dict[str, Held], options: tables.TableOptions
+    table: str,
+    found: Sequence[tables.Row],
+    held: dict[str, je.Result],
+    options: tables.TableOptions,
 ) -> str:
-    """Write a table as .md, .tex, .csv and .nc; return the Markdown page."""
+    """Write a table as .md, .csv and .nc; return the Markdown page."""
     lines = tables.measures(found, held)
     page = markdown(table, lines, options)
     data = every_run(found, held)
@@ -240,7 +174,6 @@ def write(
     }
     contents = (
         page.encode(),
-        latex(table, lines, options).encode(),
         comma_separated(lines).encode(),
         bytes(data.to_netcdf(engine="h5netcdf", encoding=packed)),
     )
@@ -256,7 +189,7 @@ def make(table: str, options: tables.TableOptions) -> None:
     held = cells.run_and_load(tables.jobs(found), options, files)
     if held is not None:
         print(write(table, found, held, options))
-        print(f"{Path(options.output) / table}.md, .tex, .csv, and .nc with every run")
+        print(f"{Path(options.output) / table}.md, .csv, and .nc with every run")
 
 
 def script(table: str, about: str) -> Callable[..., int]:
@@ -268,4 +201,3 @@ def script(table: str, about: str) -> Callable[..., int]:
         return cells.script(tables.TableOptions, act, arguments, about)
 
     return main
-

@@ -18,7 +18,6 @@ from experiments import cells, paper
 from jaxelim import catalogue, checks
 from jaxelim.errors import ArgumentError
 from jaxelim.instances import describe
-from jaxelim.store import Held
 
 EXACT = "Oracle, exact w*"
 """The oracle's second row; the paper's oracle tracks an approximation of w*."""
@@ -234,7 +233,7 @@ def _cell(
         delta=(options.delta,),
         seed=options.seed,
         max_samples=options.max_samples,
-        threshold=catalogue.find_threshold(options.threshold, instance, options.ridge, asked),
+        threshold=catalogue.find_threshold(options.threshold, instance, asked),
         ridge=options.ridge,
     )
     return cell, stopping[0].name if len(stopping) == 1 else observers[column].name
@@ -246,14 +245,12 @@ def jobs(found: Sequence[Row]) -> list[cells.Cell]:
     return list({row.cell.name: row.cell for row in dearest}.values())
 
 
-def observed(row: Row, held: dict[str, Held]) -> xr.Dataset:
+def observed(row: Row, held: dict[str, je.Result]) -> xr.Dataset:
     """The runs of a row: variables [run], and [run, arm]."""
-    data = held[row.cell.name].data
-    assert data is not None
-    return data.isel(delta=0).sel(stopping=row.stopping)
+    return held[row.cell.name].to_xarray().isel(delta=0).sel(stopping=row.stopping)
 
 
-def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]]:
+def measures(found: Sequence[Row], held: dict[str, je.Result]) -> list[dict[str, Any]]:
     """Measures of each row, NaN if undefined.
 
     - problem, algorithm, column: the row. Table 3's algorithm contains "+ elim".
@@ -279,31 +276,32 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
         tau, stopped = data["samples"].values.astype(float), data["stopped"].values
         wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
         low, high = clopper_pearson(wrong, n)
-        drawn = whole.work("samples_drawn")
         # The paper's means include runs cut off at its cap.
         comparable = n == tau.size or row.cell.max_samples == paper.CAP
         comparable = comparable and bool(row.paper) and tau.size > 1
-        lines.append({
-            "problem": row.problem,
-            "algorithm": row.algorithm,
-            "column": row.column,
-            "runs": tau.size,
-            "samples_k": tau.mean() / 1000,
-            "sd_k": tau.std(ddof=1) / 1000 if tau.size > 1 else math.nan,
-            "truncated": tau.size - n,
-            "paper_samples_k": row.paper.get("mean", math.nan),
-            "paper_sd_k": row.paper.get("sd", math.nan),
-            "z": paper.z_score(tau, row.paper) if comparable else math.nan,
-            "errors": wrong,
-            "stopped": n,
-            "error_low": low,
-            "error_high": high,
-            "tests_stopping": float(data["tests_stopping"].values.sum() / tau.sum()),
-            "tests_sampling": float(data["tests_sampling"].values.sum() / tau.sum()),
-            "us_per_sample": 1e6 * whole.work("seconds") / drawn if drawn else math.nan,
-            "paper_ms_per_sample": row.paper.get("ms", math.nan),
-            "reproduces": row.reproduces,
-        })
+        lines.append(
+            {
+                "problem": row.problem,
+                "algorithm": row.algorithm,
+                "column": row.column,
+                "runs": tau.size,
+                "samples_k": tau.mean() / 1000,
+                "sd_k": tau.std(ddof=1) / 1000 if tau.size > 1 else math.nan,
+                "truncated": tau.size - n,
+                "paper_samples_k": row.paper.get("mean", math.nan),
+                "paper_sd_k": row.paper.get("sd", math.nan),
+                "z": paper.z_score(tau, row.paper) if comparable else math.nan,
+                "errors": wrong,
+                "stopped": n,
+                "error_low": low,
+                "error_high": high,
+                "tests_stopping": float(data["tests_stopping"].values.sum() / tau.sum()),
+                "tests_sampling": float(data["tests_sampling"].values.sum() / tau.sum()),
+                "us_per_sample": 1e6 * whole.timings["seconds"] / whole.timings["samples_drawn"],
+                "paper_ms_per_sample": row.paper.get("ms", math.nan),
+                "reproduces": row.reproduces,
+            }
+        )
     without = {
         (line["problem"], line["algorithm"]): line for line in lines if line["column"] == "none"
     }

@@ -18,7 +18,7 @@ import jaxelim as je
 from experiments import cells, pages
 from jaxelim import catalogue, figures
 from jaxelim.errors import ArgumentError
-from jaxelim.store import Held, write_whole
+from jaxelim.files import write_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _root(f: Callable[[float], float], low: float, high: float) -> float:
     return (low + high) / 2
 
 
-def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) -> list[dict]:
+def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, je.Result]) -> list[dict]:
     """Measures of each cell, NaN if undefined.
 
     - instance, rule: the cell. runs, truncated, stopped: counts of runs.
@@ -193,11 +193,10 @@ def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) ->
     lines, bounds = [], {}
     for (name, row), cell in found.items():
         whole, setting = held[cell.name], INSTANCES[name]
-        assert whole.data is not None
         if name not in bounds:
             value = je.complexity(cell.instance, je.BestArm()).value
             bounds[name] = float(je.kl_bound(setting.delta, value))
-        data = whole.data.isel(delta=0, stopping=0)
+        data = whole.to_xarray().isel(delta=0, stopping=0)
         other, error = OTHER.get(row, (math.nan,) * 2) if name == "gk16" else (math.nan,) * 2
         pulls = data["pulls"].transpose("run", ...).values
         line = {
@@ -212,14 +211,14 @@ def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) ->
             "z": pages.z(line),
             "leader": pulls[:, int(np.argmax(setting.means))].sum() / pulls.sum(),
             **pages.wrong_answers(data),
-            "us_per_sample": pages.us_per_sample(whole.work),
+            "us_per_sample": pages.us_per_sample(whole.timings),
         }
         lines.append(line)
     return lines
 
 
 def share_lines(
-    options: Table, found: dict[str, cells.Cell], held: dict[str, Held]
+    options: Table, found: dict[str, cells.Cell], held: dict[str, je.Result]
 ) -> list[dict]:
     """The mean N_k/tau of each arm, by rule and delta, and its distances to w* and w^{1/2}.
 
@@ -237,8 +236,10 @@ def share_lines(
         for place, delta in enumerate(DELTAS):
             one = data.isel(delta=place, stopping=0)
             pulls = one["pulls"].transpose("run", ...).values[one["stopped"].values]
-            shares = (pulls / pulls.sum(1, keepdims=True)).mean(0) if len(pulls) else (
-                np.full(len(setting.means), math.nan)
+            shares = (
+                (pulls / pulls.sum(1, keepdims=True)).mean(0)
+                if len(pulls)
+                else (np.full(len(setting.means), math.nan))
             )
             lines.append({
                 "rule": row, "delta": delta, "runs": one.sizes["run"],
@@ -289,12 +290,14 @@ def markdown(lines: list[dict], shares: list[dict], options: Table) -> str:
         for row in dict.fromkeys(line["rule"] for line in shares):
             mine = {line["delta"]: line for line in shares if line["rule"] == row}
             last = mine[DELTAS[-1]]
-            rows.append({
-                "rule": row,
-                **{f"{delta:.0e}": f"{mine[delta]['leader']:.3f}" for delta in DELTAS},
-                "to w*": f"{last['to_optimal']:.3f}",
-                "to w^1/2": f"{last['to_half']:.3f}",
-            })
+            rows.append(
+                {
+                    "rule": row,
+                    **{f"{delta:.0e}": f"{mine[delta]['leader']:.3f}" for delta in DELTAS},
+                    "to w*": f"{last['to_optimal']:.3f}",
+                    "to w^1/2": f"{last['to_half']:.3f}",
+                }
+            )
         parts.append(f"## The leader's share as delta falls: {options.shares}\n")
         parts.append(
             f"The best arm has {optimal[best]:.3f} in w* and {half[best]:.3f} in w^1/2. The last "
@@ -345,7 +348,7 @@ def make(options: Table) -> None:
     pages.written(options.output / "top_two", markdown(lines, shares, options), lines)
     for name in options.instances:
         tau: dict[str, Any] = {
-            row: pages.stopping_times(kept[cell.name].data.isel(delta=0, stopping=0))
+            row: pages.stopping_times(kept[cell.name].to_xarray().isel(delta=0, stopping=0))
             for (instance, row), cell in found.items()
             if instance == name
         }

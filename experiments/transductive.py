@@ -22,7 +22,6 @@ import jaxelim as je
 from experiments import cells, pages
 from jaxelim import catalogue, checks, figures
 from jaxelim.errors import ArgumentError
-from jaxelim.store import Held
 
 DELTA = 0.05
 ANGLE = 0.1
@@ -88,7 +87,7 @@ def jobs(options: Table) -> dict[tuple[int, str], cells.Cell]:
     return found
 
 
-def measures(found: dict[tuple[int, str], cells.Cell], held: dict[str, Held]) -> list[dict]:
+def measures(found: dict[tuple[int, str], cells.Cell], held: dict[str, je.Result]) -> list[dict]:
     """Measures of each cell and stopping rule, NaN if undefined.
 
     - n, rule, stopping: the cell and the observer. runs, truncated, stopped: counts of runs.
@@ -104,9 +103,8 @@ def measures(found: dict[tuple[int, str], cells.Cell], held: dict[str, Held]) ->
             solved[n] = je.complexity(*instance(n), 1e-8)
         bound = float(je.kl_bound(DELTA, solved[n].value))
         whole = held[cell.name]
-        assert whole.data is not None
         for place, stopping in enumerate(cell.stopping):
-            data = whole.data.isel(delta=0, stopping=place)
+            data = whole.to_xarray().isel(delta=0, stopping=place)
             measured = pages.times(data)
             lines.append({
                 "n": n,
@@ -116,7 +114,7 @@ def measures(found: dict[tuple[int, str], cells.Cell], held: dict[str, Held]) ->
                 "ratio": measured["mean"] / bound,
                 "time": float(solved[n].time),
                 **pages.wrong_answers(data),
-                "us_per_sample": pages.us_per_sample(whole.work),
+                "us_per_sample": pages.us_per_sample(whole.timings),
             })  # fmt: skip
     return lines
 
@@ -167,7 +165,7 @@ def make(options: Table) -> None:
     pages.written(options.output / "transductive", markdown(lines, options), lines)
     for n, path in drawn.items():
         tau: dict[str, Any] = {
-            name: pages.stopping_times(kept[cell.name].data.isel(delta=0, stopping=0))
+            name: pages.stopping_times(kept[cell.name].to_xarray().isel(delta=0, stopping=0))
             for (size, name), cell in found.items()
             if size == n
         }

@@ -29,7 +29,8 @@ from experiments.elimination_bounds import elimination_bounds, regret_of
 from experiments.figures import Panel, scaling_figure
 from jaxelim import checks, figures
 from jaxelim.instances import two_dimensional
-from jaxelim.simulation.results.result import BIASED, aligned
+from jaxelim.simulation.results.summary import BIASED
+from jaxelim.tables import aligned
 
 STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
 SELECTIVE, FULL = 1, 2
@@ -419,7 +420,7 @@ def main(config: TwoDimensional) -> None:
     held = cells.run_and_load(jobs, options, files)
     if held is None:
         return
-    found = {key: Observed.of(held[one.name].data) for key, one in asked.items()}
+    found = {key: Observed.of(held[one.name].to_xarray()) for key, one in asked.items()}
     by_eps, by_delta, twins = found["by eps"], found["by delta"], found["twins"]
     by_arms = [found[f"K = {K}"] for K in config.test_arms]
     costs_by_eps, costs_by_delta = found["tests by eps"], found["tests by delta"]

@@ -38,30 +38,21 @@ from jaxelim.contracts.views import Snapshot as Snapshot
 from jaxelim.contracts.views import Statistics as Statistics
 from jaxelim.contracts.views import View as View
 from jaxelim.errors import ArgumentError as ArgumentError
-from jaxelim.errors import ClusterError as ClusterError
-from jaxelim.errors import ConflictError as ConflictError
 from jaxelim.errors import DamagedFileError as DamagedFileError
 from jaxelim.errors import FamilyError as FamilyError
 from jaxelim.errors import InstanceFileError as InstanceFileError
 from jaxelim.errors import Interrupted as Interrupted
 from jaxelim.errors import JaxelimError as JaxelimError
 from jaxelim.errors import LiveFileWarning as LiveFileWarning
-from jaxelim.errors import LockedError as LockedError
-from jaxelim.errors import MissingPackageError as MissingPackageError
-from jaxelim.errors import OrderError as OrderError
 from jaxelim.errors import OverError as OverError
-from jaxelim.errors import ResultFileError as ResultFileError
-from jaxelim.errors import RidgeWarning as RidgeWarning
 from jaxelim.errors import RuleError as RuleError
-from jaxelim.errors import SchedulerLost as SchedulerLost
 from jaxelim.errors import SetupError as SetupError
 from jaxelim.errors import StarvationWarning as StarvationWarning
 from jaxelim.errors import StoreError as StoreError
 from jaxelim.errors import TieError as TieError
 from jaxelim.errors import UnknownNameError as UnknownNameError
 from jaxelim.errors import UnsupportedError as UnsupportedError
-from jaxelim.errors import WorkerMismatch as WorkerMismatch
-from jaxelim.errors import WorkersLost as WorkersLost
+from jaxelim.errors import WorkerError as WorkerError
 from jaxelim.families import Bernoulli as Bernoulli
 from jaxelim.families import Bounded as Bounded
 from jaxelim.families import Exponential as Exponential
@@ -87,7 +78,6 @@ from jaxelim.problems import BestArm as BestArm
 from jaxelim.problems import HalfSpaces as HalfSpaces
 from jaxelim.problems import Thresholding as Thresholding
 from jaxelim.problems import TopM as TopM
-from jaxelim.saddle.tolerance import EvidenceGap as EvidenceGap
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
 from jaxelim.simulation.api import Engine as Engine
 from jaxelim.simulation.api import simulate as simulate
@@ -108,11 +98,10 @@ from jaxelim.thresholds import Heuristic as Heuristic
 from jaxelim.thresholds import KaufmannKoolen as KaufmannKoolen
 from jaxelim.thresholds import LinearThreshold as LinearThreshold
 from jaxelim.thresholds import Mixture as Mixture
-from jaxelim.thresholds.piecewise import PieceThreshold as PieceThreshold
 
 if TYPE_CHECKING:
-    from jaxelim import cluster as cluster
     from jaxelim import figures as figures
+    from jaxelim import parallel as parallel
     from jaxelim import store as store
     from jaxelim import testing as testing
     from jaxelim.simulation.results.loading import load_result as load_result
@@ -123,7 +112,7 @@ for _name, _value in list(globals().items()):  # the star import names the rules
     if getattr(_value, "__name__", "") == f"jaxelim.sampling.{_name}":
         del globals()[_name]
 
-_MODULES = ("cluster", "figures", "instances", "store", "testing")
+_MODULES = ("figures", "instances", "parallel", "store", "testing")
 _LATE = {"load_result": "jaxelim.simulation.results.loading",
          "load_store": "jaxelim.studies.files", "load_study": "jaxelim.studies.files"}  # fmt: skip
 

@@ -184,37 +184,8 @@ class SetupError(_RemedyError):
     """The process or JAX's settings prevent jaxelim from computing."""
 
 
-class ClusterError(_RemedyError):
-    """Workers do not compute what they were asked for."""
-
-
-class WorkersLost(ClusterError):
-    """No worker is left, none came in time, or some blocks end every worker that has them."""
-
-
-class SchedulerLost(ClusterError):
-    """The scheduler of a cluster does not answer."""
-
-
-class WorkerMismatch(ClusterError):
-    """A worker has other versions or another platform, and could compute other numbers."""
-
-
-class MissingPackageError(JaxelimError, ImportError):
-    """An optional package is not installed.
-
-    Args:
-        package: its name, as for pip.
-        purpose: what needs it.
-    """
-
-    def __init__(self, package: str, purpose: str):
-        super().__init__(package, purpose)
-        self.package = package
-        self.purpose = purpose
-
-    def __str__(self) -> str:
-        return f"{self.purpose} needs {self.package}; install it: pip install {self.package}"
+class WorkerError(_RemedyError):
+    """A worker has died, or has other versions and could compute other numbers."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -222,9 +193,8 @@ class Interrupted(KeyboardInterrupt):
 
     Args:
         problem: what was done, in words.
-        result: a `Result` of every run that was started, None if there is none. Runs that
-            were not over are flagged `truncated`, at the samples they had. Of a call with
-            executor or store: a `Result` of the runs in finished blocks.
+        result: a `Result` of the runs in finished blocks, of `study` a `Study`; None if
+            there is none.
     """
 
     def __init__(self, problem: str, result: Any = None):
@@ -234,10 +204,6 @@ class Interrupted(KeyboardInterrupt):
 
     def __str__(self) -> str:
         return self.problem
-
-
-class RidgeWarning(UserWarning):
-    """The ridge may let a run stop on a wrong answer: the threshold does not cover its bias."""
 
 
 class StarvationWarning(UserWarning):
@@ -271,30 +237,8 @@ class DamagedFileError(StoreError):
     """A block or a file of results, or the file of a live run, is not as it was written."""
 
 
-class LockedError(StoreError):
-    """The file of a live run is open elsewhere."""
-
-
 class LiveFileWarning(UserWarning):
     """The file of a live run was read with something left out; the text says what."""
-
-
-class OrderError(ArgumentError):
-    """A table said to be in order has rewards that independent draws hardly ever bring so.
-
-    Args:
-        given: the value of `in_order`.
-        allowed: what else it may be, in words.
-        note: the arm, and what its first rewards are, in words.
-        arm: the arm, as the caller names it.
-        p: the p-value, over all arms.
-    """
-
-    def __init__(self, given: Any, allowed: str, note: str, arm: Any, p: float):
-        super().__init__("in_order", given, allowed, note)
-        self.args = (given, allowed, note, arm, p)
-        self.arm = arm
-        self.p = p
 
 
 class OverError(JaxelimError, RuntimeError):
@@ -315,17 +259,6 @@ class OverError(JaxelimError, RuntimeError):
         found = f"with the answer {abbreviate(list(self.answer))}"
         how = found if self.answer else "by hand"
         return f"the run ended after {self.samples} rewards, {how}; ask no more"
-
-
-class ResultFileError(StoreError):
-    """A file holds no result, or one that this version of jaxelim cannot read."""
-
-
-class ConflictError(StoreError):
-    """Results cannot share a folder.
-
-    One name has different settings, or equal settings have different numbers.
-    """
 
 
 def warn(message: str, category: type[Warning]) -> None:

@@ -1,24 +1,13 @@
-"""Atomic writes of files, and the temporary files that killed processes leave."""
+"""Atomic writes of files."""
 
 import errno
-import functools
-import hashlib
 import os
-import re
 import socket
-import stat
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from jaxelim.errors import ArgumentError, StoreError
-
-_PART = re.compile(
-    r"\..+\.(?P<host>[^.]+)\.(?P<identity>[0-9a-f]{8})-(?P<process>\d+)(-\d+)?\.part"
-)
-LONG_AGO = 86_400.0
-"""Seconds after which nobody writes on an untouched temporary file: no write takes a day."""
 
 
 def writable_file(name: str, path: Any) -> Path:
@@ -59,7 +48,7 @@ def writable_file(name: str, path: Any) -> Path:
 
 def _part_of(path: Path) -> Path:
     """The temporary file of a file that this thread writes, in the same folder."""
-    writer = f"{host()}.{_identity()}-{os.getpid()}-{threading.get_native_id()}"
+    writer = f"{socket.gethostname()}-{os.getpid()}-{threading.get_native_id()}"
     return path.with_name(f".{path.name}.{writer}.part")
 
 
@@ -136,68 +125,6 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(folder, cannot_write(error)) from error
-
-
-def host() -> str:
-    """The name of this machine, for names of temporary files."""
-    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) or "host"
-
-
-@functools.cache
-def _identity() -> str:
-    """Eight digits of this machine's boot and process namespace.
-
-    Machines and containers can have equal names, and process numbers are one's own.
-    """
-    traits = [host()]
-    try:
-        traits.append(Path("/proc/sys/kernel/random/boot_id").read_text())
-        traits.append(os.readlink("/proc/self/ns/pid"))
-    except OSError:
-        pass  # not on Linux
-    return hashlib.sha256("\0".join(traits).encode()).hexdigest()[:8]
-
-
-def abandoned(path: Path) -> bool:
-    """Whether this is a temporary file of this machine whose process has ended.
-
-    The name of this machine with another identity is the machine before a restart, or
-    another machine. Its file counts as abandoned after a day.
-    """
-    part = _PART.fullmatch(path.name)
-    if part is None or part["host"] != host():
-        return False
-    if part["identity"] == _identity():
-        return not _alive(int(part["process"]))
-    try:
-        return time.time() - path.stat().st_mtime > LONG_AGO
-    except OSError:
-        return False
-
-
-def irregular(path: Path) -> str:
-    """What stands in place of a regular file, in words; empty for a regular file.
-
-    A path that does not exist gives the empty text too.
-    """
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return "a link to nothing" if os.path.islink(path) else ""
-    except OSError as error:
-        return "a link to itself" if error.errno == errno.ELOOP else ""
-    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-    return "" if stat.S_ISREG(mode) else kinds.get(stat.S_IFMT(mode), "a device")
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # it belongs to another user
-    return True
 
 
 def listed(folder: Path) -> list[Path]:

@@ -108,6 +108,7 @@ class Progress:
 
     def __init__(self, show: Any, total: int, unit: str = "run"):
         self._began, self._total = time.perf_counter(), total
+        self._over = 0, 0  # runs and samples, beside those of `update`
         self._call = show if callable(show) else None
         self._bar = bar(show, total=total, unit=unit, smoothing=0)
 
@@ -120,16 +121,24 @@ class Progress:
     def compiling(self) -> None:
         """Say that a program compiles, until the next update."""
         if self._bar is not None:
-            self._bar.set_description_str("compiling ")
+            self._bar.set_description_str("compiling ", refresh=False)
+            self._refresh()
 
     def running(self) -> None:
         """Begin to measure time: the first program is compiled."""
+        if self._over[0]:
+            return
         self._began = time.perf_counter()
         if self._bar is not None:
             self._bar.start_t = self._bar.last_print_t = time.time()
 
+    def over(self, runs: int, samples: int) -> None:
+        """Count runs and samples of a part that is over, beside those of `update`."""
+        self._over = self._over[0] + runs, self._over[1] + samples
+
     def update(self, finished: int, samples: int) -> None:
-        """Show `finished` runs and `samples` samples so far."""
+        """Show `finished` runs and `samples` samples so far, of the present part."""
+        finished, samples = self._over[0] + finished, self._over[1] + samples
         seconds = max(time.perf_counter() - self._began, 1e-9)
         if self._call is not None:
             self._call(finished, self._total, samples, seconds)
@@ -146,8 +155,11 @@ class Progress:
             self._bar.set_description_str(description, refresh=False)
             self._bar.set_postfix_str(postfix, refresh=False)
             self._bar.update(done - self._bar.n)
-            if self._bar.mininterval < 1:  # no lines of a file
-                self._bar.refresh()
+            self._refresh()
+
+    def _refresh(self) -> None:
+        if self._bar.mininterval < 1:  # no lines of a file
+            self._bar.refresh()
 
     def close(self) -> None:
         """Close the bar, on a line of its own."""

@@ -42,6 +42,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxelim as je
+from jaxelim.engine import REVISION
 
 ROOT = Path(__file__).parents[1]
 DIGITS = 9
@@ -249,7 +250,7 @@ JOBS = (
     simulation("lingame deltas on one trajectory", scaled(D20, 4.0), je.BestArm(), je.LinGame(),
                delta=[0.1, 0.001, 0.02], stopping=(LLR, SELECTIVE), max_samples=10_000),
     simulation("lingame optimistic top-m at sampling", scaled(D10_TOP, 3.0), je.TopM(3),
-               je.LinGame(optimistic=True), stopping=SELECTIVE, elimination=SELECTIVE),
+               je.OptimisticLinGame(), stopping=SELECTIVE, elimination=SELECTIVE),
     simulation("lingame half-spaces at sampling",
                je.Instance(ARMS, [1.0, -0.8, 0.6], noise_std=1.5), quadrants(3, (0.3, -0.2)),
                je.LinGame(), stopping=SELECTIVE, elimination=SELECTIVE),
@@ -285,13 +286,13 @@ JOBS = (
                stopping=(LLR, SELECTIVE), max_samples=10_000),
     simulation("oracle signs given weights", THREE, je.Thresholding(0.4),
                je.Oracle(np.array([3, 1, 2, 1, 2, 1]) / 10), stopping=(LLR, FULL)),
-    simulation("tas D wrapper", SMALL, je.BestArm(), je.TrackAndStop(), stopping=(LLR, SELECTIVE),
+    simulation("tas D", SMALL, je.BestArm(), je.TrackAndStop(), stopping=(LLR, SELECTIVE),
                runs=6),
-    simulation("tas C paper signs at sampling", scaled(SMALL, 2.0), je.Thresholding(0.3),
-               je.TrackAndStop(tracking="C", exploration="paper", schedule=7), stopping=SELECTIVE,
+    simulation("tas C signs at sampling", scaled(SMALL, 2.0), je.Thresholding(0.3),
+               je.TrackAndStop(tracking="C", schedule=7), stopping=SELECTIVE,
                elimination=SELECTIVE, runs=6),
-    simulation("tas C powers half-spaces", je.Instance(np.eye(3), [1.0, -0.8, 0.6]),
-               quadrants(3, (0.3, -0.2)), je.TrackAndStop(tracking="C", schedule="powers"),
+    simulation("tas C half-spaces", je.Instance(np.eye(3), [1.0, -0.8, 0.6]),
+               quadrants(3, (0.3, -0.2)), je.TrackAndStop(tracking="C", schedule=7),
                stopping=(LLR, SELECTIVE), runs=6),
     simulation("optimistic-tas top-m", SMALL, je.TopM(2), je.OptimisticTaS(schedule=5),
                stopping=(LLR, SELECTIVE), runs=6, max_samples=500),
@@ -389,7 +390,7 @@ def environment() -> dict:
         "flags": os.environ.get("XLA_FLAGS", ""),
         "jax": jax.__version__,
         "numpy": np.__version__,
-        "revision": je.store.REVISION,
+        "revision": REVISION,
         "commit": git("rev-parse", "HEAD"),
         "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

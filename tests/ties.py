@@ -16,7 +16,7 @@ OPTIONS = {
     "lanes, chunk, devices": {"lanes": 48, "chunk": 20, "devices": 2},
 }
 RULES: tuple[je.SamplingRule, ...] = (
-    je.LinGapE(), je.LinGIFA(), je.LinGame(), je.LinGame(optimistic=True), je.FWS(), je.LazyTaS(),
+    je.LinGapE(), je.LinGIFA(), je.LinGame(), je.OptimisticLinGame(), je.FWS(), je.LazyTaS(),
     je.TrackAndStop(schedule=4), je.TrackAndStop(tracking="C", schedule=4),
     je.OptimisticTaS(schedule=4), je.Oracle(), je.Uniform(), je.RAGE(steps=500), je.XYAdaptive(),
     je.LUCB(), je.UGapE(), je.Racing(), je.EBTC(), je.TTUCB("ids"),

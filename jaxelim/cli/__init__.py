@@ -17,8 +17,8 @@ import jax
 import tyro
 
 from jaxelim import __version__, program_cache, scope
-from jaxelim.cluster.clients import has_local
 from jaxelim.errors import JaxelimError, SetupError
+from jaxelim.parallel import cores
 
 
 def use_all_cores(cache: bool = True) -> None:
@@ -41,12 +41,7 @@ def use_all_cores(cache: bool = True) -> None:
                 "JAX has started, so the number of its CPU devices is fixed",
                 "call use_all_cores before anything that uses JAX, or set JAX_NUM_CPU_DEVICES",
             )
-        cores = (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
-        jax.config.update("jax_num_cpu_devices", cores)
+        jax.config.update("jax_num_cpu_devices", cores())
     if not cache:
         jax.config.update("jax_enable_compilation_cache", False)
     elif "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -122,8 +117,6 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 GRACE = 1.0
 """Seconds for Python to handle Ctrl-C, before the process is ended."""
-GRACE_OF_WORKERS = 30.0
-"""The same where worker processes end first; else they and Python say what they miss."""
 
 
 def _say_interrupted(name: str) -> None:
@@ -144,8 +137,7 @@ def _obeyed(name: str) -> Iterator[None]:
 
     def watch() -> None:
         while number := os.read(reader, 1):
-            grace = GRACE_OF_WORKERS if has_local() else GRACE
-            if number[0] == signal.SIGINT and not over.wait(grace):
+            if number[0] == signal.SIGINT and not over.wait(GRACE):
                 _say_interrupted(name)
                 os._exit(INTERRUPTED)
 

@@ -1,39 +1,34 @@
 """What a file is that `jaxelim show` opens, and the table of an experiment's file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jaxelim.errors import JaxelimError
-from jaxelim.simulation.results.loading import opened, parsed_file
+import xarray as xr
+
+from jaxelim.errors import StoreError
+from jaxelim.simulation.results.loading import opened
 from jaxelim.simulation.results.summary import BIASED, Summary, row
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _MEASURED = ("samples", "stopped", "correct", "tests_stopping")
 
 
 def kind_of(path: Path) -> tuple[str, Any]:
-    """The kind of a file, "study", "block", "table" or "result", and the arrays of a table.
+    """The kind of a file, "study", "table" or "result", and the arrays of a table.
 
     What is none of these counts as a result, whose reader says what is wrong.
     """
-    contents = opened(path)
-    if contents.startswith(b"PK"):
-        return "study", None
     try:
-        data, attributes = parsed_file(path, contents)
-    except JaxelimError:
+        data = opened(path, xr.load_dataset)
+    except StoreError:
         return "result", None
-    if "jaxelim_block" in attributes:
-        return "block", None
-    if "jaxelim_result" not in attributes and {"row", "run"} <= set(data.sizes):
-        data.attrs = attributes
+    if "jaxelim_study" in data.attrs:
+        return "study", None
+    if "jaxelim_result" not in data.attrs and {"row", "run"} <= set(data.sizes):
         return "table", data
     return "result", None
 
 
-def table_of(data: "xr.Dataset", name: str) -> Summary:
+def table_of(data: xr.Dataset, name: str) -> Summary:
     """The means of a table's file, which has arrays [row, run]."""
     rows = []
     for n, label in enumerate(data["row"].values):

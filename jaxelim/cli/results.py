@@ -1,23 +1,23 @@
 """Commands about results: `jaxelim run`, `show`, `plot`, `results`, `merge`."""
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from jaxelim import catalogue, checks, store
+from jaxelim import catalogue, checks
 from jaxelim.cli.files import kind_of, table_of
 from jaxelim.cli.instances import Asked
-from jaxelim.errors import ArgumentError, StoreError
+from jaxelim.errors import ArgumentError
 from jaxelim.figures import every_figure, save
 from jaxelim.files import make_folder, writable_file
 from jaxelim.simulation.api import Engine, simulate
 from jaxelim.simulation.results.loading import load_result
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.summary import BIASED
-from jaxelim.studies.files import load_study
-from jaxelim.tables import aligned
+from jaxelim.store import Store, merge
+from jaxelim.studies.files import load_store, load_study
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Run(Asked):
     rule: str = "lingape"
     """A sampling rule (see `jaxelim rules`)."""
     setting: tuple[str, ...] = ()
-    """The rule's own settings, NAME=VALUE, as `--setting optimistic=true`."""
+    """The rule's own settings, NAME=VALUE, as `--setting pulls=2`."""
     stopping: tuple[str, ...] = ("llr",)
     """llr, selective, full, native: one or several, observed on the same runs."""
     elimination: str = "none"
@@ -46,7 +46,7 @@ class Run(Asked):
     max_samples: int = checks.MAX_SAMPLES
     """A run that has drawn so many samples is truncated, and flagged."""
     ridge: float | None = None
-    """The ridge lambda of the design matrix; default: 0, and 1 with --threshold linear."""
+    """The ridge lambda of the design matrix; default: 0."""
     initial_pulls: int | None = None
     """Pulls of each arm before the first check; default: the least that the rewards allow."""
     batch: int = 1
@@ -68,7 +68,7 @@ class Run(Asked):
         if self.output is not None:
             writable_file("output", self.output)
         rule = catalogue.rule_with(self.rule, self.setting)
-        threshold = catalogue.find_threshold(self.threshold, instance, self.ridge, problem)
+        threshold = catalogue.find_threshold(self.threshold, instance, problem)
         result = simulate(
             instance, problem, rule, delta=self.delta, stopping=stopping,
             elimination=catalogue.find_elimination(self.elimination),
@@ -85,11 +85,11 @@ class Run(Asked):
 
 @dataclasses.dataclass(frozen=True)
 class Show:
-    """Print the summary of a file: of `jaxelim run` and `study`, a table or a store's block."""
+    """Print the summary of a file: of `jaxelim run` and `study`, or a table."""
 
     file: Annotated[Path, tyro.conf.Positional]
     """A file of `jaxelim run --output` or `Result.save`; of `jaxelim study --output` or
-    `Study.save`; of an experiment's table, such as table1.nc; or a block of a store."""
+    `Study.save`; or of an experiment's table, such as table1.nc."""
     baseline: str | None = None
     """Of a study: also print the comparison of all other rules with this one."""
 
@@ -105,15 +105,12 @@ class Show:
             return
         if self.baseline is not None:
             raise ArgumentError("baseline", self.baseline, f"a study's file; this is a {kind}")
-        if kind == "block":
-            print("\n".join(aligned(store.Stored.of(store.Block.read(self.file)).rows())))
-            return
         if kind == "table":
             print(table_of(contents, self.file.stem))
             return
         result = load_result(self.file)
         print(result.summary())
-        hidden = ("instance", "problem", "rule", "stopping", "elimination", "interrupted", "proven")
+        hidden = ("instance", "problem", "rule", "stopping", "elimination", "proven")
         shown = (f"{key} {value}" for key, value in result.settings.items() if key not in hidden)
         print("; ".join(shown))
 
@@ -175,51 +172,33 @@ class Plot:
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """List the cells, runs, means and damaged files of a folder of results."""
+    """Print the summary of a folder of results, and its damaged files."""
 
     directory: Annotated[Path, tyro.conf.Positional]
     """The folder, which was an experiment's --output."""
 
     def act(self) -> int:
-        """Print the table and what is damaged; 1 where something is."""
-        kept = store.Store(self.directory)
-        if not kept.exists():
-            raise StoreError(self.directory, "holds no results: there is no folder 'blocks' in it")
-        cells = kept.cells()
-        rows = [row for cell in cells for row in cell.rows()]
-        print("\n".join(aligned(rows)) if rows else "no finished blocks")
-        if any(row["cut off"] for row in rows):
-            print(f"runs that were cut off are in no mean, and {BIASED}")
-        damaged = [error for cell in cells for error in cell.held.damaged]
-        for error in damaged:
-            print(f"DAMAGED {error}")
-        for path in kept.set_aside():
-            print(f"set aside {path}: was damaged, and computed again")
-        for path in kept.leftovers():
-            print(f"temporary {path}: of a job that is writing now, or of one that was killed")
-        runs = sum(cell.held.runs.size for cell in cells)
-        print(
-            f"{len(cells)} cells, {runs} runs, {len(kept.entries())} files, {len(damaged)} damaged"
-        )
+        """Print the summary and what is damaged; 1 where something is."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # said below
+            found = load_store(self.directory)
+        print(found.summary() if len(found) else "no finished blocks")
+        damaged = Store(self.directory).damaged()
+        for path in damaged:
+            print(f"DAMAGED, and set aside: {path}")
         return 1 if damaged else 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Merge:
-    """Join folders of results, as of several machines; refuse different settings of one name."""
+    """Join folders of results, as of several machines."""
 
     sources: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of results; they stay as they are."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
     """The folder for all of it, new or with results already."""
 
-    def act(self) -> int:
-        """Copy blocks; 1 where some are damaged."""
-        done = store.merge(self.sources, self.output)
-        for error in done.damaged:
-            print(f"DAMAGED, left out: {error}")
-        print(
-            f"{self.output}: {len(done.copied)} blocks copied, {len(done.present)} there already, "
-            f"{len(done.damaged)} damaged"
-        )
-        return 1 if done.damaged else 0
+    def act(self) -> None:
+        """Copy blocks."""
+        copied = merge(self.sources, self.output)
+        print(f"{self.output}: {len(copied)} blocks copied")

@@ -12,10 +12,10 @@ import tyro
 
 from jaxelim import checks, families
 from jaxelim.cli.live_runs import Compiles
-from jaxelim.cluster.clients import chosen
 from jaxelim.errors import ArgumentError
 from jaxelim.figures import figure_file, write
 from jaxelim.files import writable_file
+from jaxelim.parallel import asked_for
 from jaxelim.simulation.api import Engine
 from jaxelim.studies import study
 
@@ -62,7 +62,7 @@ class StudyOf(Compiles):
         if self.figure is not None:
             figure_file("figure", self.figure)
         checks.integer("workers", self.workers, low=0)
-        with chosen(max(self.workers, 1), self.workers, self.scheduler) as executor:
+        with asked_for(self.workers, self.scheduler) as executor:
             found = study(**given, executor=executor)
         print(found.summary())
         if len(found.rules) > 1:

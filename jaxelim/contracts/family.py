@@ -1,7 +1,7 @@
 """The contract of a reward family."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax.numpy as jnp
@@ -134,14 +134,12 @@ class Family:
             note = f"{rewards[bad][0]:g} is not"
             raise ArgumentError("rewards", rewards, f"rewards {allowed} for {self!r}", note)
 
-    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
+    def ridge_of(self, ridge: float | None, instance: "Arms") -> float | None:
         """The ridge of a run, from the caller's; refuse one that the family does not have."""
         if ridge is not None:
             raise ArgumentError("ridge", ridge, f"None: {self!r} has no ridge")
         return None
 
-    def warn(self, ridge: float | None, instance: "Arms", threshold: Callable, delta: float):
-        """Warn of what is allowed but may make answers wrong."""
 
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
@@ -285,11 +283,6 @@ class Family:
             slack: whether all pieces are pairs of arms with c < 0.
         """
         raise undefined(self, "truth(features, theta, scales, directions, offsets, slack)")
-
-    def check_prior(self, grid: "Grid") -> None:
-        """Refuse a fixed prior of a mixture that the family does not have."""
-        if grid.prior is not None:
-            raise ArgumentError("prior", grid.prior, f"None for {self!r}")
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: "Grid") -> Array:
         """log e of every piece, for one run: [Q] without lanes; `space.lanes` has the plain form.

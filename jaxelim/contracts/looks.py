@@ -22,7 +22,7 @@ from jaxelim.lanes import LaneOps, over_arm_blocks
 
 if TYPE_CHECKING:
     from jaxelim.contracts.views import Snapshot, View
-    from jaxelim.thresholds.piecewise import PieceThreshold
+    from jaxelim.thresholds.mixture import Mixture
 
 GROUP = 128
 """One lane in so many looks in one call, at least one: on average fewer do."""
@@ -126,7 +126,7 @@ def none_so_far(seen: "Snapshot") -> Array:
     return jnp.zeros((n, n, *lanes))
 
 
-def _test(seen: "Snapshot") -> "PieceThreshold":
+def _test(seen: "Snapshot") -> "Mixture":
     """The threshold, which there is."""
     assert seen.threshold is not None
     return seen.threshold

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import looks
-from jaxelim.contracts.shapes import Interval, Shape
+from jaxelim.contracts.shapes import Shape
 from jaxelim.errors import undefined
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
     from jaxelim.evidence.gaussian import LinearEvidence
-    from jaxelim.thresholds.piecewise import PieceThreshold
+    from jaxelim.thresholds.mixture import Mixture
 
 Tree = Any
 _STATIC = {"static": True}
@@ -149,21 +149,6 @@ class Evidence:
         """dH_piece/dw_k for every arm k: [K]."""
         raise undefined(self, "gradient(piece)")
 
-    def closest(self, piece: Array) -> Array:
-        """The closest point of a piece to the estimates, one mean an arm: [K]."""
-        raise undefined(self, "closest(piece)")
-
-    def widest(self, at: "Evidence", piece: Array, interval: Interval, level: Array) -> Array:
-        """The largest dH_piece/dw_k over means in confidence intervals: [K].
-
-        Args:
-            at: the evidence under weights; this is that at the counts.
-            piece: [] int32, one of `at`.
-            interval: of independent arms, at this level.
-            level: [], what an interval's bound may cost.
-        """
-        raise undefined(self, "widest(at, piece, interval, level)")
-
     @property
     def scales(self) -> Array:
         """What H_p depends on but the means, as of `Family.scales`: [K]."""
@@ -236,14 +221,14 @@ class Snapshot(_Seen):
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Shape  # of its pieces
     evidence: Evidence  # about them
-    threshold: "PieceThreshold | None" = dataclasses.field(default=None, metadata=_STATIC)
+    threshold: "Mixture | None" = dataclasses.field(default=None, metadata=_STATIC)
     live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
     since: Array | None = None  # [] int32: samples at the last check; None: one fewer
 
     @staticmethod
     def of(
         family: "Family", problem: "Problem", space: ArmContext, stats: Statistics,
-        threshold: "PieceThreshold | None" = None, live: Array | None = None,
+        threshold: "Mixture | None" = None, live: Array | None = None,
         since: Array | None = None,
     ) -> "Snapshot":  # fmt: skip
         """Compute all that is read at one t.

@@ -131,7 +131,7 @@ class Asking:
         """Where the rule's own test ends runs among those `still` open, and its answer."""
         rule, stopping = self.spec.rule, self.spec.stopping
         # Another threshold's proof does not cover the rule's own test.
-        always = rule.traits.always_native and self.observing.piecewise is None
+        always = rule.traits.always_native and self.observing.mixture is None
         if not (always or any(s.native for s in stopping)):
             return None
         natively, verdict = self.ask("native", view, state)

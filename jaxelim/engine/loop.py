@@ -23,7 +23,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.engine import records
 from jaxelim.engine.chunk import Chunk
-from jaxelim.engine.costs import Costs
 from jaxelim.engine.state import Carry, Inputs, Lane, Log, Parked, Queue, Spec
 from jaxelim.engine.step import Step, outline
 from jaxelim.lanes import where
@@ -42,7 +41,7 @@ class Program:
     def __init__(self, spec: Spec):
         self.spec, self.loop = spec, Loop(spec)
         self.lock = threading.Lock()  # held while compiling, so that threads do not compile twice
-        self.compiled, self.costs = False, Costs()
+        self.compiled, self.compile_seconds = False, 0.0
         advance: Callable = self.loop.advance
         self._own = self._everyone = None
         if spec.execution.devices > 1:

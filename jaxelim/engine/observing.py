@@ -14,7 +14,7 @@ from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.engine.stopping_contract import call
 from jaxelim.lanes import where
-from jaxelim.thresholds.piecewise import PieceThreshold
+from jaxelim.thresholds.mixture import Mixture
 
 
 class Observed(NamedTuple):
@@ -51,7 +51,7 @@ class Observing:
         """The snapshot of statistics of these lanes; `live` and `since` as of `Snapshot`."""
         spec, space = self.spec, self.space(inputs, lane.features)
         kept = spec.family, spec.problem, space, stats
-        return Snapshot.of(*kept, self.piecewise, live, since)
+        return Snapshot.of(*kept, self.mixture, live, since)
 
     def checked(
         self, inputs: Inputs, lane: Lane, seen: Snapshot, waits: Array | None = None
@@ -69,17 +69,17 @@ class Observing:
         return self.of(inputs, lane, pending.entered, tested, pending.checked)
 
     @property
-    def piecewise(self) -> PieceThreshold | None:
-        """The threshold, if its level depends on the piece."""
+    def mixture(self) -> Mixture | None:
+        """The threshold, if it is a mixture."""
         threshold = self.spec.threshold
-        return threshold if isinstance(threshold, PieceThreshold) else None
+        return threshold if isinstance(threshold, Mixture) else None
 
     def beta(self, t: Array, delta: Array) -> Array:
         return jnp.asarray(self.spec.threshold(t.astype(self.spec.dtype), delta), self.spec.dtype)
 
     def width(self, t: Array, delta: Array, stats: Statistics) -> Array:
         """What a rule reads as beta: [B]; levels of arms, [K, B], of a rule that stops by them."""
-        threshold = self.piecewise
+        threshold = self.mixture
         if threshold is None:
             return self.beta(t, delta)
         if any(stopping.native for stopping in self.spec.stopping):
@@ -97,7 +97,7 @@ class Observing:
         if self.spec.deltas == 1:
             out = f(jax.tree.map(lambda x: x[0], state), beta[0])
             return jax.tree.map(lambda x: x[None], out)
-        if self.piecewise is not None:  # under vmap each look would cost that of all deltas
+        if self.mixture is not None:  # under vmap each look would cost that of all deltas
             return jax.lax.map(lambda c: f(*c), (state, beta))
         return jax.vmap(f)(state, beta)
 

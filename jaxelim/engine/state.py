@@ -14,7 +14,7 @@ from jaxelim.contracts.views import Statistics, Tree
 from jaxelim.engine.cpu import attribute
 from jaxelim.engine.execution import Execution
 from jaxelim.engine.pending import Pending, Schedule, Timing
-from jaxelim.thresholds.piecewise import PieceThreshold
+from jaxelim.thresholds.mixture import Mixture
 
 REVISION = 12
 """Revision of the numbers, part of all settings.
@@ -43,7 +43,7 @@ class Spec:
     pair_times: bool
     log: int  # length of the log of lane 0; 0 for none
     initial_pulls: int = 1  # of each arm
-    evidence: PieceThreshold | None = None  # whose largest log e of each piece is kept
+    evidence: Mixture | None = None  # whose largest log e of each piece is kept
     estimates: bool = False  # whether estimates at the end of each observer's run are kept
     schedule: Schedule | None = None  # of pending rewards; None: each enters after its pull
     execution: Execution

@@ -382,17 +382,6 @@ class BettingEvidence(Evidence):
         slopes = common.of_a / take(self.weights, i), common.of_b / take(self.weights, k)
         return self.per_cost(jnp.where(each == i, slopes[0], jnp.where(each == k, slopes[1], 0)))
 
-    def closest(self, piece: Array) -> Array:
-        each = index_like(self.means)
-        if isinstance(self.shape, Levels):
-            level = jnp.asarray(self.shape.level, self.means.dtype)
-            return jnp.where(each == piece, level, self.means)
-        i, k = self.shape.pair(self.space.lanes, piece)
-        u = self.common(i, k).u * self.width + self.low
-        outside = self.space.lanes.take(self.outside(), piece) > 0
-        moved = jnp.where(each == i, u, jnp.where(each == k, u + self.shape.slack, self.means))
-        return jnp.where(outside, moved, self.means)
-
     def common(self, i: Array, k: Array) -> Common:
         """Of two arms []."""
         take = self.space.lanes.take

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Evidence
@@ -60,14 +60,6 @@ class ArmEvidence(Evidence):
     def square(self) -> bool:  # type: ignore[override]
         return self.family.square
 
-    def widest(self, at: Evidence, piece: Array, interval: Interval, level: Array) -> Array:
-        """max(d(L_k, lambda_k)/c_k, d(U_k, lambda_k)/c_k, level/N_k), lambda the closest point."""
-        closest = at.closest(piece)
-        moved = closest != self.means  # else d(U_k, m_k) may be infinite, at an end of the range
-        ends = [jnp.where(moved, end, closest) for end in (interval.lower, interval.upper)]
-        widest = [self.per_cost(self.family.divergence(end, closest)) for end in ends]
-        return jnp.maximum(jnp.where(moved, jnp.maximum(*widest), 0), level / self.weights)
-
     def _cost(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
         """The LLR of a pair, from precision counts and means, a's first."""
         return self.family.pair(n_a, a, n_b, b)
@@ -89,12 +81,7 @@ class PairEvidence(ArmEvidence):
         # Two divergences a lane: all arms but the two have slope 0.
         higher = jnp.where(a > b, a, u)
         slopes = self._divergences(higher, u, b, u)
-        return self.per_cost(self._placed(arms, slopes, jnp.zeros_like(self.means)))
-
-    def closest(self, piece: Array) -> Array:
-        arms, (a, b), u = self._ends(piece)
-        moved = jnp.where(a > b, u, a), jnp.where(a > b, u, b)
-        return self._placed(arms, moved, self.means)
+        return self.per_cost(self._placed(arms, slopes))
 
     def _ends(self, piece: Array) -> tuple[tuple, tuple, Array]:
         """The two arms, their means, and the middle; the lower mean where they are not apart."""
@@ -114,10 +101,10 @@ class PairEvidence(ArmEvidence):
 
         return self.space.lanes.materialize(both, a, x, b, y)
 
-    def _placed(self, arms: tuple, numbers: tuple, elsewhere: Array) -> Array:
-        """The two numbers at the two arms: [K]."""
+    def _placed(self, arms: tuple, numbers: tuple) -> Array:
+        """The two numbers at the two arms, 0 elsewhere: [K]."""
         arm, (i, k) = index_like(self.means), arms
-        return jnp.where(arm == i, numbers[0], jnp.where(arm == k, numbers[1], elsewhere))
+        return jnp.where(arm == i, numbers[0], jnp.where(arm == k, numbers[1], 0))
 
 
 @jax.tree_util.register_dataclass
@@ -131,11 +118,7 @@ class SlackEvidence(PairEvidence):
     def gradient(self, piece: Array) -> Array:
         arms, means, moved = self._moved(piece)
         slopes = self._divergences(means[0], moved[0], means[1], moved[1])
-        return self.per_cost(self._placed(arms, slopes, jnp.zeros_like(self.means)))
-
-    def closest(self, piece: Array) -> Array:
-        arms, _, moved = self._moved(piece)
-        return self._placed(arms, moved, self.means)
+        return self.per_cost(self._placed(arms, slopes))
 
     def _moved(self, piece: Array) -> tuple[tuple, tuple, tuple]:
         """The two arms, their means, and those at the closest point."""
@@ -247,10 +230,6 @@ class LevelEvidence(ArmEvidence):
         level = jnp.asarray(shape.level, self.means.dtype)
         slope = self.family.level(jnp.ones_like(self.means), self.means, level, shape.above)
         return self.per_cost(jnp.where(index_like(self.means) == piece, slope, 0))
-
-    def closest(self, piece: Array) -> Array:
-        level = jnp.asarray(Levels.of(self.shape).level, self.means.dtype)
-        return jnp.where(index_like(self.means) == piece, level, self.means)
 
 
 def _inside(family: "OneParameter") -> tuple[float, float]:

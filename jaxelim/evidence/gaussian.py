@@ -18,7 +18,7 @@ from jax import Array
 
 from jaxelim.contracts import items
 from jaxelim.contracts.items import Items
-from jaxelim.contracts.shapes import Interval, Shape
+from jaxelim.contracts.shapes import Shape
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.derivatives import Crossed, product
 from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, weighted
@@ -84,11 +84,6 @@ class LinearEvidence(Evidence):
         norm = lanes.take(self.norm, piece)
         step = jnp.where(norm > 0, lanes.take(self.margin, piece) / jnp.where(norm > 0, norm, 1), 0)
         return self.per_cost((step * self.along(piece)) ** 2 / 2)
-
-    def widest(self, at: Evidence, piece: Array, interval: Interval, level: Array) -> Array:
-        """(|phi_k . (theta_hat - lambda)| + sqrt(2 level ||phi_k||^2_{V^-1}))^2/2: [K]."""
-        bonus = jnp.sqrt(2 * level * self.design.g)
-        return (jnp.sqrt(2 * at.gradient(piece)) + bonus) ** 2 / 2
 
     def along(self, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""

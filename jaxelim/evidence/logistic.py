@@ -276,9 +276,6 @@ class LogisticEvidence(Evidence):
     def gradient(self, piece: Array) -> Array:
         return self.per_cost(divergence(self.scores, self.space.over_arms(self.point(piece))))
 
-    def closest(self, piece: Array) -> Array:
-        return sides(self.space.over_arms(self.point(piece)))[0]
-
     def point(self, piece: Array) -> Array:
         """The closest theta of a piece [] to theta_hat: [d]."""
         return self._closest(*self._side(piece))

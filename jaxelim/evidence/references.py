@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.references import ReferenceRows
-from jaxelim.contracts.shapes import Interval, Shape
+from jaxelim.contracts.shapes import Shape
 from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.views import ArmContext, Evidence
 
@@ -61,12 +61,6 @@ class ReferenceEvidence(Evidence):
 
     def gradient(self, piece: Array) -> Array:
         return self._either(piece, lambda plain, arm: plain.gradient(arm))
-
-    def closest(self, piece: Array) -> Array:
-        return self._either(piece, lambda plain, arm: plain.closest(arm))
-
-    def widest(self, at: Evidence, piece: Array, interval: Interval, level: Array) -> Array:
-        return self.of_arms.widest(at, piece, interval, level)
 
     def weighted(self, weights: Array) -> "ReferenceEvidence":
         return dataclasses.replace(self, plain=self.plain.weighted(weights))

@@ -15,7 +15,7 @@ from jaxelim.families.divergences import poisson
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
 from jaxelim.numerics.binet import remainder
-from jaxelim.numerics.logarithm import log, log1p, log_ratio
+from jaxelim.numerics.logarithm import log1p, log_ratio
 
 
 @jax.tree_util.register_static
@@ -68,28 +68,17 @@ class Bernoulli(OneParameter):
         successes = counts * means
         return draws.beta(key, 1 + successes, 1 + (counts - successes), least=1.0)
 
-    def log_mixture_at(
-        self, n: Array, m: Array, y: Array, c: Array, prior: tuple[float, float] | None
-    ) -> Array:
-        """Beta(c at, c (1 - at)), or a fixed Beta(a, b). With a, b of either, S successes
+    def log_mixture_at(self, n: Array, m: Array, y: Array, c: Array) -> Array:
+        """The prior is Beta(a, b), a = c at, b = c (1 - at). With S successes
 
         log B(S + a, N - S + b) - log B(a, b) - S log at - (N - S) log(1 - at).
         """
         rest = 1 - y
-        if prior is not None:
-            a, b = (jnp.full_like(n, number) for number in prior)
-            c = a + b
-            off = n * (m - y) + (a - c * y)
-        else:
-            a, b, off = c * y, c * rest, n * (m - y)
+        a, b, off = c * y, c * rest, n * (m - y)
         total, yes, no = n + c, n * m + a, n * (1 - m) + b
         up, down = log_ratio(yes, total * y, off), log_ratio(no, total * rest, -off)
         value = (yes - 0.5) * up + (no - 0.5) * down + remainder(yes) + remainder(no)
         value = value - remainder(total) - log1p(n / c) / 2
-        if prior is None:
-            return value - remainder(a) - remainder(b) + remainder(c)
-        # log B(a, b), less what the terms above take for it, a log at + b log(1 - at).
-        value = value + (a - 0.5) * log(y / (a / c)) + (b - 0.5) * log(rest / (b / c))
         return value - remainder(a) - remainder(b) + remainder(c)
 
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:

@@ -25,7 +25,6 @@ from jaxelim.families import distributions
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.mixtures.grid import Grid
-from jaxelim.thresholds.basic import refuse_linear
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -177,19 +176,6 @@ class Bounded(Family):
         if bad.size:
             allowed = f"uniforms, at least 0 and below 1, for {self!r}"
             raise ArgumentError("noise", noise, allowed, f"{bad[0]:g} is not")
-
-    def check_prior(self, grid: Grid) -> None:
-        """Refuse strengths too: bets take the place of priors."""
-        super().check_prior(grid)
-        if grid.strengths != Grid().strengths:
-            allowed = f"the default for {self!r}, whose mixture is one of bets"
-            raise ArgumentError("strengths", grid.strengths, allowed)
-
-    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
-        refuse_linear(threshold, self)
-        return super().ridge_of(ridge, instance, threshold)
-
-    # A run.
 
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
@@ -344,7 +330,10 @@ class Bounded(Family):
         return evidence_about(shape, lambda plain: BettingEvidence(space, plain, *own))
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
-        """What the mean of all bets has won."""
+        """What the mean of all bets has won; bets take the place of priors."""
+        if grid != Grid():
+            allowed = f"the default for {self!r}, whose mixture is one of bets"
+            raise ArgumentError("strengths", grid.strengths, allowed)
         return self._log_e(space, stats, shape, betting.log_e_of_pairs)
 
     def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:

@@ -74,18 +74,12 @@ class Exponential(OneParameter):
         """S/Gamma(N), S the sum of rewards: the prior is Jeffreys'."""
         return counts * means / draws.gamma(key, counts, least=1.0)
 
-    def log_mixture_at(
-        self, n: Array, m: Array, y: Array, c: Array, prior: tuple[float, float] | None
-    ) -> Array:
-        """The rate is Gamma(c + 1, rate c y), or a fixed Gamma(a, rate b). With a, b of either
+    def log_mixture_at(self, n: Array, m: Array, y: Array, c: Array) -> Array:
+        """The prior of the rate is Gamma(a, rate b), a = c + 1, b = c at. With S the sum
 
-        log Gamma(N + a) - log Gamma(a) + a log b - (N + a) log(S + b) + N log y + S/y.
+        log Gamma(N + a) - log Gamma(a) + a log b - (N + a) log(S + b) + N log at + S/at.
         """
-        if prior is not None:
-            a, b = (jnp.full_like(n, number) for number in prior)
-            scaled = b / y
-        else:
-            a, scaled = c + 1, c
+        a, scaled = c + 1, c
         total, off = n + a, n * ((m - y) / y)
         ratio = log_ratio(scaled + n * (m / y), total, off + (scaled - a))
         value = off - total * ratio - log1p(n / a) / 2

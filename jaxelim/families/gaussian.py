@@ -5,7 +5,6 @@ depends on is in `LinearGaussian`, or in `GaussianByArm`.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -35,7 +34,6 @@ from jaxelim.families.linear_statistics import (
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.products import CrossCache
-from jaxelim.families.ridge import ridge_of, warn_of_ridge
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import gaussian, linear
 from jaxelim.mixtures.grid import Grid
@@ -132,15 +130,16 @@ class Gaussian(OneParameter):
             allowed = f"a family with one std for each of the {arms.K} arms"
             raise ArgumentError("family", self, allowed, f"it has {len(self.std)}")
 
-    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
-        """The ridge as given; for None that of a `LinearThreshold`, else 0."""
+    def ridge_of(self, ridge: float | None, instance: "Arms") -> float | None:
+        """The ridge as given, 0 for None; 0 needs arms that span R^d."""
         if self.by_arm:
-            return super().ridge_of(ridge, instance, threshold)
-        return ridge_of(ridge, instance, threshold)
-
-    def warn(self, ridge: float | None, instance: "Arms", threshold: Callable, delta: float):
-        if not self.by_arm:
-            warn_of_ridge(ridge or 0.0, instance, threshold, delta)
+            return super().ridge_of(ridge, instance)
+        for i, arms in enumerate(instance.arms.reshape(-1, instance.K, instance.d)):
+            rank = instance.d if ridge else np.linalg.matrix_rank(arms)
+            if rank < instance.d:
+                note = f"the arms of instance {i} span {rank} of {instance.d} dimensions"
+                raise ArgumentError("ridge", ridge, "a number above 0, or arms that span R^d", note)
+        return ridge or 0.0
 
     def settled(self, **job: Any) -> "Gaussian":
         """The family of a job's program: see `LinearGaussian.of`, or in units of the scale."""
@@ -227,23 +226,18 @@ class Gaussian(OneParameter):
 
     # Mixtures.
 
-    def check_prior(self, grid: Grid) -> None:
-        """Refuse a mean or a standard deviation more than 1e12 times those of the rewards."""
-        std = self.std if self.by_arm else (self.std,)
-        gaussian.check_prior(grid, min(std), max(std))
-
-    def weighed(self, grid: Grid, counts: Array, means: Array) -> gaussian.Weighed:
+    def weighed(self, grid: Grid, counts: Array) -> gaussian.Weighed:
         """What each prior makes of the arms: [.., J]; with one std means are in its units."""
-        costs = self.costs(means)
-        return gaussian.weighed(grid, counts, means, 1.0 if costs is None else costs, self._unit)
+        costs = self.costs(counts)
+        return gaussian.weighed(grid, counts, 1.0 if costs is None else costs)
 
     def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
         """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2: [.., J], in the units of `weighed`."""
-        return self.weighed(grid, counts, means).log_mixture(means, at)
+        return self.weighed(grid, counts).log_mixture(means, at)
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
         """Closed forms of independent arms."""
-        means, arms = stats.means, self.weighed(grid, stats.counts, stats.means)
+        means, arms = stats.means, self.weighed(grid, stats.counts)
         if isinstance(shape, Rows):
             a, b = both_sides(shape, space.lanes, means)
             precision = both_sides(shape, space.lanes, arms.precision)

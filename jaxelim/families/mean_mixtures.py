@@ -8,14 +8,12 @@ from jax import Array
 from jaxelim.contracts import Family
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Statistics
-from jaxelim.errors import ArgumentError, undefined
+from jaxelim.errors import undefined
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import common_mean
 from jaxelim.mixtures.common_mean import Boundary
 from jaxelim.mixtures.grid import Grid
 
-_PRIORS = (1e-6, 1e9)
-"""The range of a fixed prior's numbers in which log M keeps 6 digits, for all families."""
 _NEAR = 1e-3
 """Where a search begins near an end of the range, relative to the separation."""
 
@@ -60,15 +58,13 @@ class MeanMixtures(Family):
             [.., J], convex in the tested mean or in its reciprocal, as `convex_in` says.
         """
         strengths, n, m, y = grid.spread(counts, means, at)
-        return self.log_mixture_at(n, m, y, strengths, grid.prior)
+        return self.log_mixture_at(n, m, y, strengths)
 
-    def log_mixture_at(
-        self, n: Array, m: Array, y: Array, c: Array, prior: tuple[float, float] | None
-    ) -> Array:
+    def log_mixture_at(self, n: Array, m: Array, y: Array, c: Array) -> Array:
         """`log_mixture` for one strength an entry: counts n, means m, tested means y, strengths c.
 
-        All are of one shape. `prior`: the fixed prior, or None. A family of one's own may define
-        `log_mixture` in its place, which is slower.
+        All are of one shape. A family of one's own may define `log_mixture` in its place, which
+        is slower.
         """
         raise undefined(self, "log_mixture(counts, means, at, grid)")
 
@@ -80,13 +76,6 @@ class MeanMixtures(Family):
     @property
     def _elementwise(self) -> bool:
         return _own(self, "log_mixture_at") and not _own(self, "log_mixture")
-
-    def check_prior(self, grid: Grid) -> None:
-        """Refuse a fixed prior that the family has not: here one of numbers out of range."""
-        least, most = _PRIORS
-        if grid.prior is not None and not (min(grid.prior) >= least and max(grid.prior) <= most):
-            allowed = f"two numbers from {least:g} to {most:g} for {self!r}"
-            raise ArgumentError("prior", grid.prior, allowed)
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
         if isinstance(shape, Levels):
@@ -111,7 +100,7 @@ class MeanMixtures(Family):
         if not self._elementwise:
             return lambda at: self.log_mixture(counts, means, at[..., 0], grid)
         c, n, m = grid.spread(counts, means)
-        return lambda at: self.log_mixture_at(n, m, at, c, grid.prior)
+        return lambda at: self.log_mixture_at(n, m, at, c)
 
     def _pairs(self, space: ArmContext, stats: Statistics, shape: Rows) -> tuple:
         """The boundary; counts and means [2, Q]; the middle, the separation, where it is > 0."""

@@ -17,7 +17,7 @@ from jaxelim.families.divergences import poisson
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
 from jaxelim.numerics.binet import remainder
-from jaxelim.numerics.logarithm import log, log1p, log_ratio
+from jaxelim.numerics.logarithm import log1p, log_ratio
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -84,22 +84,16 @@ class Poisson(OneParameter):
         """Gamma(S + 1/2)/N, S the sum of rewards: the prior is Jeffreys'."""
         return draws.gamma(key, counts * means + 0.5) / counts
 
-    def log_mixture_at(
-        self, n: Array, m: Array, y: Array, c: Array, prior: tuple[float, float] | None
-    ) -> Array:
-        """Gamma(c y, rate c), or a fixed Gamma(a, rate b). With a, b of either, S the sum
+    def log_mixture_at(self, n: Array, m: Array, y: Array, c: Array) -> Array:
+        """The prior is Gamma(a, rate c), a = c at. With S the sum
 
-        log Gamma(S + a) - log Gamma(a) + a log b - (S + a) log(N + b) - S log y + N y.
+        log Gamma(S + a) - log Gamma(a) + a log c - (S + a) log(N + c) - S log at + N at.
         """
-        if prior is not None:
-            a, b = (jnp.full_like(n, number) for number in prior)
-            own, rest = a * log(b * y / a), a - b * y
-        else:
-            a, b, own, rest = c * y, c, 0.0, 0.0
+        a = c * y
         total, off = n * m + a, n * (m - y)
-        ratio = log_ratio(total, (n + b) * y, off + rest)
-        half = log(total / a) if prior is not None else ratio + log1p(n / b)
-        return total * ratio - off + own - half / 2 + remainder(total) - remainder(a)
+        ratio = log_ratio(total, (n + c) * y, off)
+        half = ratio + log1p(n / c)
+        return total * ratio - off - half / 2 + remainder(total) - remainder(a)
 
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """Numbers at or beyond the two bounds.

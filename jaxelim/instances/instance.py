@@ -19,9 +19,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import Gaussian, known, settings_of
 from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.arms import Arms, family_of, features
-from jaxelim.tables import as_html
 
-_FEW_COLUMNS = 6  # of features in a notebook's table
 _FEW_NUMBERS = 24  # repr shows arms with at most so many entries in full
 
 
@@ -260,26 +258,6 @@ class Instance(Arms):
         if self.name is not None:
             fields.append(f"name={self.name!r}")
         return f"Instance({', '.join(fields)})"
-
-    def _repr_html_(self) -> str:
-        """A table of the arms, of largest mean first; of a batch its instances."""
-        kind = ", ".join(f"{name} {value}" for name, value in self.family_settings.items())
-        title = f"{self.structure} instance" if self.name is None else self.name
-        sizes = f"K = {self.K} arms, d = {self.d}, {kind}"
-        if self.batched:
-            ordered = np.sort(self.means, -1)[:, ::-1]
-            rows = [
-                {"instance": i, "largest mean": float(m[0]), "second": float(m[1])}
-                for i, m in enumerate(ordered)
-            ]
-            return as_html(f"{title}: {self.size} instances, {sizes}", rows)
-        few = self.structure == "linear" and self.d <= _FEW_COLUMNS
-        rows = [
-            {"arm": int(k), "mean": float(self.means[k])}
-            | ({f"x{j}": float(x) for j, x in enumerate(self.arms[k])} if few else {})
-            for k in np.argsort(-self.means, kind="stable")
-        ]
-        return as_html(f"{title}: {sizes}", rows)
 
     def __reduce__(self):
         # Unpickle by the constructor, as a pickled array loses its read-only flag.

@@ -15,7 +15,6 @@ from jaxelim.lower_bound.differentiable import traced_value
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
 from jaxelim.lower_bound.solves import information, solve
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.tables import as_html
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,20 +86,6 @@ class Complexity:
             )
         by = "" if self.costs is None else " per unit of cost"
         return f"<Complexity: H* {self.value:.6g}{by}, T* {self.time:.6g}, gap {self.gap:.1e}>"
-
-    def _repr_html_(self) -> str:
-        """A table of the allocation, of largest weight first; of a batch its instances."""
-        if np.ndim(self.value):
-            rows = [
-                {"instance": i, "H*": float(value), "T*": float(1 / value), "gap": float(gap)}
-                for i, (value, gap) in enumerate(zip(self.value, self.gap, strict=True))
-            ]
-        else:
-            order = np.argsort(-self.allocation, kind="stable")
-            rows = [{"arm": int(k), "w*": float(self.allocation[k])} for k in order]
-            if self.costs is not None:
-                rows = [row | {"share of pulls": float(self.pulls[row["arm"]])} for row in rows]
-        return as_html(repr(self).strip("<>"), rows)
 
 
 @dataclass(frozen=True)
@@ -265,7 +250,7 @@ def allocation_value(instance: Instance, problem: Any, weights) -> Any:
         "weights", weights, instance.K, len(pieces.offsets) if batched else None
     )
     weights = np.broadcast_to(weights, (len(pieces.offsets), instance.K))
-    least = np.min(information(instance, pieces, weights[:, None]), axis=(1, 2))
+    least = np.min(information(instance, pieces, weights), axis=1)
     return least if instance.batched else least[0]
 
 

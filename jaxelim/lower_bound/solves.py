@@ -15,9 +15,6 @@ from jaxelim.lower_bound.pieces import Pieces, has_slack
 from jaxelim.saddle import closed
 from jaxelim.saddle.solver import Solution
 
-# Solves a call. On a CPU few, since finished solves wait for the slowest.
-_LANES_CPU, _LANES_OTHER = 8, 256
-
 
 class Truth(NamedTuple):
     """I instances as arrays, in the units of the family's `truth`; NumPy, or on the device."""
@@ -46,9 +43,9 @@ class Truth(NamedTuple):
         scales = np.stack(jax.device_get(scales))
         return Truth(None, means, scales, pieces.directions, pieces.offsets, costs)
 
-    def at(self, index) -> "Truth":
-        """Some of the instances, or one of them, on the device."""
-        return jax.tree.map(lambda x: jnp.asarray(x[index]), self)
+    def at(self, i: int) -> "Truth":
+        """One of the instances, on the device."""
+        return jax.tree.map(lambda x: jnp.asarray(x[i]), self)
 
     def evidence(self, family: Family, slack: bool) -> Any:
         """The evidence of one of the instances, whose weights are shares of cost."""
@@ -56,27 +53,17 @@ class Truth(NamedTuple):
         return about if self.costs is None else about.priced(self.costs)
 
 
-def kind_of(instance: Instance, pieces: Pieces, bonus: np.ndarray | None) -> str:
-    """The kind of the pieces where all instances have one with a closed form, else "any"."""
-    if not instance.family.has("divergence") or bonus is not None or has_slack(pieces):
-        return "any"
-    answers = zip(pieces.directions, pieces.valid, strict=True)
-    kinds = {closed.kind_of(y[valid]) for y, valid in answers}
-    return kinds.pop() if len(kinds) == 1 else "any"
-
-
 @functools.partial(jax.jit, static_argnames=("family", "kind", "slack"))
-def _solve_lanes(family, kind, slack, truth, valid, bonus, gap) -> Solution:
-    def of_instance(truth, valid, bonus):
-        return closed.optimum(truth.evidence(family, slack), kind, valid, bonus, gap)
-
-    return jax.vmap(of_instance)(truth, valid, bonus)
+def _solve(family, kind, slack, truth, valid, bonus, gap) -> Solution:
+    return closed.optimum(truth.evidence(family, slack), kind, valid, bonus, gap)
 
 
 def solve(
     instance: Instance, pieces: Pieces, bonus: np.ndarray | None = None, gap: float = 1e-6
 ) -> Solution:
-    """Solve I instances, in calls of one compiled shape; float64 NumPy.
+    """Solve I instances, one after the other, by one program; float64 NumPy.
+
+    Side by side XLA would compute products of matrices in a way that depends on the processor.
 
     Args:
         instance: one instance or a batch.
@@ -85,17 +72,16 @@ def solve(
         gap: relative duality gap.
     """
     truth, family, slack = Truth.of(instance, pieces), instance.family.plain(), has_slack(pieces)
-    kind, (size, K) = kind_of(instance, pieces, bonus), truth.scales.shape[:2]
-    most = _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
-    lanes = 1 if size == 1 else most
-    bonus, parts = np.zeros((size, K)) if bonus is None else bonus, []
+    plain = family.has("divergence") and bonus is None and not slack
+    bonus = np.zeros((instance.size, instance.K)) if bonus is None else bonus
+    parts = []
     with scope.float64():
-        for start in range(0, size, lanes):
-            index = np.minimum(np.arange(start, start + lanes), size - 1)
-            arrays = truth.at(index), jnp.asarray(pieces.valid[index]), jnp.asarray(bonus[index])
-            parts.append(_solve_lanes(family, kind, slack, *arrays, jnp.asarray(gap, jnp.float64)))
+        for i, valid in enumerate(pieces.valid):
+            kind = closed.kind_of(pieces.directions[i][valid]) if plain else "any"
+            arrays = truth.at(i), jnp.asarray(valid), jnp.asarray(bonus[i])
+            parts.append(_solve(family, kind, slack, *arrays, jnp.asarray(gap, jnp.float64)))
         parts = jax.device_get(parts)
-    return jax.tree.map(lambda *x: np.concatenate(x)[:size], *parts)
+    return jax.tree.map(lambda *x: np.stack(x), *parts)
 
 
 @functools.partial(jax.jit, static_argnames=("family", "slack"))
@@ -105,36 +91,35 @@ def derivatives_at(family, slack, truth, weights) -> Derivatives:
 
 
 @functools.partial(jax.jit, static_argnames=("family", "slack"))
-def _information_lanes(family, slack, truth, weights):
-    evidence = truth.evidence(family, slack)
-    return jax.vmap(lambda w: evidence.weighted(w).values())(weights)
+def _values(family, slack, truth, weights):
+    return truth.evidence(family, slack).weighted(weights).values()
 
 
 def information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.ndarray:
-    """H_p(w), inf on padding, float64 NumPy: [I, n, P].
+    """H_p(w), inf on padding, float64 NumPy: [I, P].
 
     It is 0 for a direction outside the span of the arms with weight.
 
     Args:
         instance: one instance or a batch.
         pieces: of I instances.
-        weights: [I, n, K], not negative, of any sum.
+        weights: [I, K], not negative, of any sum.
     """
     truth, family, out = Truth.of(instance, pieces), instance.family.plain(), []
     for i, (w, valid) in enumerate(zip(weights, pieces.valid, strict=True)):
         one = jax.tree.map(lambda x, i=i: x[i], truth)
-        norms = None
+        norms = np.ones(len(valid))
         if one.features is not None:
             pulls = w if one.costs is None else w / one.costs
-            norms = np.stack([squared_norms(x, one.features, one.directions) for x in pulls])
-        if norms is not None and family.has("design"):
+            norms = squared_norms(pulls, one.features, one.directions)
+        if family.has("design"):
             gaps = np.maximum((one.directions * one.theta).sum(1) - one.offsets, 0)
             values = gaps**2 / (2 * np.where(valid, norms, 1))
         else:
             with scope.float64():
                 arrays = truth.at(i), jnp.asarray(w)
-                values = jax.device_get(_information_lanes(family, has_slack(pieces), *arrays))
-            values = values if norms is None else np.where(np.isinf(norms), 0, values)
+                values = jax.device_get(_values(family, has_slack(pieces), *arrays))
+            values = np.where(np.isinf(norms), 0, values)
         out.append(np.where(valid, values, np.inf))
     return np.stack(out)
 

@@ -8,16 +8,18 @@ for each c. In coordinates where G = I the determinant is the product of the piv
 I + V/c.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.errors import ArgumentError
-from jaxelim.evidence.derivatives import product
 from jaxelim.matrices import factor_inverse, pivots
 from jaxelim.mixtures.gaussian import Weighed, apart
 from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.logarithm import log1p
+
+product = partial(jnp.matmul, precision="highest")
 
 
 def weighed(grid: Grid, y: Array, features: Array, counts: Array) -> Weighed:
@@ -45,11 +47,6 @@ def half_spaces(grid: Grid, margin: Array, y: Array, features: Array, counts: Ar
         y: the directions: [Q, d].
         features: of the arms, which span R^d: [K, d].
         counts: pulls, above 0: [K].
-
-    Raises:
-        ArgumentError: the grid has a fixed prior.
     """
-    if grid.prior is not None:
-        raise ArgumentError("prior", grid.prior, "None for linear arms")
     of_y = weighed(grid, y, features, counts)
     return apart(grid, margin, of_y.precision, of_y.price)

@@ -72,7 +72,7 @@ def difference(
         a, b: the arms, [P] integers.
     """
     if hasattr(family, "weighed"):
-        arms = family.weighed(grid, counts, means)
+        arms = family.weighed(grid, counts)
         n = arms.precision[a], arms.precision[b]
         reach = radius(
             grid, n[0] * (n[1] / (n[0] + n[1])), arms.price[a] + arms.price[b], log_level

@@ -20,7 +20,6 @@ from jaxelim.problems.top_m import PairSet
 
 LARGEST = 1e15
 """The largest epsilon, in the units of the rewards and of a run."""
-_OMITTED = {"omitted_at_default": True}  # by files, whose fingerprints are those without it
 _ROUNDING = 8 * np.finfo(np.float64).eps
 _OFF = 1e-14  # of the boundary, relative to the terms of a gap
 
@@ -63,9 +62,9 @@ class BestArm(Problem):
             finite number, or two of them are given.
     """
 
-    epsilon: float = dataclasses.field(default=0.0, metadata=_OMITTED)
-    items: Any = dataclasses.field(default=None, kw_only=True, metadata=_OMITTED)
-    reference: float | None = dataclasses.field(default=None, kw_only=True, metadata=_OMITTED)
+    epsilon: float = 0.0
+    items: Any = dataclasses.field(default=None, kw_only=True)
+    reference: float | None = dataclasses.field(default=None, kw_only=True)
     name: ClassVar[str] = "best-arm"
     lanes_last: ClassVar[bool] = True
 

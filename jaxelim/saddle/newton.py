@@ -5,9 +5,8 @@ The step is on the optimality conditions
     sum_p q_p dH_p/dw_k + b_k + z_k = nu,   H_p(w) - s = r_p,   sum_k w_k = 1,
     q_p r_p = mu,   w_k z_k = mu,
 
-of two problems over the simplex. In "maximise s + b . w subject to H_p(w) >= s" the
-level s is free, so sum_p q_p = 1; its value at b = 0 is H*. In "maximise b . w subject
-to H_p(w) >= s" the level s is fixed.
+sum_p q_p = 1, of "maximise s + b . w subject to H_p(w) >= s" over the simplex; its value at
+b = 0 is H*.
 """
 
 import dataclasses
@@ -47,7 +46,7 @@ class State:
 
 def newton(
     state: State, at: Derivatives, live: Array, objective: Array, floor: Array,
-    level_is_free: bool = True, lanes: LaneOps = PLAIN,
+    lanes: LaneOps = PLAIN,
 ) -> State:  # fmt: skip
     """Take one step and return the next iterate.
 
@@ -60,7 +59,6 @@ def newton(
         objective: [K] b.
         floor: least complementarity mu that a step aims at; below what the gap requires
             only rounding errors grow.
-        level_is_free: which of the two problems; static.
         lanes: the primitives, which solve for the step.
     """
     w, s, r, q, z, nu = (getattr(state, name) for name in ("w", "s", "r", "q", "z", "nu"))
@@ -73,6 +71,7 @@ def newton(
     primal, pull = here(at.value - s - r), here(q / r)
     matrix = at.curvature(q, pull)
     # Scale to a unit diagonal, since w spans many orders of magnitude.
+    # XLA computes 1/sqrt(x) by an approximation that depends on the processor.
     size = jnp.sqrt(1 / (jnp.diagonal(matrix) + z / w))
     eps = 9 * jnp.finfo(w.dtype).eps
     matrix = matrix * size[:, None] * size[None] + jnp.diag(z / w * size * size + eps)
@@ -86,15 +85,12 @@ def newton(
 
     def direction(target: Array | float) -> State:
         base, push = to_floor + (target - floor) * more, here((target - q * r) / r)
-        # The sums remain: one equation for dnu, and one for ds where the level is free.
+        # The sums remain: two equations for ds and dnu.
         a, b, e = jnp.sum(along), -jnp.sum(level), 1 - jnp.sum(w) - jnp.sum(base)
-        if level_is_free:
-            c, d = jnp.sum(pull) - product(pulled, along), product(pulled, level)
-            f = 1 - jnp.sum(q) - jnp.sum(push) + product(pull, primal) + product(pulled, base)
-            det = a * d - b * c
-            ds, dnu = (d * e - b * f) / det, (a * f - c * e) / det
-        else:
-            ds, dnu = jnp.zeros_like(s), e / b
+        c, d = jnp.sum(pull) - product(pulled, along), product(pulled, level)
+        f = 1 - jnp.sum(q) - jnp.sum(push) + product(pull, primal) + product(pulled, base)
+        det = a * d - b * c
+        ds, dnu = (d * e - b * f) / det, (a * f - c * e) / det
         dw = base + along * ds - level * dnu
         dr = here(product(slopes.T, dw) - ds + primal)
         return State(dw, ds, dr, push - pull * dr, (target - z * w - z * dw) / w, dnu)

@@ -6,6 +6,7 @@ from jaxelim.sampling.lingame import LinGame as LinGame
 from jaxelim.sampling.lingape import LinGapE as LinGapE
 from jaxelim.sampling.lingifa import LinGIFA as LinGIFA
 from jaxelim.sampling.lucb import LUCB as LUCB
+from jaxelim.sampling.optimistic_lingame import OptimisticLinGame as OptimisticLinGame
 from jaxelim.sampling.optimistic_tas import OptimisticTaS as OptimisticTaS
 from jaxelim.sampling.oracle import Oracle as Oracle
 from jaxelim.sampling.racing import Racing as Racing

@@ -10,7 +10,6 @@ from jax import Array
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
-from jaxelim.errors import ArgumentError
 from jaxelim.sampling.parts import tracking
 from jaxelim.sampling.parts.learners import AdaHedge
 
@@ -36,14 +35,8 @@ class LinGame(SamplingRule):
     p = argmin_{p active} H_p(w), lambda its closest point to the estimates;
     gain g_k = dH_p/dw_k; the learner suffers -g; C-tracking of w.
 
-    Linear Gaussian rewards: g_k = (phi_k . (theta_hat - lambda))^2/2. Optimistic: add
-    c_k = sqrt(2 log(t) ||phi_k||^2_{V^-1}) to the gain,
-    g_k = (|phi_k . (theta_hat - lambda)| + c_k)^2/2.
-
-    Other families: g_k = d(m_k, lambda_k)/c_k, c_k the arm's cost. Optimistic: with the
-    bounds L_k and U_k at level log t,
-    g_k = max(d(L_k, lambda_k)/c_k, d(U_k, lambda_k)/c_k, log(t)/N_k) where
-    lambda_k differs from m_k, else log(t)/N_k.
+    Linear Gaussian rewards: g_k = (phi_k . (theta_hat - lambda))^2/2. Other families:
+    g_k = d(m_k, lambda_k)/c_k, c_k the arm's cost.
 
     Also known as MisLid in top-m identification and k-Learner in unstructured problems.
     Degenne, Koolen & Menard 2019; Degenne, Menard, Shang & Valko 2020; Reda, Tirinzoni
@@ -55,12 +48,8 @@ class LinGame(SamplingRule):
 
     With costs of pulls w is a share of the cost: H_p is at w/c, the gain is that of a pull
     over its cost, and the shares w_k/c_k of the pulls are tracked: the plain extension.
-
-    Args:
-        optimistic: add the bonus; the paper's experiments use the greedy rule.
     """
 
-    optimistic: bool = False
     traits: ClassVar[Traits] = Traits(
         families=None,
         costs=True,
@@ -73,15 +62,6 @@ class LinGame(SamplingRule):
         aliases=("k-learner", "mislid"),
     )
 
-    def __post_init__(self):
-        if not isinstance(self.optimistic, bool):
-            raise ArgumentError("optimistic", self.optimistic, "True or False")
-
-    def needs(self, family, problem):
-        if self.optimistic and not family.has("design"):
-            return ("divergence", "interval")
-        return ()
-
     def init(self, view):
         return LinGameState(AdaHedge.start(view.means), view.counts)
 
@@ -90,18 +70,11 @@ class LinGame(SamplingRule):
         weights = state.learner.weights(lanes)
         evidence = view.evidence.weighted(view.per_price(jnp.maximum(weights, _FLOOR)))
         closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
-        if self.optimistic:
-            gain = _optimistic(view, evidence, closest)
-        else:
-            gain = evidence.gradient(closest)
-        gain = view.per_price(gain)
+        gain = view.per_price(self.gain(view, evidence, closest))
         target = state.target + view.shares_of_pulls(weights)
         arm = tracking.cumulative(lanes, view.counts, target)
         return arm, LinGameState(state.learner.learn(lanes, weights, -gain), target)
 
-
-def _optimistic(view: View, evidence: Evidence, piece: Array) -> Array:
-    """The largest gain of each arm over its confidence interval at level log t: [K]."""
-    level = jnp.log(view.time)
-    interval = view.family.interval(view, view.means, level)
-    return view.evidence.widest(evidence, piece, interval, level)
+    def gain(self, view: View, evidence: Evidence, piece: Array) -> Array:
+        """What a pull of each arm gains against the closest point of a piece []: [K]."""
+        return evidence.gradient(piece)

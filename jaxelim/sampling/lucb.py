@@ -50,7 +50,7 @@ class LUCB(SamplingRule):
         pulls: 1; or 2 to pull b and then c before it tests again, as in the papers.
     """
 
-    pulls: int = dataclasses.field(default=1, metadata={"omitted_at_default": True})
+    pulls: int = 1
     traits: ClassVar[Traits] = Traits(
         problems=("best-arm", "top-m", "thresholding"),
         structures=("unstructured",),

@@ -10,8 +10,7 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.saddle.tolerance import EvidenceGap, checked, tolerance
-from jaxelim.sampling.parts import allocation, arm_allocation, tracking
+from jaxelim.sampling.parts import allocation, arm_allocation, schedule, tracking
 from jaxelim.sampling.parts.allocation import Allocation, Frame
 from jaxelim.sampling.parts.arm_allocation import ArmAllocation
 
@@ -35,18 +34,16 @@ class TrackAndStop(SamplingRule):
     C-tracking: W += w, arm = argmin_k N_k - W_k. Garivier & Kaufmann's first moves w to
     the nearest weights that are all at least 1/(2 sqrt(K^2 + t)); this one does not.
 
-    Exploration "wrapper": where some arms have N_k <= sqrt(t - 1) - K/2, uniform
-    weights over them replace w. Exploration "paper": where some N_k < sqrt(t), pull
-    argmin_k N_k, with W += w as before.
+    Where some arms have N_k <= sqrt(t - 1) - K/2, uniform weights over them replace w.
 
     Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. Any mixture q over
     pieces certifies H* <= max_k sum_p q_p dH_p/dw_k. The pair (w, q) of the last solve
     is certified at the new estimates first. A primal-dual interior-point method goes on
-    from there where the gap is above its tolerance.
+    from there where the gap is above min(c, max(1e-6, c sqrt(2/Z_t))), Z_t the least LLR of
+    the active pieces. H*(theta_hat) itself has a relative error of about sqrt(2/Z_t).
 
     Theory: answers are right with probability 1 - delta for any gap, since that is the
-    stopping rule's. Asymptotic optimality needs gap_t -> 0; `EvidenceGap` falls to 1e-6. A
-    fixed gap e costs a factor of at most 1 + e in E[tau]/log(1/delta).
+    stopping rule's. A gap e costs a factor of at most 1 + e in E[tau]/log(1/delta).
 
     Independent arms, whose solves are exact at every sample: best arm by the equations of
     Garivier & Kaufmann 2016, Theorem 5, from the last solution; signs w_k ~ c_k/d(m_k,
@@ -65,17 +62,14 @@ class TrackAndStop(SamplingRule):
 
     Args:
         tracking: "D" or "C".
-        schedule: when to solve. "always". An integer n: at the first and each n-th
-            choice. "powers": at the first choice and where t is a power of two.
-        gap: relative duality gap of w_t: an `EvidenceGap`, or a number in (0, 1). Only
+        schedule: n, to solve at the first and each n-th choice.
+        gap_share: c, in (0, 1), the share of the estimate's error that a solve may add. Only
             the interior-point method reads it.
-        exploration: "wrapper" or "paper".
     """
 
     tracking: str = "D"
-    schedule: str | int = "always"
-    gap: float | EvidenceGap = EvidenceGap()
-    exploration: str = "wrapper"
+    schedule: int = 1
+    gap_share: float = 0.1
     traits: ClassVar[Traits] = Traits(
         families=None,
         slack=True,
@@ -91,9 +85,9 @@ class TrackAndStop(SamplingRule):
 
     def __post_init__(self):
         checks.choice("tracking", self.tracking, ("D", "C"))
-        object.__setattr__(self, "schedule", allocation.checked_schedule(self.schedule))
-        object.__setattr__(self, "gap", checked(self.gap))
-        checks.choice("exploration", self.exploration, ("wrapper", "paper"))
+        object.__setattr__(self, "schedule", checks.integer("schedule", self.schedule, low=1))
+        share = checks.real("gap_share", self.gap_share, low=0, high=1, open=True)
+        object.__setattr__(self, "gap_share", share)
 
     def needs(self, family, problem):
         return ("truth",)
@@ -109,7 +103,7 @@ class TrackAndStop(SamplingRule):
         return TrackState(kind.start(view), view.counts)
 
     def fast(self, view, state):
-        now, goal = allocation.due(self.schedule, view), tolerance(self.gap, view)
+        now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
         if _by_arms(view):
             allocated, holds = arm_allocation.solve(view, state.found, goal, now, quick=True)
         else:
@@ -117,7 +111,7 @@ class TrackAndStop(SamplingRule):
         return *self._track(view, state, allocated), jnp.where(holds, OK, ASK)
 
     def choose(self, view, state):
-        now, goal = allocation.due(self.schedule, view), tolerance(self.gap, view)
+        now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
         if _by_arms(view):
             allocated, _ = arm_allocation.solve(view, state.found, goal, now)
         else:
@@ -133,15 +127,12 @@ class TrackAndStop(SamplingRule):
     def _track(self, view, state, allocated):
         lanes, counts, time = view.lanes, view.counts, view.time
         weights = view.shares_of_pulls(allocated.weights)
-        if self.exploration == "wrapper":
-            weights = tracking.force_exploration(lanes, counts, time, weights)
+        weights = tracking.force_exploration(lanes, counts, time, weights)
         target = state.target + weights
         if self.tracking == "C":
             arm = tracking.cumulative(lanes, counts, target)
         else:
             arm = tracking.direct(lanes, counts, time, weights)
-        if self.exploration == "paper":
-            arm = jnp.where(lanes.min(counts) < jnp.sqrt(time), lanes.argmin(counts), arm)
         return arm, TrackState(allocated, target)
 
 

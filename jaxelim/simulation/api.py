@@ -9,12 +9,12 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
-from jaxelim.errors import ArgumentError, Interrupted
+from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
+from jaxelim.progress import Progress
 from jaxelim.simulation import blocks
 from jaxelim.simulation.call import CheckedCall, Engine
-from jaxelim.simulation.interrupts import Interrupts, interruptible
-from jaxelim.simulation.outcomes import ordered, refuse_degenerate
+from jaxelim.simulation.outcomes import refuse_degenerate
 from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.trace import Trace
@@ -73,9 +73,8 @@ def simulate(
         max_samples: largest number of samples of a run. A run that reaches it without
             stopping is truncated, and flagged `truncated`.
         ridge: lambda of V = lambda I + sum_k N_k phi_k phi_k', >= 0; 0 needs arms that
-            span R^d. None: that of a `LinearThreshold`, else 0. The paper's
-            experiments have 1. A ridge above 0 biases theta_hat; only a
-            `LinearThreshold` accounts for that.
+            span R^d. None: 0. The paper's experiments have 1. A ridge above 0 biases
+            theta_hat; only a `LinearThreshold` of the same ridge accounts for that.
         noise: noise [runs, T] in place of the seeded noise: standard normals for
             Gaussian rewards, else uniforms on [0, 1). A run that uses up its row
             is truncated. No proof covers it: `Result.proven` says so.
@@ -98,10 +97,11 @@ def simulate(
             a batch it enters at the first batch end from then on. `samples` counts pulls whose
             rewards are pending, as does the cap; a run that is over discards them. See
             docs/how-to/batches-and-delays.md.
-        executor: a `concurrent.futures.Executor` whose workers are spawned processes, or
-            a Dask `Client`, as `jaxelim.cluster` gives; None: this process. The runs
-            are cut into blocks, one device each. Every array equals that of one process.
-        block: runs of a block, with executor or store. None: a quarter of the runs of
+        executor: a `concurrent.futures.Executor` whose workers are spawned processes, as
+            `jaxelim.parallel.processes` gives, or `get_executor()` of a Dask client; None:
+            this process. The runs are cut into blocks, one device each. Every array equals
+            that of one process.
+        block: runs of a block. None: all; with executor or store a quarter of the runs of
             a worker, rounded up to a power of two, at most 10,000.
         store: a folder that keeps each block once it is finished; the same call goes on
             from there. `noise` counts by its contents, and a class outside jaxelim by
@@ -120,31 +120,18 @@ def simulate(
             something that its contract does not allow.
         SetupError: the process or JAX's settings prevent jaxelim from computing.
         StoreError: the store cannot be read or written.
-        WorkersLost, SchedulerLost, WorkerMismatch: the executor's workers are gone, its
-            scheduler is, or a worker has other versions.
-        Interrupted: Ctrl-C, a KeyboardInterrupt. Its `result` has every run that was
-            started; those that were not over are `truncated` at the samples they had.
-            With several instances or deltas a run may have 0 samples on some. With
-            executor or store it has the runs of finished blocks. It is None where there
-            is no such run. Without executor and store the first Ctrl-C waits for a program
-            that compiles; a second does not.
-
-    Warns:
-        RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the
-            largest delta, and the threshold is no `LinearThreshold` that covers theta.
+        WorkerError: a worker of the executor has died, or has other versions.
+        Interrupted: Ctrl-C, a KeyboardInterrupt. Its `result` has the runs of finished
+            blocks; it is None where there are none.
     """
-    with interruptible():
-        call = CheckedCall.checked(
-            instance=instance, problem=problem, rule=rule, delta=delta, stopping=stopping,
-            elimination=elimination, threshold=threshold, runs=runs, seed=seed,
-            max_samples=max_samples, ridge=ridge, noise=noise, record=record, engine=engine,
-            initial_pulls=initial_pulls, batch=batch, delay=delay,
-        )  # fmt: skip
-        blocks.check(call, progress, executor, block, store)
-        if executor is not None or store is not None:
-            return blocks.simulated([call], lambda x: x[0], progress, executor, block, store)
-        with scope.engine():
-            return _simulated(call, progress)
+    call = CheckedCall.checked(
+        instance=instance, problem=problem, rule=rule, delta=delta, stopping=stopping,
+        elimination=elimination, threshold=threshold, runs=runs, seed=seed,
+        max_samples=max_samples, ridge=ridge, noise=noise, record=record, engine=engine,
+        initial_pulls=initial_pulls, batch=batch, delay=delay,
+    )  # fmt: skip
+    blocks.check(call, progress, executor, block)
+    return blocks.run_calls([call], lambda found: found[0], progress, executor, block, store)
 
 
 def trace(
@@ -206,29 +193,11 @@ def trace(
         return _traced(call)
 
 
-def _simulated(call: CheckedCall, progress: Any) -> Result:
-    """Run a call in this process.
-
-    Raises:
-        Interrupted: Ctrl-C; it carries the runs that were started.
-    """
-    plan = planned(call)
-    with Interrupts() as interrupts:
-        outcomes = ordered(plan, run_plan(plan, progress, interrupts))
-        result = None if outcomes is None else Result.of(outcomes)
-    if result is None:
-        raise Interrupted("interrupted before a run was started: there is no result")
-    if interrupts.asked:
-        counted = f"{result.runs.size} of {call.runs.size} runs were started"
-        raise Interrupted(f"interrupted: {counted}, and the exception's `result` has them", result)
-    return result
-
-
 def _traced(call: CheckedCall) -> Trace:
     length = 4096  # a power of two, so that traces share few compiled programs
     while length < call.cap + 2:
         length *= 2
-    carry = run_plan(planned(call, log=length), False).carry
+    carry = run_plan(planned(call, log=length), Progress(False, 1)).carry
     first = np.zeros(1, int)
     refuse_degenerate(call, carry.out.degenerate, first, first)
     return Trace.of(call, carry)

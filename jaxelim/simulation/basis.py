@@ -8,7 +8,7 @@ from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.numerics.jacobi import least_squares
-from jaxelim.thresholds.piecewise import PieceThreshold
+from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     from jaxelim.simulation.call import CheckedCall
@@ -20,13 +20,13 @@ def computed(call: "CheckedCall") -> Arms:
     Without a ridge, d linearly independent arms are the basis of other coordinates, of
     which some may be there several times. In those coordinates theta is their means, V is
     diagonal, and choices that tie on paper tie to the last digit. They are taken where
-    nothing reads coordinates: the rule, the problem and every stopping rule. Thresholds
-    by piece keep the given ones: they have another test for unstructured instances.
+    nothing reads coordinates: the rule, the problem and every stopping rule. A mixture
+    keeps the given ones: it has another test for unstructured instances.
     """
     instance = call.instance
     linear = instance.structure == "linear" and instance.family.has("design") and call.ridge == 0
     free = call.rule.traits.basis_free and not call.problem.uses_theta
-    free = free and not isinstance(call.threshold, PieceThreshold)
+    free = free and not isinstance(call.threshold, Mixture)
     if not (linear and free and all(rule.name in KNOWN_STOPPING for rule in call.stopping)):
         return instance
     truth, arms = instance.truth, np.array(instance.arms)

@@ -1,58 +1,41 @@
-"""Calls that are cut into blocks of runs: on an executor, from a store, or both."""
+"""One path for all calls: blocks of runs, computed here or by workers, kept in a store."""
 
 import dataclasses
 import math
 import pickle
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from jaxelim import checks, cluster, scope
-from jaxelim.errors import ArgumentError, ClusterError, Interrupted, warn
+from jaxelim import checks, parallel, scope
+from jaxelim.errors import ArgumentError, Interrupted, WorkerError, warn
+from jaxelim.progress import Progress
 from jaxelim.progress import check as check_progress
 from jaxelim.simulation.call import CheckedCall
-from jaxelim.simulation.interrupts import Interrupts
-from jaxelim.simulation.outcomes import RECORDED, Outcomes, ordered
+from jaxelim.simulation.keys import key_of
+from jaxelim.simulation.outcomes import ordered
 from jaxelim.simulation.plan import planned
-from jaxelim.simulation.results.descriptions import origin
+from jaxelim.simulation.results.descriptions import description_of, experiment_of, origin
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.run import run
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from jaxelim.simulation.jobs import Job
-    from jaxelim.store import Held
+from jaxelim.store import Store
 
 MOST = 10_000
 """Runs of a block by default, at most."""
-_LAYOUT = "plan_"
-"""What entries of a block's work that tell its layout begin with."""
+Part = tuple[np.ndarray, dict[str, np.ndarray], dict]
+"""Run indices, their arrays, and what the work has taken."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Simulation:
-    """A checked call as a task for workers."""
-
-    call: CheckedCall
-
-    def compute(self, runs: np.ndarray, progress: Any) -> "tuple[xr.Dataset, dict]":
-        """The call's runs, a pure function of it: arrays of a store, and measurements."""
-        assert np.array_equal(runs, self.call.runs)
-        interrupts = Interrupts()
-        with scope.engine():
-            plan = planned(self.call)
-            block = ordered(plan, run(plan, progress, interrupts))
-            if interrupts.asked or block is None:  # it was noted while progress was told
-                raise KeyboardInterrupt
-            data = Result.of(dataclasses.replace(block, timings={}, layout={})).to_xarray()
-        data.attrs = {}
-        layout = {f"{_LAYOUT}{name}": value for name, value in block.layout.items()}
-        return data, block.timings | layout
+def compute(call: CheckedCall, bar: Progress | None = None) -> tuple[dict, dict]:
+    """The arrays of a call's runs, a pure function of it, and what the work has taken."""
+    with scope.engine():
+        plan = planned(call)
+        ended = run(plan, bar or Progress(False, 0))
+        return ordered(plan, ended), {**ended.timings, "layout": plan.layout}
 
 
-def check(call: CheckedCall, progress: Any, executor: Any, block: Any, store: Any) -> None:
+def check(call: CheckedCall, progress: Any, executor: Any, block: Any) -> None:
     """Refuse arguments of `simulate` that do not go together, and progress that is none.
 
     Raises:
@@ -61,21 +44,29 @@ def check(call: CheckedCall, progress: Any, executor: Any, block: Any, store: An
     check_progress(progress)
     if block is not None:
         checks.integer("block", block, low=1)
-        if executor is None and store is None:
-            raise ArgumentError("block", block, "None without executor and store")
-    if executor is not None and call.engine.devices not in (None, 1):
-        raise ArgumentError(
-            "engine", call.engine, "devices=None or 1: with an executor each worker has one device"
-        )
+    if executor is None:
+        return
+    if call.engine.devices not in (None, 1):
+        allowed = "devices=None or 1: with an executor each worker has one device"
+        raise ArgumentError("engine", call.engine, allowed)
+    parallel.check(executor)
+    for field in dataclasses.fields(call):
+        value = getattr(call, field.name)
+        try:
+            pickle.dumps(value)
+        except Exception as error:
+            name = "delta" if field.name == "deltas" else field.name
+            allowed = "what can be pickled, such as classes and functions at the top of a module"
+            raise ArgumentError(name, value, f"with an executor, {allowed}", str(error)) from error
 
 
-def simulated(
+def run_calls(
     calls: Sequence[CheckedCall],
     made: Callable[[list[Result | None]], Any],
-    progress: Any,
-    executor: Any,
-    block: int | None,
-    store: Any,
+    progress: Any = None,
+    executor: Any = None,
+    block: int | None = None,
+    store: Any = None,
     labels: Sequence[dict[str, str]] | None = None,
 ) -> Any:
     """Run calls in blocks, and put their arrays together in the order of their runs.
@@ -88,140 +79,142 @@ def simulated(
         executor: None for this process.
         block: runs of a block; None: chosen by the number of workers.
         store: a folder for finished blocks, or None.
-        labels: of the calls in a study: what their files in the store tell.
+        labels: of the calls in a study: their names in the store.
 
     Raises:
         as `simulate`.
     """
-    from jaxelim.simulation.jobs import Blocks  # imports xarray
-
-    asked, calls = calls, [call.part(np.sort(call.runs)) for call in calls]
-    workers = 1
     if executor is not None:
         calls = [
             dataclasses.replace(call, engine=dataclasses.replace(call.engine, devices=1))
             for call in calls
         ]
-        workers = cluster.workers_of(executor)
-        if not hasattr(executor, "get_executor"):  # Dask pickles more
-            for call in calls:
-                _check_pickles(call)
-    jobs = [
-        job(call, store is not None, of_call)
-        for call, of_call in zip(calls, labels or [{}] * len(calls), strict=True)
-    ]
     total = sum(call.runs.size for call in calls)
-    size = _size(total, workers) if block is None else block
-    blocks = Blocks(jobs, store, size)
+    if block is None and (executor is not None or store is not None):
+        block = _size(total, parallel.workers_of(executor))
+    kept: list[list[Part]] = [[] for _ in calls]
+    folder = None if store is None else Store(store)
+    keys = [] if folder is None else list(map(key_of, calls))
+    if folder is not None:
+        folder.prepare()
+    work: list[tuple[int, CheckedCall]] = []
+    for n, call in enumerate(calls):
+        missing = np.sort(call.runs)
+        if folder is not None:
+            kept[n] = folder.read(keys[n], missing)
+            if kept[n]:
+                folder.tell(keys[n], _told(call, kept[n][0], labels[n] if labels else {}))
+            missing = np.setdiff1d(missing, _runs(kept[n]))
+        work += [(n, call.part(runs)) for runs in _stretches(missing, block, folder is not None)]
+    count = sum(call.trajectories * call.runs.size for call in calls)
+    left = sum(part.trajectories * part.runs.size for _, part in work)
 
-    def finished() -> list[Result | None]:
-        return [result_of(call, blocks.held(n)) for n, call in enumerate(asked)]
+    def finished() -> Any:
+        return made([_result(call, parts) for call, parts in zip(calls, kept, strict=True)])
 
     try:
-        blocks.compute(executor, progress)
+        with Progress(progress, count) as bar:
+            bar.over(count - left, 0)
+            if left < count:
+                bar.update(0, 0)
+            parts = [part for _, part in work]
+            for number, (arrays, took) in parallel.dealt(compute, parts, executor, bar):
+                n, part = work[number]
+                if folder is not None:
+                    if not kept[n]:
+                        label = labels[n] if labels else {}
+                        folder.tell(keys[n], _told(calls[n], (part.runs, arrays, took), label))
+                    folder.write(keys[n], part.runs, arrays, took)
+                kept[n].append((part.runs, arrays, took))
+                bar.over(part.trajectories * part.runs.size, took["samples_drawn"])
+                if executor is not None:
+                    bar.update(0, 0)
     except KeyboardInterrupt:
-        results = finished()
-        kept = sum(result.runs.size for result in results if result is not None)
-        counted = f"{kept} of {total} runs are in finished blocks"
-        result = made(results) if kept else None
-        raise Interrupted(f"interrupted: {counted}. {_remain(store)}", result) from None
-    except ClusterError as error:
-        raise type(error)(error.problem, f"{error.remedy}. {_remain(store)}") from error
-    return made(finished())
+        over = sum(np.isin(call.runs, _runs(kept[n])).sum() for n, call in enumerate(calls))
+        words = f"interrupted: {over} of {total} runs are in finished blocks. {_remain(store)}"
+        raise Interrupted(words, finished() if over else None) from None
+    except WorkerError as error:
+        raise WorkerError(error.problem, f"{error.remedy}. {_remain(store)}") from error
+    return finished()
 
 
-def job(
-    call: CheckedCall, stored: bool, labels: dict[str, str] | None = None, name: str | None = None
-) -> "Job":
-    """A call, its runs sorted, as a job.
+def _runs(parts: Sequence[Part]) -> np.ndarray:
+    """The runs of parts."""
+    return np.concatenate([np.zeros(0, np.int64), *(runs for runs, *_ in parts)])
 
-    Args:
-        call: the call.
-        stored: whether a store will have its blocks.
-        labels: its place in a study.
-        name: in the store; None: of its place, or of its problem and rule.
+
+def _stretches(runs: np.ndarray, size: int | None, consecutive: bool) -> Iterator[np.ndarray]:
+    """Cut sorted runs into blocks; of consecutive indices as a store has them.
+
+    These are cut at multiples of the size, so that any two calls with this size cut alike.
     """
-    from jaxelim.simulation.jobs import Job
-    from jaxelim.store import calls, digest
-
-    settings = calls.settings(call) if stored else {}
-    parts = ["simulate", call.problem.name, type(call.rule).__name__]
-    named = "/".join(["study", *labels.values()] if labels else parts)
-    if stored:
-        named += f"/{digest(settings)[:8]}"
-    return Job(
-        named if name is None else name,
-        settings,
-        lambda runs: Simulation(call.part(runs)),
-        call.runs,
-        program=_program(call),
-        trajectories=call.trajectories,
-        experiment=lambda data: _told(call, data, labels),
-    )
+    if not runs.size:
+        return
+    size = runs.size if size is None else size
+    if not consecutive:
+        yield from (runs[i : i + size] for i in range(0, runs.size, size))
+        return
+    cut = (np.diff(runs) != 1) | (np.diff(runs // size) != 0)
+    yield from np.split(runs, np.flatnonzero(cut) + 1)
 
 
-def _program(call: CheckedCall) -> Any:
-    """Key of the compiled program: all but numbers, which are its arguments."""
-    instance, parts = call.instance, (call.problem.static_part(), call.rule.static_part())
-    shape = instance.structure, instance.arms.shape, instance.family, call.deltas.size
-    kinds = call.stopping, call.elimination, call.threshold, call.ridge, call.record
-    key = (*shape, *parts, *kinds, call.engine, call.initial_pulls, str(call.waiting))
-    try:
-        hash(key)
-    except TypeError:  # a part of one's own
+def _result(call: CheckedCall, parts: Sequence[Part]) -> Result | None:
+    """The result of finished blocks, in the order of the call; None where there is none."""
+    have = _runs(parts)
+    over = np.isin(call.runs, have)
+    if not over.any():
         return None
-    return key
-
-
-def _told(call: CheckedCall, data: "xr.Dataset", labels: dict[str, str] | None) -> bytes | None:
-    """The file of a result of no runs, which tells the call; None where no file can."""
-    from jaxelim.simulation.results.saving import contents
-
-    of_none = call.part(call.runs[:0])
+    call = call if over.all() else call.part(call.runs[over])
+    timings, layout = worked([took for *_, took in parts])
     with scope.engine():
-        result = Result.of(Outcomes(of_none, _arrays(data.isel(run=[])), {}, {}))
-    result.settings.update(origin(call))  # the hash of all of its noise, not of none
-    try:
-        return contents(result, labels)
-    except ArgumentError:  # it has a part of one's own that no file can name
-        return None
+        return Result.of(call, joined(parts, call.runs), timings, layout)
 
 
-def _arrays(data: "xr.Dataset") -> dict[str, Any]:
-    return {name: data[name].values if name in data else None for name in RECORDED}
+def _told(call: CheckedCall, part: Part, labels: dict[str, str]) -> dict[str, Any]:
+    """What tells a call in a store: its experiment and the numbers of its instance."""
+    one = _result(call, [part])
+    assert one is not None
+    one.settings.update(origin(call))  # the hash of all of its noise
+    truth, prices = call.truth, call.instance.costs
+    numbers = {"arms": truth.arms, "theta": truth.theta}
+    numbers |= {} if prices is None else {"arm_costs": prices}
+    return {
+        "experiment": experiment_of(one),
+        "deltas": call.deltas.tolist(),
+        "numbers": {name: description_of(name, x) for name, x in numbers.items()},
+        "labels": [labels] if labels else [],
+    }
 
 
-def result_of(call: CheckedCall, held: "Held") -> Result | None:
-    """The result of finished blocks, in the order of the call; None where there is none.
-
-    Args:
-        call: all runs that were asked for.
-        held: blocks of it.
-    """
-    if held.data is None or not np.isin(call.runs, held.runs).any():
-        return None
-    over, missing = np.isin(call.runs, held.runs), ""
-    if not over.all():
-        missing = f"{over.sum()} of {over.size} runs are in finished blocks"
-        call = call.part(call.runs[over])
-    data = held.data.isel(run=np.searchsorted(held.runs, call.runs))
-    outcomes = Outcomes(call, _arrays(data), *timings_and_layout(held), missing)
-    with scope.engine():
-        return Result.of(outcomes)
+def joined(parts: Sequence[Part], runs: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays of parts together, of these runs in their order; each part has some of them."""
+    have = _runs(parts)
+    order = np.argsort(have, kind="stable")
+    place = order[np.searchsorted(have, runs, sorter=order)]
+    same = np.array_equal(place, np.arange(have.size))
+    arrays = {}
+    for name, first in parts[0][1].items():
+        axis = parts[0][1]["samples"].ndim - 1
+        several = len(parts) > 1
+        x = np.concatenate([one[name] for _, one, _ in parts], axis) if several else first
+        arrays[name] = x if same else np.take(x, place, axis)
+    return arrays
 
 
-def timings_and_layout(held: "Held") -> tuple[dict, dict]:
-    """What the blocks of a result tell of its work; warns where several versions computed them."""
-    largest = max(held.blocks, key=lambda block: block.runs.size).work
-    layout = {name.removeprefix(_LAYOUT): value for name, value in largest.items()
-              if name.startswith(_LAYOUT)}  # fmt: skip
-    computed_by = {block.work.get(f"{_LAYOUT}computed_by", "") for block in held.blocks} - {""}
-    layout |= {"blocks": len(held.blocks), "computed_by": " and ".join(sorted(computed_by))}
-    if len(computed_by) > 1:
+def worked(works: Sequence[dict]) -> tuple[dict, dict]:
+    """The sums of what blocks have taken, and the layout; warns where versions differ."""
+    timings: dict = {}
+    for took in works:
+        for name, value in took.items():
+            if name != "layout":
+                timings[name] = timings.get(name, 0) + value
+    layouts = [took["layout"] for took in works]
+    by = sorted({layout["computed_by"] for layout in layouts})
+    if len(by) > 1:
         note = "Where rounding decides they may differ from runs of one alone"
-        told = f"runs of {held.blocks[0].name} come from {layout['computed_by']}. {note}"
-        warn(told, UserWarning)
-    return _summed([block.work for block in held.blocks]), layout
+        warn(f"the runs come from {' and '.join(by)}. {note}", UserWarning)
+    more = {"blocks": len(works)} if len(works) > 1 else {}
+    return timings, {**layouts[0], **more, "computed_by": " and ".join(by)}
 
 
 def _size(runs: int, workers: int) -> int:
@@ -233,25 +226,3 @@ def _remain(store: Any) -> str:
     if store is None:
         return "Nothing is kept: store=, a folder, keeps finished blocks"
     return f"Finished blocks are kept in {str(store)!r}: the same call goes on from them"
-
-
-def _check_pickles(call: CheckedCall) -> None:
-    """Refuse arguments that cannot be sent to a process, by name."""
-    for field in dataclasses.fields(call):
-        value = getattr(call, field.name)
-        try:
-            pickle.dumps(value)
-        except Exception as error:
-            name = "delta" if field.name == "deltas" else field.name
-            allowed = "what can be pickled, such as classes and functions at the top of a module"
-            raise ArgumentError(name, value, f"with an executor, {allowed}", str(error)) from error
-
-
-def _summed(works: list[dict]) -> dict:
-    """The sums of all measurements that are numbers."""
-    total: dict = {}
-    for work in works:
-        for name, value in work.items():
-            if isinstance(value, int | float) and not name.startswith(_LAYOUT):
-                total[name] = total.get(name, 0) + value
-    return total

@@ -17,7 +17,7 @@ from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation import refusals
 from jaxelim.simulation.basis import computed
 from jaxelim.simulation.results.proven import proven
-from jaxelim.thresholds.piecewise import PieceThreshold, bound
+from jaxelim.thresholds.mixture import Mixture
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
 RECORDS = ("pair_times", "means")
@@ -143,10 +143,10 @@ class CheckedCall:
         for single in instance.truth.unbatched if instance.truth else ():
             problem.check(*single.compared(problem))
         family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
-        ridge = family.ridge_of(ridge, instance, threshold)
-        if isinstance(threshold, PieceThreshold):
+        ridge = family.ridge_of(ridge, instance)
+        if isinstance(threshold, Mixture):
             others = dict(rule=rule, ridge=ridge, stopping=stopping, elimination=elimination)
-            threshold = bound(threshold, instance, problem, **others)
+            threshold = threshold.bound(instance, problem, **others)
         call = CheckedCall(
             instance=instance, problem=problem, rule=rule, deltas=deltas, stopping=stopping,
             elimination=elimination, threshold=threshold, runs=runs, seed=seed,
@@ -155,7 +155,6 @@ class CheckedCall:
         )  # fmt: skip
         refusals.check(call)
         proven(call)  # refuses what contradicts the threshold's terms
-        family.warn(ridge, instance, threshold, float(deltas.max()))
         return call
 
     @property

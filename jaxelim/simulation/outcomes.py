@@ -1,6 +1,5 @@
 """The arrays of a call's runs, in the order of the call."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -9,35 +8,19 @@ import numpy as np
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.plan import Plan
+from jaxelim.simulation.results.result import correct
 from jaxelim.simulation.run import Ended
 
 RECORDED = ("samples", "stopped", "answer", "pulls", "elimination_times", "tests_stopping",
-            "tests_sampling", "solves", "means", "variances", "entered")  # fmt: skip
-"""The arrays that runs give; a result has `correct` besides."""
+            "tests_sampling", "solves")  # fmt: skip
+"""The arrays that runs give as they are; a result has estimates and `correct` besides."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcomes:
-    """The runs of a call, in its order, for `Result.of`.
+def ordered(plan: Plan, ended: Ended) -> dict[str, np.ndarray]:
+    """The arrays of the runs in the order of the call; they come in that of finishing.
 
-    Attributes:
-        call: with the runs that there are.
-        arrays: of `RECORDED`, [stopping, delta, run, ..], with a batch of instances
-            [instance, stopping, delta, run, ..]; None where nothing was recorded.
-        timings: of the work.
-        layout: of the work.
-        missing: what is missing, in words, where the call was interrupted.
-    """
-
-    call: CheckedCall
-    arrays: dict[str, np.ndarray | None]
-    timings: dict
-    layout: dict
-    missing: str = ""
-
-
-def ordered(plan: Plan, ended: Ended) -> Outcomes | None:
-    """The outcomes, which come in the order of finishing; None if no run was started.
+    They are [stopping, delta, run, ..], with a batch of instances [instance, stopping, delta,
+    run, ..]. What was not recorded is left out.
 
     Raises:
         ArgumentError: rewards that contradict the family.
@@ -53,20 +36,9 @@ def ordered(plan: Plan, ended: Ended) -> Outcomes | None:
     dealt = np.repeat(np.arange(devices), finished)
     which, instance, row = plan.places[:, rows.item * devices + dealt]
     refuse_degenerate(call, rows.degenerate, row, instance)
-    missing, asked = "", call.runs.size
-    if ended.cut:
-        if not row.size:
-            return None
-        kept, row = np.unique(row, return_inverse=True)
-        call = dataclasses.replace(call, runs=call.runs[kept])
-        missing = f"{kept.size} of {asked} runs were started"
-        if row.size < kept.size * call.trajectories:
-            missing += "; those of 0 samples were not, on that instance and delta"
 
-    def placed(x: np.ndarray | None) -> np.ndarray | None:
+    def placed(x: np.ndarray) -> np.ndarray:
         """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
-        if x is None:
-            return None
         shape = call.instance.size, x.shape[1], call.deltas.size, call.runs.size, *x.shape[3:]
         full = np.zeros(shape, x.dtype)
         if call.shared:
@@ -80,16 +52,14 @@ def ordered(plan: Plan, ended: Ended) -> Outcomes | None:
     if known:
         times = [np.zeros_like(known[0]) if x is None else x for x in rows.times]
         recorded["elimination_times"] = np.stack(times, 1)
-    arrays = {name: placed(x) for name, x in recorded.items()}
-    pulled: Any = arrays["pulls"]
+    arrays = {name: placed(x) for name, x in recorded.items() if x is not None}
     for name, estimates in dict(rows.estimates).items():
         if name == "entered":
             arrays[name] = placed(estimates.astype(np.int32))
-            continue
-        unit = call.instance.family.scale ** (2 if name == "variances" else 1)
-        in_units: Any = placed(estimates.astype(np.float64) * unit)
-        arrays[name] = np.where(pulled > 0, in_units, np.nan)
-    return Outcomes(call, arrays, ended.timings, plan.layout, missing)
+        else:
+            unit = call.instance.family.scale ** (2 if name == "variances" else 1)
+            arrays[name] = placed(estimates.astype(np.float64) * unit)
+    return arrays | {"correct": correct(call, arrays["answer"])}
 
 
 def refuse_degenerate(call: CheckedCall, arms: Any, row: np.ndarray, instance: np.ndarray) -> None:

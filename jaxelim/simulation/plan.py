@@ -50,6 +50,11 @@ class Plan:
     places: np.ndarray
 
     @property
+    def in_turn(self) -> bool:
+        """Whether one lane takes runs in turn: of rules whose lanes wait for one another."""
+        return self.spec.rule.fast is not None and self.call.engine.lanes is None
+
+    @property
     def layout(self) -> dict[str, Any]:
         """How the runs are laid out, for `Result.layout`."""
         spec, execution = self.spec, self.spec.execution
@@ -76,6 +81,7 @@ def planned(call: CheckedCall, log: int = 0) -> Plan:
     spec = spec_of(call, log=log)
     inputs = checked_inputs_of(call, spec)
     spec = settled(call, spec, inputs)
+    engine.outline(spec, inputs)  # a rule that breaks its contract raises here
     return Plan(call, spec, inputs, *queue_of(call, spec))
 
 

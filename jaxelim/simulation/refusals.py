@@ -12,7 +12,7 @@ from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, in_words, warn
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
-from jaxelim.thresholds.piecewise import PieceThreshold
+from jaxelim.thresholds.mixture import Mixture
 from jaxelim.thresholds.values import POINTS, values
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _warn_of_starvation(call: "CheckedCall") -> None:
     threshold, delta = call.threshold, float(np.min(call.deltas))
     with scope.engine():
         levels = np.asarray(values(threshold, _TIMES, delta), float)
-    if isinstance(threshold, PieceThreshold):
+    if isinstance(threshold, Mixture):
         levels = levels + threshold.price(call.instance, _TIMES)
     caution = call.rule.caution(call.instance, threshold, _TIMES, levels, delta)
     if caution is not None:

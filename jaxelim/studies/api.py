@@ -8,7 +8,6 @@ from jaxelim import checks
 from jaxelim.contracts import StoppingRule
 from jaxelim.simulation import blocks
 from jaxelim.simulation.call import Engine
-from jaxelim.simulation.interrupts import interruptible
 from jaxelim.simulation.results.result import Result
 from jaxelim.stopping.llr import LLR
 from jaxelim.studies.grid import labels_of, places
@@ -58,8 +57,7 @@ def study(
             name takes its numbers from each instance and problem.
         progress: as of `simulate`; one line for all.
         executor: as of `simulate`; blocks of all combinations are dealt to its workers.
-        block: as of `simulate`, also without executor and store. None: of all runs
-            together, as of one call.
+        block: as of `simulate`; None: with executor or store by all runs together.
         store: as of `simulate`. The same study goes on from there, and `load_store` reads
             it.
 
@@ -70,31 +68,25 @@ def study(
         ArgumentError: an argument is wrong, or a combination is not defined. Its class is
             that of `simulate`, and its note names rule, instance and problem.
         Interrupted: Ctrl-C. Its `result` is a `Study` of the finished blocks.
-        StoreError, WorkersLost, SchedulerLost, WorkerMismatch, FamilyError, RuleError,
-            SetupError: as `simulate`.
+        StoreError, WorkerError, FamilyError, RuleError, SetupError: as `simulate`.
 
     Example:
         >>> found = study("linear-d10", "best-arm", ["lingape", "lucb"], runs=100)  # doctest: +SKIP
         >>> print(found.compare(baseline="LUCB"))  # doctest: +SKIP
     """
-    with interruptible():
-        found = places(
-            instances, problem, rules, delta=delta, stopping=stopping, elimination=elimination,
-            threshold=threshold, runs=runs, seed=seed, max_samples=max_samples, ridge=ridge,
-            record=record, engine=engine, initial_pulls=initial_pulls,
-        )  # fmt: skip
-        calls = [place.call for place in found]
-        blocks.check(calls[0], progress, executor, None, store)
-        if block is not None:
-            block = checks.integer("block", block, low=1)
-        elif executor is None and store is None:
-            block = max(call.runs.size for call in calls)  # a call is one block
+    found = places(
+        instances, problem, rules, delta=delta, stopping=stopping, elimination=elimination,
+        threshold=threshold, runs=runs, seed=seed, max_samples=max_samples, ridge=ridge,
+        record=record, engine=engine, initial_pulls=initial_pulls,
+    )  # fmt: skip
+    calls = [place.call for place in found]
+    blocks.check(calls[0], progress, executor, block)
 
-        def made(results: list[Result | None]) -> Study:
-            return Study.of(
-                ((place.rule, place.instance, place.problem), result)
-                for place, result in zip(found, results, strict=True)
-            )
+    def made(results: list[Result | None]) -> Study:
+        return Study.of(
+            ((place.rule, place.instance, place.problem), result)
+            for place, result in zip(found, results, strict=True)
+        )
 
-        labels = list(map(labels_of, found))
-        return blocks.simulated(calls, made, progress, executor, block, store, labels)
+    labels = list(map(labels_of, found))
+    return blocks.run_calls(calls, made, progress, executor, block, store, labels)

@@ -1,23 +1,24 @@
-"""Reads studies from archives of results, and from the blocks of a store."""
+"""Reads studies from files, and from the blocks of a store."""
 
-import io
+import dataclasses
 import json
 import os
-import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from jaxelim.errors import DamagedFileError, JaxelimError, ResultFileError, StoreError, warn
-from jaxelim.simulation.blocks import timings_and_layout
-from jaxelim.simulation.results.loading import from_contents, opened, with_runs
+import numpy as np
+import xarray as xr
+
+from jaxelim.errors import DamagedFileError, JaxelimError, StoreError, warn
+from jaxelim.simulation.blocks import joined, worked
+from jaxelim.simulation.results.descriptions import made
+from jaxelim.simulation.results.loading import assembled, opened, result_of
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.saving import path_of
-from jaxelim.store import Store, digest
-from jaxelim.store.settings import differing
+from jaxelim.store import CELL, Cell, Store
 from jaxelim.studies.grid import LONGEST
-from jaxelim.studies.saving import FORMAT, INDEX
-from jaxelim.studies.study import AXES, Study
+from jaxelim.studies.saving import FORMAT
+from jaxelim.studies.study import AXES, Key, Study
 
 
 def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
@@ -30,40 +31,32 @@ def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
     Raises:
         ArgumentError: a part that is passed is not the one in the file.
         DamagedFileError: the file is not as it was written.
-        ResultFileError: the file holds no study, or one of a newer format.
-        StoreError: the file cannot be read.
+        StoreError: the file cannot be read, or holds no study, or one of a newer format.
     """
     path = path_of(path)
+    tree = opened(path, xr.load_datatree)
+    if "jaxelim_study" not in tree.attrs:
+        raise StoreError(path, "it holds no study of jaxelim")
+    StoreError.refuse_newer(path, int(tree.attrs["jaxelim_study"]), FORMAT)
     try:
-        archive = zipfile.ZipFile(io.BytesIO(opened(path)))
-    except zipfile.BadZipFile as error:
-        raise ResultFileError(path, "it is no archive of a study") from error
-    try:
-        index = json.loads(archive.read(INDEX))
-        version = int(index["jaxelim_study"])
-    except Exception as error:
-        raise ResultFileError(path, "it holds no study of jaxelim") from error
-    ResultFileError.refuse_newer(path, version, FORMAT)
-    try:
-        found = {
-            (key[0], key[1], key[2]): from_contents(path, archive.read(name), **parts)
-            for name, key in index["results"].items()
-        }
+        found = {}
+        for group in sorted(tree.children.values(), key=lambda one: int(str(one.name))):
+            data = group.to_dataset(inherit=False)
+            rule, instance, problem = json.loads(data.attrs.pop("key"))
+            found[rule, instance, problem] = result_of(path, data, **parts)
+        return Study(found)
     except JaxelimError:
         raise
     except Exception as error:
         raise DamagedFileError(path, f"it cannot be read ({type(error).__name__})") from error
-    return Study(found)
 
 
 def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
     """Read all runs of a store: of `study` and `simulate` with `store=`, or of an experiment.
 
-    Results of a study have its names. Others have the name of their cell as the rule's,
-    and those of their instance and problem. Where several have the same names, as of two
-    studies with other deltas, the rule's tells what differs: "LUCB (delta=0.1)".
-    Damaged blocks, and cells without a file of their experiment, as of older versions, are
-    left out, with a warning.
+    Results of a study have its names. Others have those of their rule, instance and problem.
+    Where several have the same names, as of two studies with other deltas, the rule's tells
+    what differs: "LUCB (delta=0.1)". Damaged blocks are set aside, with a warning.
 
     Args:
         folder: the store.
@@ -75,45 +68,52 @@ def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
     Raises:
         ArgumentError: a part that is passed is not the one in a file.
         StoreError: there is no store, or it cannot be read.
-        ConflictError: two blocks disagree on a run.
     """
     store = Store(folder)
-    if not store.exists():
-        raise StoreError(Path(folder), "is no store: there is no folder 'blocks' in it")
-    found: dict[tuple[str, str, str], list[tuple[dict, Result]]] = {}
+    found: dict[Key, list[tuple[Cell, Result]]] = {}
     for cell in store.cells():
-        told = store.tells(cell.digest)
-        for error in cell.held.damaged:
-            warn(f"left out: {error}", UserWarning)
-        if cell.held.data is None:
+        result = _result(store, cell, parts)
+        if result is None:
             continue
-        if told is None:
-            warn(f"left out: {cell.name}, of which {folder} has no experiment", UserWarning)
-            continue
-        labels: dict[str, str] = {}
-        empty = from_contents(told, told.read_bytes(), labels, **parts)
-        result = with_runs(empty, cell.held.data, *timings_and_layout(cell.held))
-        usual = cell.name, str(empty.settings["instance"]), str(empty.problem)
-        rule, instance, problem = (
-            labels.get(axis, name) for axis, name in zip(AXES, usual, strict=True)
-        )
-        settings = cell.held.blocks[0].settings
-        found.setdefault((rule, instance, problem), []).append((settings, result))
+        usual = str(result.rule), str(result.settings["instance"]), str(result.problem)
+        for labels in cell.told["labels"] or [{}]:
+            rule, instance, problem = (
+                labels.get(axis, name) for axis, name in zip(AXES, usual, strict=True)
+            )
+            found.setdefault((rule, instance, problem), []).append((cell, result))
     return Study.of(
         ((f"{rule}{apart}", instance, problem), result)
         for (rule, instance, problem), several in found.items()
-        for apart, (_, result) in zip(_apart([x for x, _ in several]), several, strict=True)
+        for apart, (_, result) in zip(_apart(several), several, strict=True)
     )
 
 
-def _apart(settings: Sequence[dict]) -> list[str]:
-    """What follows a name that belongs to several settings, so that each has its own."""
-    if len(settings) == 1:
+def _result(store: Store, cell: Cell, passed: dict[str, Any]) -> Result | None:
+    """The result of a cell; None, with a warning, where it cannot be told."""
+    path, told = store.folder / cell.key / CELL, cell.told
+    parts = store.read(cell.key)
+    if not parts:
+        return None
+    try:
+        numbers = {name: np.asarray(made(x)) for name, x in told["numbers"].items()}
+        runs = np.sort(np.concatenate([runs for runs, *_ in parts]))
+        arrays = joined(parts, runs) | {"deltas": np.array(told["deltas"]), "runs": runs}
+        result = assembled(path, told["experiment"], numbers, arrays, **passed)
+    except KeyError as error:
+        warn(f"left out: {path}, which lacks {error}", UserWarning)
+        return None
+    timings, layout = worked([took for *_, took in parts])
+    return dataclasses.replace(result, timings=timings, layout=layout)
+
+
+def _apart(several: Sequence[tuple[Cell, Result]]) -> list[str]:
+    """What follows a name that belongs to several results, so that each has its own."""
+    if len(several) == 1:
         return [""]
-    words = [
-        ", ".join(f"{k}={v[0] if isinstance(v, list) and len(v) == 1 else v}" for k, v in x.items())
-        for x in differing(settings)
-    ]
-    texts = [one if len(one) <= LONGEST else digest(s)[:8]
-             for one, s in zip(words, settings, strict=True)]  # fmt: skip
-    return [f" ({text})" for text in texts]
+    told = [{"delta": ", ".join(map(str, x.deltas)), **x.settings} for _, x in several]
+    names = dict.fromkeys(name for one in told for name in one if not name.endswith("sha256"))
+    names = [n for n in names if any(one.get(n) != told[0].get(n) for one in told)]
+    words = [", ".join(f"{name}={one.get(name)}" for name in names) for one in told]
+    clear = len(set(words)) == len(words) and max(map(len, words)) <= LONGEST
+    return [f" ({text if clear else cell.key[:8]})"
+            for text, (cell, _) in zip(words, several, strict=True)]  # fmt: skip

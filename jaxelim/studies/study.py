@@ -34,25 +34,21 @@ class Study:
     Attributes:
         results: by (rule, instance, problem). An interrupted study, or one that was read
             from a store, may lack some.
-        missing: the combinations of an interrupted study without a finished run.
     """
 
     results: Mapping[Key, Result]
-    missing: tuple[Key, ...] = ()
 
     @staticmethod
     def of(results: Iterable[tuple[Key, Result | None]]) -> "Study":
         """A study of results by their names; each instance of a batch is one of its own."""
         singles: dict[Key, Result] = {}
-        missing = []
         for (rule, instance, problem), result in results:
             if result is None:
-                missing.append((rule, instance, problem))
                 continue
             for i, name in enumerate(single_names(instance, result.instance)):
                 one = of_instance(result, i) if result.batched else result
                 singles[rule, name, problem] = one
-        return Study(singles, tuple(missing))
+        return Study(singles)
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -168,9 +164,6 @@ class Study:
         shared = ", of all stopping rules and deltas together" if several_rows else ""
         notes.append(f"s: seconds of work without compilation{shared}.")
         notes += of_several((key[0], result) for key, result in self.results.items())
-        parts = any(result.settings.get("interrupted") for result in self.results.values())
-        if parts or self.missing:
-            notes.append("Interrupted: some runs are missing.")
         return Summary(self._title(), tuple(rows), tuple(notes))
 
     def _title(self) -> str:
@@ -250,7 +243,7 @@ class Study:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the study to one file, which `load_study` reads back.
 
-        The file is a zip archive with a NetCDF file of each result, as of `Result.save`.
+        It is a NetCDF file with a group for each result, which has what `Result.save` writes.
 
         Raises:
             ArgumentError, StoreError: as `Result.save`.

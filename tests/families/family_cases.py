@@ -110,8 +110,8 @@ class Faces(je.Bernoulli):
         lower, upper = super().bracket(mean + 2, radius)
         return lower - 2, upper - 2
 
-    def log_mixture_at(self, n, m, y, c, prior):
-        return super().log_mixture_at(n, m + 2, y + 2, c, prior)
+    def log_mixture_at(self, n, m, y, c):
+        return super().log_mixture_at(n, m + 2, y + 2, c)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,6 @@ import jaxelim as je
 from jaxelim import catalogue, cli, engine, scope
 from jaxelim.instances.instance import stack
 from jaxelim.lanes import LaneOps
-from jaxelim.store.settings import canonical, digest
 from tests import twin
 from tests.families.family_cases import Binomial, Geometric, Numbered
 from tests.twin import families
@@ -425,33 +424,6 @@ def test_a_file_names_no_user_defined_family(tmp_path):
     assert not (tmp_path / "mine.json").exists()
 
 
-def test_canonical_forms():
-    """Stored digests of Gaussian rewards and of LUCB() stay valid."""
-    arms = {
-        "array": [3, 3],
-        "dtype": "float64",
-        "sha256": "1332df685c45a61a0ac008a6a653295b8c5655361c1d34b6304b22ec40235fb8",
-    }
-    theta = {
-        "array": [3],
-        "dtype": "float64",
-        "sha256": "23f8031fc96f9b76aa9c71f731e406fa1947936296199317cad8ab9a1ab09b26",
-    }
-    known = {"arms": arms, "theta": theta, "noise_std": 1.0}
-    for plain in (je.Instance(np.eye(3), ONE), je.Instance.unstructured(ONE, je.Gaussian())):
-        assert canonical(plain) == known and digest(canonical(plain)) == "6fee90257ca7c44788db"
-    assert canonical(je.Instance.unstructured(ONE, noise_std=2.0)) == {**known, "noise_std": 2.0}
-    assert canonical(je.LUCB()) == {"class": "jaxelim.LUCB"}
-    assert canonical(je.LUCB(pulls=2)) == {"class": "jaxelim.LUCB", "pulls": 2}
-    for family, told in (
-        (je.Bernoulli(), {"class": "jaxelim.Bernoulli"}),
-        (Binomial(3), {"class": "tests.families.family_cases.Binomial", "trials": 3}),
-    ):
-        form = canonical(je.Instance.unstructured(ONE, family))
-        assert form == {"arms": arms, "theta": theta, "family": told}
-        assert digest(form) != digest(known)
-
-
 # Refusals.
 
 EASY, GAUSSIAN = bernoulli([0.8, 0.3, 0.1]), je.Instance.unstructured([0.8, 0.3, 0.1])
@@ -555,13 +527,7 @@ UNSUPPORTED = {
     ),
     "half-spaces": (lambda: run(problem=HALVES), "problem", "Rows or Levels"),
     "native": (lambda: run(rule=je.Uniform(), stopping=je.Native()), "stopping", "Uniform"),
-    "threshold": (lambda: je.LinearThreshold.of(EASY), "family"),
     "noise_std": (lambda: EASY.noise_std, "family"),
-    "a threshold with a ridge": (
-        lambda: run(threshold=je.LinearThreshold(3, 1.0, 1.0)),
-        "threshold",
-        "without a ridge",
-    ),
 }
 
 

@@ -1,6 +1,8 @@
 """Evidence by its definition: costs, weights of 0, widest gains; arms of equal rewards."""
 
 import dataclasses
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +62,8 @@ def test_the_largest_gain_of_linear_arms():
         shape = Rows(jnp.int32(best), jnp.arange(4) != best)
         given = jnp.asarray(arms @ theta), jnp.asarray(theta)
         seen = LinearEvidence.of(space, shape, weighted(space, jnp.asarray(counts)), *given)
-        found = [seen.widest(seen, jnp.int32(k), None, jnp.float64(level)) for k in range(4)]
+        view: Any = SimpleNamespace(time=jnp.exp(jnp.float64(level)), linear=seen)
+        found = [je.OptimisticLinGame().gain(view, seen, jnp.int32(k)) for k in range(4)]
     inverse = np.linalg.inv((arms.T * counts) @ arms)
     for k in set(range(4)) - {best}:
         y = arms[best] - arms[k]

@@ -253,7 +253,7 @@ def test_what_is_not_defined_is_refused_by_name():
     problems = je.BestArm(), je.TopM(2), je.Thresholding(0.4), je.BestArm(items=ITEMS)
     for problem in problems:
         assert "OptimisticTaS" in refused(je.OptimisticTaS(), problem)
-        assert "confidence intervals" in refused(je.LinGame(optimistic=True), problem)
+        assert "OptimisticLinGame" in refused(je.OptimisticLinGame(), problem)
     basis = je.Instance.unstructured([0.8, 0.4, 0.3], je.Logistic())
     for rule in (je.LUCB(), je.UGapE(), je.Racing()):
         assert "confidence intervals" in refused(rule, instance=basis)
@@ -345,7 +345,7 @@ def test_rules_of_evidence_run_alike_in_lanes_and_alone(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", [je.FWS(), je.TrackAndStop(exploration="paper")], ids=repr)
+@pytest.mark.parametrize("rule", [je.FWS(), je.TrackAndStop()], ids=repr)
 def test_rules_of_evidence_find_the_right_arm(rule):
     """Rounding decides between equal solutions of the games of Frank-Wolfe sampling."""
     found = je.simulate(INSTANCE, je.BestArm(), rule, runs=4, delta=0.1, max_samples=2000, seed=3)

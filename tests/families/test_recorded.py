@@ -14,7 +14,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.families.recorded import ROUNDS, Stacks, shuffled
-from jaxelim.store.settings import canonical
+from jaxelim.simulation.results.descriptions import hash_of
 
 RNG = np.random.default_rng(11)
 STACKS = [np.append(np.ones(20), np.zeros(10)), np.arange(40) % 2, np.arange(25) % 3 == 0]
@@ -255,10 +255,9 @@ def test_values():
     assert dataclasses.replace(BINARY, order="given") != BINARY
     assert pickle.loads(pickle.dumps(BINARY)) == BINARY
     assert type(BINARY) is je.Recorded and BINARY.name == "bernoulli"
-    digests = {str(canonical(on(one))) for one in (same, BINARY, other)}
-    assert len(digests) == 2
+    assert len({hash_of(on(one)) for one in (same, BINARY, other)}) == 2
     gauss = je.Recorded(NUMBERS, family=je.Gaussian(2.0))
-    assert canonical(on(gauss)) != canonical(je.Instance.unstructured(gauss.means, noise_std=2.0))
+    assert hash_of(on(gauss)) != hash_of(je.Instance.unstructured(gauss.means, noise_std=2.0))
     assert on(gauss).noise_std == 2.0 and "sha256" in repr(gauss)
     assert on(gauss).family_settings == {"family": repr(gauss)}
     short = je.Recorded([[0, 1], [1, 1, 0]], "given", family=je.Bernoulli())

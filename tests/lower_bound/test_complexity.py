@@ -213,12 +213,12 @@ def test_the_value_of_a_fixed_allocation():
 
 
 def test_the_solve_is_compiled_once_per_shape():
-    from jaxelim.lower_bound.solves import _solve_lanes
+    from jaxelim.lower_bound.solves import _solve
 
     complexity(small(3, seed=6), TopM(2))
-    before = _solve_lanes._cache_size()
+    before = _solve._cache_size()
     complexity(small(11, seed=7), TopM(2), gap=1e-9)
-    assert _solve_lanes._cache_size() == before
+    assert _solve._cache_size() == before
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,6 @@ from scipy.special import betaln, gammaln, log_expit
 import jaxelim as je
 
 STRENGTHS = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-PRIORS = {
-    "bernoulli": (5.0, 95.0), "poisson": (2.0, 1.5), "exponential": (2.5, 1.2),
-    "gaussian": (0.3, 0.7),
-}  # fmt: skip
 FAMILIES = {
     "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
     "gaussian": je.Gaussian(),
@@ -71,7 +67,7 @@ def integrated(name, counts, means, at, prior):
     Args:
         name: the family's.
         counts, means, at: of equal shapes.
-        prior: (a, b) as in `Grid`; for "gaussian" mean and standard deviation.
+        prior: (a, b) of a Beta or a Gamma; for "gaussian" mean and standard deviation.
     """
     a, b = (np.broadcast_to(one, counts.shape)[..., None] for one in prior)
     n, m, y = (x[..., None] for x in (counts, means, at))
@@ -115,7 +111,7 @@ def centred(name, at, c):
 
 def components(name, counts, means, at, grid):
     """log M_j by integration: [.., J]."""
-    priors = [centred(name, at, c) for c in grid.strengths] if grid.prior is None else [grid.prior]
+    priors = [centred(name, at, c) for c in grid.strengths]
     return np.stack([integrated(name, counts, means, at, one) for one in priors], -1)
 
 

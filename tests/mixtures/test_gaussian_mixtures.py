@@ -105,39 +105,6 @@ def test_the_infimum_inside_the_sum_is_at_most_that_of_the_sum():
         assert found <= cases.mean_exp(each).min() + 1e-9
 
 
-def test_a_fixed_prior_in_units_of_the_rewards():
-    """std = 2: the prior's units are those of rewards, the statistics' those of std."""
-    rng = np.random.default_rng(2)
-    counts, means = arms_of(rng)
-    at, prior = rng.normal(size=6), (0.3, 0.7)
-    known = cases.integrated("gaussian", counts, means, at, (0.15, 0.35))
-    with scope.engine():
-        given = [jnp.asarray(x) for x in (counts, means, at)]
-        found = np.asarray(cases.log_mixture(je.Gaussian(2.0), *given, Grid(prior=prior)))[:, 0]
-        by_arm = je.Gaussian([2.0] * 6).settled()
-        other = np.asarray(cases.log_mixture(by_arm, *given, Grid(prior=prior)))[:, 0]
-        shape = Rows(jnp.int32(0), jnp.asarray([False] + [True] * 5))
-        args = space_of(np.eye(6)), statistics(counts, means), shape, Grid(prior=prior)
-        pair = np.asarray(cases.log_e(LinearGaussian(2.0), *args))[1:]
-    np.testing.assert_allclose(found, known, rtol=1e-10)
-    np.testing.assert_allclose(other, known, rtol=1e-10)
-    for k in range(1, 6):
-        u = np.linspace(*sorted(means[[0, k]]), 100001)
-        with scope.engine():
-            both = [
-                np.asarray(
-                    cases.log_mixture(
-                        je.Gaussian(2.0),
-                        *(jnp.asarray(x) for x in (0 * u + counts[i], 0 * u + means[i], u)),
-                        Grid(prior=prior),
-                    )
-                )[:, 0]
-                for i in (0, k)
-            ]
-        least = (both[0] + both[1]).min() if means[0] > means[k] else -np.inf
-        assert pair[k - 1] == least or abs(pair[k - 1] - least) < 1e-7 * (1 + abs(least))
-
-
 def test_half_spaces_of_independent_arms():
     rng = np.random.default_rng(3)
     counts, means = arms_of(rng)
@@ -197,8 +164,6 @@ def test_linear_arms_items_and_half_spaces():
                 Items(jnp.int32(best), jnp.arange(7) != best, 6),
             ),
         }
-        with pytest.raises(ArgumentError, match="prior"):
-            LinearGaussian().log_e(plain, stats, Rows(jnp.int32(0), others), Grid(prior=(0.0, 1.0)))
     sign = np.where(means > 0.2, 1, -1)
     known = {
         "rows": (features[first] - features, means[first] - means),
@@ -226,21 +191,8 @@ def test_linear_identity_features_have_the_prior_of_all_arms():
     np.testing.assert_allclose(alone[1:] - linear[1:], [price[2], price[1]], rtol=1e-9)
 
 
-def test_grids_refuse_what_is_no_prior():
+def test_grids_refuse_what_is_no_strength():
     for bad in ((), (1.0, 0.0), ("x",), 3.0, (1.0, np.inf), (3.0, 1e-200), (1e200,)):
         with pytest.raises(ArgumentError, match="strengths"):
             Grid(bad)
-    for bad in ((1.0,), (1.0, 0.0), "ab", (1.0, 2.0, 3.0), 2.0):
-        with pytest.raises(ArgumentError, match="prior"):
-            Grid(prior=bad)
-    for family in (je.Bernoulli(), je.Poisson(), je.Exponential(), je.GaussianUnknownVariance()):
-        for bad in ((-1.0, 2.0), (1.0, 1e-200), (1e20, 1e20), (1e-9, 1.0)):
-            with pytest.raises(ArgumentError, match="prior"):
-                family.check_prior(Grid(prior=bad))
-        family.check_prior(Grid())
-    for family in (je.Gaussian(2.0), je.Gaussian(std=[1.0, 2.0])):
-        family.check_prior(Grid(prior=(-1.0, 2.0)))
-        for bad in ((0.0, 1e-200), (0.0, 1e200), (1e200, 1.0), (-1e200, 1.0)):
-            with pytest.raises(ArgumentError, match="prior"):
-                family.check_prior(Grid(prior=bad))
     assert Grid([3, 10]) == Grid((3.0, 10.0)) and hash(Grid()) == hash(Grid())

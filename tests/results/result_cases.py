@@ -9,9 +9,8 @@ import numpy as np
 import jaxelim as je
 from jaxelim import catalogue, families, problems
 from jaxelim.contracts.traits import Traits
-from jaxelim.saddle.tolerance import EvidenceGap
 from jaxelim.simulation.results.descriptions import hash_of
-from jaxelim.thresholds.deviations import KaufmannKoolen
+from jaxelim.thresholds.kaufmann_koolen import KaufmannKoolen
 
 MEANS = (0.5, 0.3, 0.2)
 COINS = je.Instance.unstructured(MEANS, je.Bernoulli(), name="coins")
@@ -86,8 +85,8 @@ RULES = [
     je.LUCB(pulls=2),
     je.Oracle([0.25, 0.35, 0.4]),
     je.TopTwo("ucb", "rs", share="ids", select="tracking"),
-    je.TrackAndStop(gap=EvidenceGap(0.3), schedule=7),
-    je.OptimisticTaS(gap=1e-7),
+    je.TrackAndStop(gap_share=0.3, schedule=7),
+    je.OptimisticTaS(gap_share=1e-7),
 ]
 PROBLEMS = [
     je.BestArm(),
@@ -110,7 +109,7 @@ ELIMINATIONS = [
 ]  # fmt: skip
 THRESHOLDS = [
     je.Heuristic(), je.GK16(), je.LinearThreshold(2, 1.0, 1.1),
-    KaufmannKoolen(6, 2, True), je.Mixture((3.0, 30.0), None, 3),
+    KaufmannKoolen(6, 2, True), je.Mixture((3.0, 30.0), 3),
 ]  # fmt: skip
 
 

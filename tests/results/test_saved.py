@@ -11,7 +11,8 @@ import xarray as xr
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.simulation.results.descriptions import ARRAYS, description_of, made, recovered
+from jaxelim.simulation.results.descriptions import ARRAYS, description_of, made
+from jaxelim.simulation.results.saving import checksum
 from tests.results.result_cases import (
     COINS,
     ELIMINATIONS,
@@ -191,8 +192,7 @@ def test_results_that_differ_are_not_equal():
     for changes in (dict(rule=je.LinGapE(1.0)), dict(problem=je.TopM(1)), dict(threshold=je.GK16()),
                     dict(stopping=(je.LLR(), je.FullElimination())), dict(solves=result.samples),
                     dict(elimination=je.FullElimination()), dict(elimination_times=None),
-                    dict(settings=result.settings | {"seed": 4}),
-                    dict(settings=result.settings | {"interrupted": "3 of 4"})):  # fmt: skip
+                    dict(settings=result.settings | {"seed": 4})):  # fmt: skip
         assert not result.equals(result_of(**changes)) and not result_of(**changes).equals(result)
     for name in ARRAYS:
         if getattr(result, name) is not None:
@@ -250,7 +250,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
             assert je.load_result(path).equals(result_of())
         except je.DamagedFileError:
             shown += 1
-        except je.ResultFileError as error:  # the name of an attribute
+        except je.StoreError as error:  # the name of an attribute
             assert "no result" in str(error) or "format" in str(error)
             shown += 1
     assert shown >= 12
@@ -260,10 +260,10 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
             je.load_result(path)
     for contents in (b"", b"hello", b"CDF\x01"):
         path.write_bytes(contents)
-        with pytest.raises(je.ResultFileError, match="it is no NetCDF file"):
+        with pytest.raises(je.StoreError, match="it is no NetCDF file"):
             je.load_result(path)
     xr.Dataset({"a": ("x", [1, 2])}).to_netcdf(path, engine="h5netcdf")
-    with pytest.raises(je.ResultFileError, match="it holds no result of jaxelim"):
+    with pytest.raises(je.StoreError, match="it holds no result of jaxelim"):
         je.load_result(path)
     for wrong in (tmp_path / "none.nc", tmp_path):
         with pytest.raises(je.StoreError, match=r"cannot be read|no regular file"):
@@ -277,8 +277,6 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
 
 def rewritten(path, change):
     """The file with other attributes and a checksum that goes with them."""
-    from jaxelim.store import checksum
-
     with xr.open_dataset(path, engine="h5netcdf") as opened:
         data = opened.load()
     change(data.attrs)
@@ -298,11 +296,11 @@ def test_files_of_other_versions(tmp_path):
 
     result_of().save(path)
     rewritten(path, lambda attributes: attributes.update(jaxelim_result=2))
-    with pytest.raises(je.ResultFileError, match="its format is 2; .* reads up to 1"):
+    with pytest.raises(je.StoreError, match="its format is 2; .* reads up to 1"):
         je.load_result(path)
     result_of().save(path)
     rewritten(path, text('"fields":{"rate":2.0}', '"fields":{"rate":2.0,"more":1}'))
-    with pytest.raises(je.ResultFileError, match=r"its rule is LinGapE.* load_result\(path, rule="):
+    with pytest.raises(je.StoreError, match=r"its rule is LinGapE.* load_result\(path, rule="):
         je.load_result(path)
     result_of().save(path)
     rewritten(path, text("jaxelim.LinGapE", "jaxelim.Later"))
@@ -316,7 +314,7 @@ def test_files_of_other_versions(tmp_path):
 def test_a_file_of_the_arrays_alone_is_no_result(tmp_path):
     """`to_xarray` has no arms, no theta and no checksum."""
     result_of().to_xarray().to_netcdf(tmp_path / "arrays.nc", engine="h5netcdf")
-    with pytest.raises(je.ResultFileError, match="it holds no result of jaxelim"):
+    with pytest.raises(je.StoreError, match="it holds no result of jaxelim"):
         je.load_result(tmp_path / "arrays.nc")
 
 
@@ -331,16 +329,6 @@ def test_descriptions_of_plain_values():
     for wrong in (object(), int, lambda: 0, {1, 2}):
         with pytest.raises(je.ArgumentError, match="^x: got"):
             description_of("x", wrong)
-
-
-def test_other_names_of_a_class():
-    slack = {"class": "jaxelim.EpsilonBestArm", "fields": {"epsilon": 0.1}}
-    assert made(slack) == je.BestArm(epsilon=0.1)
-    assert made({"class": "jaxelim.BestArm", "fields": {}}) == je.BestArm()
-    stored = {"text": "BestArm(epsilon=0.1)", "value": slack}
-    assert recovered("file", "problem", stored, je.BestArm(epsilon=0.1)).epsilon == 0.1
-    with pytest.raises(je.ArgumentError, match="which the file holds"):
-        recovered("file", "problem", stored, je.BestArm(epsilon=0.2))
 
 
 @pytest.mark.slow

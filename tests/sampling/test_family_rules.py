@@ -25,12 +25,10 @@ MEANS = {
 }
 """Two instances a family, with means at the ends of the range."""
 RULES = {
-    "k-learner": (je.LinGame(), {}), "k-learner, optimistic": (je.LinGame(True), {"optimistic": 1}),
+    "k-learner": (je.LinGame(), {}),
     "fws": (je.FWS(), {}), "lazy-tas": (je.LazyTaS(), {}), "oracle": (je.Oracle(), {}),
-    "tas": (je.TrackAndStop(gap=1e-10), {}),
-    "tas, C": (je.TrackAndStop("C", gap=1e-10, exploration="paper", schedule=3),
-               {"tracking": "C", "exploration": "paper", "every": 3}),
-    "optimistic-tas": (je.OptimisticTaS(), {}),
+    "tas": (je.TrackAndStop(gap_share=1e-10), {}),
+    "tas, C": (je.TrackAndStop("C", gap_share=1e-10, schedule=3), {"tracking": "C", "every": 3}),
 }  # fmt: skip
 
 
@@ -74,16 +72,10 @@ def both(family, problem, rule, eliminates, means, seed):
     return run, known
 
 
-def defined(rule, problem, eliminates):
-    if rule == "oracle" and eliminates:
-        return False
-    return rule != "optimistic-tas" or problem == "bai"
-
-
 CASES = [
     (family, problem, rule, eliminates)
     for family in FAMILIES for problem in PROBLEMS for rule in RULES for eliminates in (False, True)
-    if defined(rule, problem, eliminates) and (family, rule) != ("gaussian", "optimistic-tas")
+    if not (rule == "oracle" and eliminates)
     and ((family, problem) != ("gaussian", "topm") or rule not in ("tas", "tas, C"))
 ]  # fmt: skip
 QUICK = [("bernoulli", "bai", "tas", False), ("poisson", "topm", "k-learner", True)]
@@ -127,7 +119,7 @@ HARD = {"bernoulli": [0.7, 0.35, 0.55, 0.3], "poisson": [2.0, 0.6, 1.2, 0.3],
 ONE_RUN_FORM = [
     (family, rule, problem)
     for family in HARD for rule in RULES for problem in PROBLEMS
-    if rule != "optimistic-tas" and (family, rule, problem) != ("bernoulli", "tas", "topm")
+    if (family, rule, problem) != ("bernoulli", "tas", "topm")
 ]  # fmt: skip
 
 
@@ -151,18 +143,15 @@ def test_the_one_run_form_gives_the_same_runs(family, rule, problem):
 
 @SLOW
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("rule", ["oracle", "optimistic-tas"])
-def test_permuted_arms_permute_the_pulls(rule, problem):
-    """Exponential rewards never tie; the other rules explore, or begin, with ties of arms."""
-    if not defined(rule, problem, False):
-        pytest.skip("not defined")
+def test_permuted_arms_permute_the_pulls(problem):
+    """Of the oracle: exponential rewards never tie; others explore, or begin, with ties of arms."""
     means, order = np.array([2.0, 0.3, 1.0, 0.8, 0.1]), np.array([3, 0, 4, 2, 1])
     noise = np.random.default_rng(4).random((4, 60))
     permuted = noise.copy()
     permuted[:, :5] = noise[:, order]
     one, other = (
         je.simulate(
-            instance("exponential", m), PROBLEMS[problem][0], RULES[rule][0], runs=4, noise=u,
+            instance("exponential", m), PROBLEMS[problem][0], je.Oracle(), runs=4, noise=u,
             delta=0.01, stopping=LLR,
         )
         for m, u in ((means, noise), (means[order], permuted))
@@ -173,10 +162,9 @@ def test_permuted_arms_permute_the_pulls(rule, problem):
 @pytest.mark.parametrize(
     ("rule", "problem", "family"),
     [(je.OptimisticTaS(), je.TopM(2), je.Bernoulli()),
-     (je.OptimisticTaS(bonus=lambda t, n: n), je.BestArm(), je.Bernoulli()),
-     (je.OptimisticTaS(), je.BestArm(), je.GaussianUnknownVariance()),
+     (je.OptimisticLinGame(), je.BestArm(), je.Gaussian([1.0, 2.0, 3.0])),
      (je.LinGapE(), je.BestArm(), je.Bernoulli())],
-    ids=["optimistic-topm", "bonus", "optimistic-unknown-variance", "lingape"],
+    ids=["optimistic-topm", "optimistic-lingame", "lingape"],
 )  # fmt: skip
 def test_what_is_not_defined_is_refused(rule, problem, family):
     with pytest.raises(je.UnsupportedError, match=r"^(family|instance): got"):
@@ -191,12 +179,11 @@ class NoDivergence(je.Family):
 
 @pytest.mark.parametrize("rule", [je.LinGame(), je.FWS(), je.LazyTaS(), je.TrackAndStop()])
 def test_what_the_rules_need(rule):
-    """Evidence alone is enough but for w* and for optimism."""
+    """Evidence alone is enough but for w*."""
     solves = isinstance(rule, je.TrackAndStop)
     assert bool(rule.needs(NoDivergence(), je.BestArm())) == solves
     assert all(map(je.Gaussian().has, rule.needs(je.Gaussian(), je.BestArm())))
     assert bool(rule.needs(NoDivergence(), je.Thresholding(0.1))) == solves
-    assert je.LinGame(optimistic=True).needs(NoDivergence(), je.BestArm())
     missing = [one for one in rule.needs(je.Bernoulli(), je.TopM()) if not je.Bernoulli().has(one)]
     assert not missing and je.Gaussian().has("design") and not je.Bernoulli().has("design")
 

@@ -102,7 +102,7 @@ def test_items_that_are_the_arms(name):
     """
     rule = RULES[name]
     if isinstance(rule, je.TrackAndStop | je.OptimisticTaS):
-        rule = dataclasses.replace(rule, gap=1e-10)
+        rule = dataclasses.replace(rule, gap_share=1e-10)
     rng = np.random.default_rng(0)
     instance = je.Instance(rng.normal(size=(6, 3)), [1.5, -1.0, 0.8])
     names = ("native",) if "native" in RULES[name].traits.stopping else ALL

@@ -10,9 +10,9 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.shapes import Interval
 from jaxelim.lanes import LaneOps
-from jaxelim.sampling import lucb, racing, track_and_stop
+from jaxelim.sampling import lucb, racing
 
-LANES, WEIGHTS = LaneOps(None), np.array([0.1, 0.9])
+LANES = LaneOps(None)
 
 
 def numbers(*x):
@@ -59,21 +59,3 @@ def test_the_second_of_two_pulls():
             tests.append(int(state.piece_tests))
             stops.append(bool(state.stop))
     assert pulled == [2, 1, 2, 0] and tests == [3, 0, 3, 0] and not any(stops)
-
-
-def test_the_papers_exploration_is_strict():
-    """Track-and-Stop, exploration "paper": an arm is due at N_k < sqrt(t), not at equality."""
-    rule = je.TrackAndStop(exploration="paper")
-
-    def arm(least, time):
-        counts = jnp.stack([least, time - 1 - least])
-        found = SimpleNamespace(weights=jnp.asarray(WEIGHTS))
-        view = SimpleNamespace(
-            lanes=LANES, counts=counts, time=time, shares_of_pulls=lambda weights: weights
-        )
-        state = track_and_stop.TrackState(found, counts)
-        return rule._track(view, state, found)[0]
-
-    with scope.engine():
-        step = jax.jit(arm)
-        assert [int(step(*numbers(n, t))) for n, t in ((3, 9), (3, 10), (2, 9))] == [1, 0, 0]

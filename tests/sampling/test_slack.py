@@ -15,7 +15,7 @@ STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.
             "native": je.Native()}  # fmt: skip
 RULES = {
     "uniform": je.Uniform(), "lucb": je.LUCB(), "lucb-2": je.LUCB(pulls=2),
-    "tas": je.TrackAndStop(gap=1e-10), "oracle": je.Oracle(),
+    "tas": je.TrackAndStop(gap_share=1e-10), "oracle": je.Oracle(),
     "eb-tc": je.EBTC(select="tracking"), "eb-tci, ids": je.EBTCI("ids", "tracking"),
 }  # fmt: skip
 STD = [0.5, 1.0, 2.0, 1.5, 0.7]

@@ -83,7 +83,7 @@ RULES = {
     "lingape": lambda shape: (je.LinGapE(), [{}] * INSTANCES),
     "lingame": lambda shape: (je.LinGame(), [{}] * INSTANCES),
     "optimistic lingame": lambda shape: (
-        je.LinGame(optimistic=True),
+        je.OptimisticLinGame(),
         [{"optimistic": True}] * INSTANCES,
     ),
     "fws": lambda shape: (je.FWS(), [{}] * INSTANCES),

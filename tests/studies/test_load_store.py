@@ -1,14 +1,10 @@
 """What a store gives back: all that it holds, each under a name of its own, or a word."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.simulation.call import CheckedCall
-from jaxelim.store import Store, calls, digest
 
 EASY = je.Instance.unstructured([1.0, 0.2, 0.0], name="easy")
 SHARED = dict(runs=6, max_samples=2000, engine=je.Engine(devices=1))
@@ -24,7 +20,7 @@ def test_studies_that_share_names_are_told_apart(tmp_path):
     assert set(again.rules) == {"even (delta=0.1)", "even (delta=0.01)"}
     for delta, result in by_delta.items():
         assert again[f"even (delta={delta})"].equals(result)
-    # Where they differ in much, the digest names them.
+    # Where they differ in much, the key names them.
     stored(tmp_path, delta=0.1, stopping=je.SelectiveElimination(), threshold=je.GK16())
     found = je.load_store(tmp_path)
     assert len(found) == 3 and {len(name) for name in found.rules} == {len("even (12345678)")}
@@ -67,24 +63,11 @@ def test_runs_of_two_versions_are_named(tmp_path, monkeypatch):
 
 def test_what_is_left_out_is_named(tmp_path):
     stored(tmp_path, delta=0.1, block=3)
-    first, second = (entry.path for entry in Store(tmp_path).entries())
+    first, second = sorted(tmp_path.glob("blocks/*/*.npz"))
     second.write_bytes(second.read_bytes()[:-9])
-    with pytest.warns(UserWarning, match=f"left out: .*{second.name}"):
+    with pytest.warns(UserWarning, match=f"set aside: .*{second.name}"):
         found = je.load_store(tmp_path)["even"]
     assert found.runs.tolist() == [0, 1, 2] and first.exists()
-    second.unlink()
-    for told in (tmp_path / "experiments").iterdir():
-        told.unlink()
-    with pytest.warns(UserWarning, match="left out: study/even/easy/best-arm/.* no experiment"):
+    (tmp_path / first.parent / "cell.json").write_text('{"labels": []}')
+    with pytest.warns(UserWarning, match="left out: .*cell.json, which lacks"):
         assert len(je.load_store(tmp_path)) == 0
-
-
-def test_the_key_has_no_layout():
-    def key(**layout):
-        call = CheckedCall.checked(
-            instance=EASY, problem=je.BestArm(), rule=je.LinGame(), delta=0.1, stopping=je.LLR(),
-            elimination=None, threshold=je.Heuristic(), runs=4, seed=0, max_samples=100,
-        )  # fmt: skip
-        return digest(calls.settings(dataclasses.replace(call, engine=je.Engine(**layout))))
-
-    assert key(lanes=32, chunk=16, devices=1, shrink=False) == key()

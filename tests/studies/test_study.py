@@ -66,7 +66,7 @@ def test_the_table(whole):
     tau = whole["even", "easy"].samples[0, 0]
     assert rows[0]["s"] == round(whole["even", "easy"].timings["seconds"], 2)
     assert rows[0]["mean tau"] == tau.mean() and str(whole) == str(whole.summary())
-    assert max(map(len, str(whole).splitlines())) <= 100 and "<table>" in whole._repr_html_()
+    assert max(map(len, str(whole).splitlines())) <= 100 and "<table" in whole._repr_html_()
 
 
 def test_the_table_has_costs_where_a_result_has(whole):
@@ -112,22 +112,18 @@ def test_one_line_of_progress():
 
 
 def test_a_file_gives_the_study_back(whole, tmp_path):
-    whole.save(tmp_path / "one.zip")
-    again = je.load_study(tmp_path / "one.zip")
+    whole.save(tmp_path / "one.nc")
+    again = je.load_study(tmp_path / "one.nc")
     assert again.equals(whole) and list(again) == list(whole)
     assert not again.equals(whole.select(rule="even"))
-    again.save(tmp_path / "two.zip")
-    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
-    contents = bytearray((tmp_path / "one.zip").read_bytes())
-    contents[5000] ^= 1
-    (tmp_path / "bad.zip").write_bytes(contents)
-    with pytest.raises(je.DamagedFileError, match="bad.zip"):
-        je.load_study(tmp_path / "bad.zip")
-    (tmp_path / "text.zip").write_text("text")
-    with pytest.raises(je.ResultFileError, match="no archive"):
-        je.load_study(tmp_path / "text.zip")
+    (tmp_path / "bad.nc").write_bytes((tmp_path / "one.nc").read_bytes()[:-500])
+    with pytest.raises(je.DamagedFileError, match="bad.nc"):
+        je.load_study(tmp_path / "bad.nc")
+    (tmp_path / "text.nc").write_text("text")
+    with pytest.raises(je.StoreError, match="no NetCDF"):
+        je.load_study(tmp_path / "text.nc")
     with pytest.raises(je.StoreError, match="cannot be read"):
-        je.load_study(tmp_path / "none.zip")
+        je.load_study(tmp_path / "none.nc")
 
 
 @pytest.mark.slow
@@ -150,13 +146,13 @@ def test_a_store_gives_the_study_back(whole, tmp_path):
 def asked(monkeypatch) -> list:
     """The rule and the runs of the blocks that are computed from now on."""
     seen: list = []
-    compute = blocks.Simulation.compute
+    compute = blocks.compute
 
-    def noted(self, runs, progress):
-        seen.append((type(self.call.rule).__name__, runs.tolist()))
-        return compute(self, runs, progress)
+    def noted(call, bar=None):
+        seen.append((type(call.rule).__name__, call.runs.tolist()))
+        return compute(call, bar)
 
-    monkeypatch.setattr(blocks.Simulation, "compute", noted)
+    monkeypatch.setattr(blocks, "compute", noted)
     return seen
 
 
@@ -170,8 +166,7 @@ def test_an_interrupted_study_goes_on(whole, tmp_path, monkeypatch):
     with pytest.raises(je.Interrupted, match="of 24 runs are in finished blocks") as caught:
         made(store=tmp_path, block=4, progress=stop)
     part = caught.value.result
-    assert isinstance(part, je.Study) and 0 < len(part) < 6 and part.missing
-    assert "Interrupted" in str(part)
+    assert isinstance(part, je.Study) and 0 < len(part) < 6
     done = len(seen) - 1  # the last was interrupted
     assert made(store=tmp_path, block=4).equals(whole)
     assert len(seen) == 8 + 1 and seen[done] == seen[done + 1]
@@ -196,7 +191,7 @@ def test_a_killed_study_is_resumed(whole, tmp_path, monkeypatch):
     command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, timeout=300, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    kept = len(list((tmp_path / "blocks").glob("[!.]*.nc")))
+    kept = len(list(tmp_path.glob("blocks/*/*.npz")))
     assert 1 <= kept < 8
     seen = asked(monkeypatch)
     assert made(store=tmp_path, block=4).equals(whole)
@@ -271,7 +266,7 @@ def test_the_command(whole, tmp_path, capsys, monkeypatch):
     oracle = {rule = "oracle"}
     """
     (tmp_path / "study.toml").write_text(lines)
-    given = ["study", "study.toml", "--runs", "6", "--store", "kept", "--output", "found.zip",
+    given = ["study", "study.toml", "--runs", "6", "--store", "kept", "--output", "found.nc",
              "--figure", "found.png", "--baseline", "even"]  # fmt: skip
     assert cli.main(given) == 0
     said = capsys.readouterr().out
@@ -279,7 +274,7 @@ def test_the_command(whole, tmp_path, capsys, monkeypatch):
         str(whole.summary()).splitlines()[2].rsplit(maxsplit=1)[0] in said
         and "ratio: mean number of samples over that of even" in said
     )
-    assert je.load_study("found.zip").equals(whole) and je.load_store("kept").equals(whole)
+    assert je.load_study("found.nc").equals(whole) and je.load_store("kept").equals(whole)
     assert (tmp_path / "found.png").stat().st_size > 20_000
     for text, words in {
         "instances = 1": "problem: got None", "instancs = 1": "instances", "= 3": "readable file",
@@ -368,31 +363,25 @@ def test_the_figure_of_one_delta(tmp_path, capsys, monkeypatch):
     left, right = (drawn.axes[n].get_tightbbox() for n in (0, 1))
     assert left.x1 + 10 < right.x0
     monkeypatch.chdir(tmp_path)
-    one.save("one.zip")
-    assert cli.main(["plot", "one.zip", "-o", "drawn", "--figure", "comparison", "tau"]) == 0
+    one.save("one.nc")
+    assert cli.main(["plot", "one.nc", "-o", "drawn", "--figure", "comparison", "tau"]) == 0
     assert {path.name for path in Path("drawn").iterdir()} == {"comparison.png", "tau.png"}
     capsys.readouterr()
 
 
 def test_show_opens_every_file(whole, tmp_path, capsys):
-    """A study, a block of a store, and the table of an experiment."""
-    whole.save(tmp_path / "a.zip")
-    assert cli.main(["show", str(tmp_path / "a.zip")]) == 0
+    """A study, a result, and the table of an experiment."""
+    whole.save(tmp_path / "a.nc")
+    assert cli.main(["show", str(tmp_path / "a.nc")]) == 0
     assert capsys.readouterr().out == f"{whole.summary()}\n"
-    assert cli.main(["show", str(tmp_path / "a.zip"), "--baseline", "oracle"]) == 0
+    assert cli.main(["show", str(tmp_path / "a.nc"), "--baseline", "oracle"]) == 0
     assert capsys.readouterr().out == f"{whole.summary()}\n{whole.compare('oracle')}\n"
-    assert cli.main(["show", str(tmp_path / "a.zip"), "--baseline", "oracel"]) == 2
+    assert cli.main(["show", str(tmp_path / "a.nc"), "--baseline", "oracel"]) == 2
     said = capsys.readouterr()
     assert not said.out and said.err.count("\n") == 1 and "nearest: 'oracle'" in said.err
     whole["even", "easy"].save(tmp_path / "one.nc")
     assert cli.main(["show", str(tmp_path / "one.nc"), "--baseline", "even"]) == 2
     assert "baseline: got 'even'" in capsys.readouterr().err
-    made(store=tmp_path / "kept")
-    block = sorted((tmp_path / "kept" / "blocks").iterdir())[0]
-    assert cli.main(["show", str(block)]) == 0
-    said = capsys.readouterr().out
-    assert "study/even/easy/best-arm/" in said
-    assert f"{whole['even', 'easy'].samples[0, 0].mean():.4g}" in said
     one = whole["oracle", "easy"]
     arrays = {name: (("row", "run"), getattr(one, name)[0])
               for name in ("samples", "stopped", "correct", "tests_stopping")}  # fmt: skip

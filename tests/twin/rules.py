@@ -172,18 +172,11 @@ class Tas(Rule):
     """Track-and-Stop, Garivier and Kaufmann 2016.
 
     best_allocation of theta_hat is solved at the first and each `every`-th choice.
-    Forced exploration "wrapper" tracks uniform weights over the arms with N_k <= sqrt(t
-    - 1) - K/2, if there are any. "paper" pulls argmin N_k if some N_k < sqrt(t);
-    C-tracking adds w in either case.
+    Uniform weights over the arms with N_k <= sqrt(t - 1) - K/2 are tracked, if there are any.
     """
 
-    def configure(self, tracking="D", exploration="wrapper", every=1, tolerance=1e-6):
-        self.tracking, self.exploration, self.every, self.tolerance = (
-            tracking,
-            exploration,
-            every,
-            tolerance,
-        )
+    def configure(self, tracking="D", every=1, tolerance=1e-6):
+        self.tracking, self.every, self.tolerance = tracking, every, tolerance
 
     def start(self, stats):
         self.W = stats.counts.astype(float)
@@ -201,11 +194,9 @@ class Tas(Rule):
         self.calls += 1
         w = self.w
         starved = stats.counts <= np.sqrt(t - 1) - self.K / 2
-        if self.exploration == "wrapper" and starved.any():
+        if starved.any():
             w = starved / starved.sum()
         self.W = self.W + w
-        if self.exploration == "paper" and np.any(stats.counts < np.sqrt(t)):
-            return int(np.argmin(stats.counts))
         goal = self.W if self.tracking == "C" else (t - 1) * w
         return int(np.argmin(stats.counts - goal))
 

@@ -1,7 +1,7 @@
 """The twin of rules that evaluate H at weights, on families with one parameter.
 
 A plain NumPy float64 reading of the specification: k-learner, FWS, Lazy Track-and-Stop,
-Track-and-Stop, its optimistic form and the oracle. A run has one arm per mean, m_k =
+Track-and-Stop and the oracle. A run has one arm per mean, m_k =
 S_k/N_k, no ridge. Everything is recomputed at every check. Indices are 0-based, ties go
 to the lowest index. Labels of pieces are those of `tests.twin.families`; the pieces of
 top m come in the order of the means of the answer's arms.
@@ -210,8 +210,7 @@ class Rule:
 class KLearner(Rule):
     """AdaHedge over arms against the cheapest piece; C-tracking."""
 
-    def start(self, counts, optimistic=False):
-        self.optimistic = optimistic
+    def start(self, counts):
         self.losses, self.gap, self.W = np.zeros(self.K), 0.01, counts.copy()
 
     def choose(self, counts, means, t, labels):
@@ -220,10 +219,7 @@ class KLearner(Rule):
         w = w / w.sum()
         inside = np.maximum(w, FLOOR)
         label, _ = self.cheapest(labels, inside, means)
-        gain = self.problem.gradient(label, inside, means)
-        if self.optimistic:
-            gain = self.widest(label, inside, counts, means, t)
-        loss = -gain
+        loss = -self.problem.gradient(label, inside, means)
         mixed = loss.min() - math.log(np.sum(w * np.exp(-rate * (loss - loss.min())))) / rate
         self.losses, self.gap = self.losses + loss, self.gap + (w @ loss - mixed)
         self.W = self.W + w
@@ -233,17 +229,6 @@ class KLearner(Rule):
             if behind[k] <= behind.min() + 1e-9:
                 return k
         return int(np.argmin(behind))
-
-    def widest(self, label, weights, counts, means, t):
-        """The optimistic gains; log(t)/N_k for arms that the closest point leaves alone."""
-        level, d = math.log(t), self.problem.family.divergence
-        lower, upper = self.problem.bounds(counts, means, level)
-        gain = level / counts
-        for k, u in self.problem.closest(label, weights, means).items():
-            if u != means[k]:
-                ends = max(d(float(end), u) for end in (lower[k], upper[k]))
-                gain[k] = max(ends / self.problem.costs[k], gain[k])
-        return gain
 
 
 class Fws(Rule):
@@ -405,12 +390,12 @@ def weights_of(problem, means, labels, last):
 
 
 class Tas(Rule):
-    """Track-and-Stop; `tracking` "D" or "C", `exploration` "wrapper" or "paper"."""
+    """Track-and-Stop; `tracking` "D" or "C"."""
 
     solved = True
 
-    def start(self, counts, tracking="D", exploration="wrapper", every=1):
-        self.tracking, self.exploration, self.every = tracking, exploration, every
+    def start(self, counts, tracking="D", every=1):
+        self.tracking, self.every = tracking, every
         self.w, self.W, self.calls = np.full(self.K, 1 / self.K), counts.copy(), 0
 
     def choose(self, counts, means, t, labels):
@@ -418,36 +403,10 @@ class Tas(Rule):
             self.w = weights_of(self.problem, means, labels, self.w)
         self.calls += 1
         w, starved = self.w, counts <= math.sqrt(t - 1) - self.K / 2
-        if self.exploration == "wrapper" and starved.any():
+        if starved.any():
             w = starved / starved.sum()
         self.W = self.W + w
-        if self.exploration == "paper" and counts.min() < math.sqrt(t):
-            return int(np.argmin(counts))
         return self.tracked(counts, self.W if self.tracking == "C" else (t - 1) * w)
-
-
-class OptimisticTas(Rule):
-    """Best arm over the box of bounds: each arm in turn at its U, the others at L."""
-
-    def start(self, counts):
-        self.W = counts.copy()
-
-    def choose(self, counts, means, t, labels):
-        lower, upper = self.problem.bounds(counts, means, math.log(t))
-        best, found = -1.0, np.full(self.K, 1 / self.K)
-        among = sorted({int(labels[0, 0]), *labels[:, 1].tolist()})
-        for k in among:
-            if not upper[k] > max(lower[j] for j in among):
-                continue
-            at = lower.copy()
-            at[k] = upper[k]
-            w = best_arm_weights(self.problem, at, among)
-            value = min(self.problem.value((k, j), np.maximum(w, FLOOR), at)
-                        for j in among if j != k)  # fmt: skip
-            if value > best + 1e-12:
-                best, found = value, w
-        self.W = self.W + found
-        return self.tracked(counts, self.W)
 
 
 class Oracle(Rule):
@@ -464,7 +423,7 @@ class Oracle(Rule):
 
 
 RULES = {"k-learner": KLearner, "fws": Fws, "lazy-tas": LazyTas, "tas": Tas,
-         "optimistic-tas": OptimisticTas, "oracle": Oracle}  # fmt: skip
+         "oracle": Oracle}  # fmt: skip
 
 
 def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,

@@ -13,10 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim import checks
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import View
-from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import LinearContext, SquareDesign
 from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.instances.instance import Instance
@@ -74,23 +72,6 @@ def start(view: View) -> Allocation:
         evaluations=none,
         solves=none,
     )
-
-
-def checked_schedule(schedule: Any) -> str | int:
-    """Check a schedule: "always", "powers", or a whole number of steps >= 1."""
-    if isinstance(schedule, str) and schedule in ("always", "powers"):
-        return schedule
-    if isinstance(schedule, str):
-        raise ArgumentError("schedule", schedule, '"always", "powers", or an integer >= 1')
-    return checks.integer("schedule", schedule, low=1)
-
-
-def due(schedule: str | int, view: View) -> Array:
-    """Whether this choice looks at w; the run's first choice always does."""
-    since = view.t - 1 - view.start
-    if schedule == "powers":
-        return (since == 0) | (view.t & (view.t - 1) == 0)
-    return since % (schedule if isinstance(schedule, int) else 1) == 0
 
 
 def frames(instance: Instance) -> Frame:

@@ -130,35 +130,6 @@ def _idle(view: View, last: ArmAllocation) -> ArmAllocation:
     return dataclasses.replace(last, evaluations=none, solves=none)
 
 
-def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
-    """The allocation of the means of largest H* in the box of bounds at level log t.
-
-    Best arm alone. One arm is at its upper bound, the others at their lower bounds. Arms
-    whose upper bound does not exceed all lower bounds have no such means.
-    """
-    lanes, c, among = view.lanes, view.priced.costs, counted(view)
-    interval = view.family.interval(view, view.means, jnp.log(view.time))
-    lower, upper = wide(interval.lower), wide(interval.upper)
-    highest = lanes.max(jnp.where(among, lower, -jnp.inf))
-
-    def body(k, best):
-        weights, value = best
-        allowed = among[k] & (upper[k] > highest)
-        at = jnp.where((index_like(lower) == k) & allowed, upper, lower)
-        new = best_arm_weights(_family(view), at, wide(c), counted=among, lanes=lanes)
-        # An arm must do better by more than rounding, so that the lowest of equals stays.
-        better = allowed & (new.value > value * (1 + 1e-12))
-        return jnp.where(better, new.weights, weights), jnp.where(better, new.value, value)
-
-    arms = view.means.shape[0]
-    start = wide(last.weights), jnp.zeros_like(wide(view.time))
-    weights, _ = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
-    go = now & lanes.any(view.active)
-    once = jnp.where(go, 1, jnp.zeros_like(view.t))
-    weights = jnp.where(go, _rounded(weights, last.weights), last.weights)
-    return ArmAllocation(weights, last.dual, once, once)
-
-
 def _family(view: View) -> OneParameter:
     family: Any = view.family  # `needs` of the rules refuses others
     return family

@@ -15,7 +15,7 @@ from jaxelim.simulation.results import two_samples
 from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.summary import OF, Summary
 from jaxelim.simulation.results.two_samples import Estimated
-from jaxelim.tables import WIDEST, aligned, as_html, shortened, stacked, wrapped
+from jaxelim.tables import aligned, as_html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ class Comparison(Summary):
     by: str = "samples"
 
     def __str__(self) -> str:
-        return "\n".join([self.title, *aligned(self.verdict()), *wrapped(self._short_notes())])
+        return "\n".join([self.title, *aligned(self.verdict()), *self._short_notes()])
 
     __repr__ = __str__
 
@@ -82,7 +82,7 @@ class Comparison(Summary):
             if len({line.get(name) for line in lines}) == 1:
                 for line in lines:
                     line.pop(name, None)
-        return shortened(lines, ("first", "second", "instance", "problem"), WIDEST)
+        return lines
 
     def _short_notes(self) -> list[str]:
         """What the verdict means, and what its rows share."""
@@ -106,30 +106,14 @@ class Comparison(Summary):
         return notes
 
     def table(self) -> Summary:
-        """All numbers in words, and the methods, at most 100 columns wide.
-
-        Columns that do not fit follow below, after those that name a row.
-        """
-        return Long(self.title, tuple(_in_words(row, self.by) for row in self.rows), self.notes)
+        """All numbers in words, and the methods."""
+        return Summary(self.title, tuple(_in_words(row, self.by) for row in self.rows), self.notes)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The rows as a pandas DataFrame; title, notes and level are in its `attrs`.
-
-        Raises:
-            MissingPackageError: pandas is not installed.
-        """
+        """The rows as a pandas DataFrame; title, notes and level are in its `attrs`."""
         frame = super().to_pandas()
         frame.attrs["level"] = self.level
         return frame
-
-
-class Long(Summary):
-    """A long table, whose columns stand below one another where they do not fit."""
-
-    def __str__(self) -> str:
-        return "\n".join([self.title, *stacked(self.rows, 2), *wrapped(self.notes)])
-
-    __repr__ = __str__
 
 
 def compare(
@@ -234,7 +218,7 @@ def compared(
 def _few(names: Sequence[str]) -> str:
     """Names in words, of many the first."""
     words = ("; " if any("," in name for name in names) else ", ").join(names)
-    return words if len(words) <= WIDEST - 20 else f"{names[0]} and {len(names) - 1} others"
+    return words if len(words) <= 80 else f"{names[0]} and {len(names) - 1} others"
 
 
 def _named(results: Any) -> "dict[str, Result]":

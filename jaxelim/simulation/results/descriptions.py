@@ -18,9 +18,8 @@ from jaxelim import families, problems, thresholds
 from jaxelim.checks import name_of, plain
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.engine import REVISION
-from jaxelim.errors import ArgumentError, ResultFileError, in_words
+from jaxelim.errors import ArgumentError, StoreError, in_words
 from jaxelim.instances.instance import Instance
-from jaxelim.saddle import tolerance
 from jaxelim.stopping import elimination, llr, resets
 
 ARRAYS = (
@@ -28,17 +27,11 @@ ARRAYS = (
     "tests_stopping", "tests_sampling", "solves", "means", "variances", "entered",
 )  # fmt: skip
 """The arrays of a result."""
+TABLES = ("settings", "layout", "timings")
+"""The parts of a result that are dictionaries."""
 _KEPT = ("seed", "max_samples", "initial_pulls", "batch", "delay", "ridge", "noise",
-         "noise_sha256", "interrupted")  # fmt: skip
+         "noise_sha256")  # fmt: skip
 """Settings that are no part of an experiment's other arguments."""
-
-
-_OTHER_NAMES = {
-    "jaxelim.EpsilonBestArm": "jaxelim.BestArm",
-    "jaxelim.BestItem": "jaxelim.BestArm",
-    "jaxelim.GaussianByArm": "jaxelim.Gaussian",
-}
-"""Names that files may have for a class."""
 
 
 class Text(str):
@@ -82,11 +75,10 @@ class NotHere(Exception):
 
 def known() -> dict[str, type]:
     """The classes that are made from descriptions, by name."""
-    places = (problems, families, tolerance, llr, elimination, resets, thresholds)
+    places = (problems, families, llr, elimination, resets, thresholds)
     values = [value for place in places for value in vars(place).values()]
     values += _below(SamplingRule)
-    named = {name_of(kind): kind for kind in values if isinstance(kind, type) and _own(kind)}
-    return named | {other: named[name] for other, name in _OTHER_NAMES.items()}
+    return {name_of(kind): kind for kind in values if isinstance(kind, type) and _own(kind)}
 
 
 def _below(kind: type) -> list[type]:
@@ -173,21 +165,39 @@ def made(description: Any) -> Any:
         return array.reshape(description.get("shape", array.shape))
     if "class" not in description:
         raise NotHere(str(description.get("function", description)))
-    classes, name = known(), description["class"]
-    kind: Any = classes.get(name, classes.get(f"jaxelim.{name}"))
+    kind: Any = known().get(description["class"])
     if kind is None:
-        raise NotHere(name)
+        raise NotHere(description["class"])
     settings = {name: made(value) for name, value in description["fields"].items()}
-    own = {field.name: field.metadata for field in dataclasses.fields(kind) if field.init}
-    needed = {name for name in own if not own[name].get("omitted_at_default")}
-    if not needed <= set(settings) <= set(own):
-        raise TypeError(f"{kind.__name__} has the settings {sorted(own)} here")
+    own = sorted(field.name for field in dataclasses.fields(kind) if field.init)
+    if sorted(settings) != own:
+        raise TypeError(f"{kind.__name__} has the settings {own} here")
     return kind(**settings)
 
 
 def spoken(argument: str, value: Any) -> dict:
     """The description of `value` with its text."""
     return {"text": str(value), "value": description_of(argument, value)}
+
+
+def experiment_of(result: Any) -> dict[str, Any]:
+    """All of a result but its arrays, as JSON."""
+    problem, instance = result.problem, result.instance
+    stopping = [
+        {**spoken("stopping", rule), "name": rule.name, "eliminates": bool(rule.eliminates)}
+        for rule in result.stopping
+    ]
+    axes = {"answer_axis": problem.answer_axis, "times_axes": list(problem.times_axes)}
+    return {
+        "name": instance.name,
+        "family": spoken("family", instance.family),
+        "problem": {**spoken("problem", problem), **axes},
+        "rule": spoken("rule", result.rule),
+        "stopping": stopping,
+        "elimination": spoken("elimination", result.elimination),
+        "threshold": spoken("threshold", result.threshold),
+        **{name: description_of(name, getattr(result, name)) for name in TABLES},
+    }
 
 
 def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attributes: Any) -> Any:
@@ -202,11 +212,11 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
 
     Raises:
         ArgumentError: `passed` is another than the file's.
-        ResultFileError: jaxelim's own class does not take the file's settings.
+        StoreError: jaxelim's own class does not take the file's settings.
     """
     text, description = stored["text"], stored["value"]
     if passed is not None:
-        if description_of(argument, passed) != _renewed(argument, description):
+        if description_of(argument, passed) != description:
             allowed = f"{text}, which the file holds, with equal settings"
             raise ArgumentError(argument, passed, allowed)
         return passed
@@ -217,22 +227,14 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
     except Exception as error:
         problem = f"its {argument} is {text}, which this version of jaxelim does not take"
         remedy = f"pass load_result(path, {argument}=...)"
-        raise ResultFileError(path, f"{problem} ({in_words(error)}); {remedy}") from error
-
-
-def _renewed(argument: str, description: Any) -> Any:
-    """The description of what a file describes, as this version writes it."""
-    try:
-        return description_of(argument, made(description))
-    except Exception:  # of a class of one's own, or of settings that a class does not take
-        return description
+        raise StoreError(path, f"{problem} ({in_words(error)}); {remedy}") from error
 
 
 def origin(call: Any) -> dict[str, Any]:
     """Entries of a result's settings: version, revision, and hashes of instance and noise."""
     from jaxelim import __version__  # this module is imported while jaxelim is
 
-    noise = {} if call.noise is None else {"noise_sha256": _sha256(call.noise)}
+    noise = {} if call.noise is None else {"noise_sha256": sha256(call.noise)}
     identity = {"instance_sha256": hash_of(call.instance)}
     return {"version": __version__, "revision": REVISION, **identity, **noise}
 
@@ -244,10 +246,10 @@ def hash_of(instance: Instance) -> str:
     except ArgumentError:
         family = repr(instance.family)
     costs = () if instance.costs is None else (instance.costs,)
-    return _sha256(instance.arms, instance.theta, *costs, text=family)
+    return sha256(instance.arms, instance.theta, *costs, text=family)
 
 
-def _sha256(*arrays: np.ndarray, text: str = "") -> str:
+def sha256(*arrays: np.ndarray, text: str = "") -> str:
     total = hashlib.sha256(text.encode())
     for array in arrays:
         plain = np.ascontiguousarray(array + 0.0, "<f8")  # -0.0 is 0.0

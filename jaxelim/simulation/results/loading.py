@@ -1,10 +1,11 @@
 """Reads results from files."""
 
-import dataclasses
+import io
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -15,20 +16,25 @@ from jaxelim.errors import (
     ArgumentError,
     DamagedFileError,
     JaxelimError,
-    ResultFileError,
     StoreError,
 )
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.results.descriptions import ARRAYS, StoredFamily, Text, made, recovered
+from jaxelim.simulation.results.descriptions import (
+    ARRAYS,
+    TABLES,
+    StoredFamily,
+    Text,
+    made,
+    recovered,
+)
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.saving import FORMAT, TABLES, as_json, path_of
-from jaxelim.store import checksum
-from jaxelim.store.netcdf import parsed
+from jaxelim.simulation.results.saving import FORMAT, NUMBERS, checksum, path_of
 
-_ARRAYS = tuple(name for name in ARRAYS if name not in ("deltas", "runs"))
+if TYPE_CHECKING:
+    from xarray import Dataset
+
 _PARTS = ("instance", "problem", "rule", "family", "elimination", "threshold")
 """What a caller may pass, beside stopping rules."""
-_OPTIONAL = ("elimination_times", "solves", "means", "variances", "entered")
 
 
 def load_result(
@@ -58,50 +64,54 @@ def load_result(
     Raises:
         ArgumentError: a part that is passed is not the one in the file.
         DamagedFileError: the file is not as it was written.
-        ResultFileError: the file holds no result, or one of a newer format.
-        StoreError: the file cannot be read.
+        StoreError: the file cannot be read, or holds no result, or one of a newer format.
     """
     path = path_of(path)
-    return from_contents(
-        path, opened(path), instance=instance, problem=problem, rule=rule, family=family,
+    data = opened(path, xr.load_dataset)
+    return result_of(
+        path, data, instance=instance, problem=problem, rule=rule, family=family,
         stopping=stopping, elimination=elimination, threshold=threshold,
     )  # fmt: skip
 
 
-def from_contents(
-    path: Path,
-    contents: bytes,
-    labels: dict[str, str] | None = None,
-    *,
-    stopping: Any = None,
-    **passed: Any,
-) -> Result:
-    """The result in the contents of a file; `labels` is filled with those of a study.
+def opened(path: Path, read: Any) -> Any:
+    """What `read`, of xarray, makes of a NetCDF file.
+
+    Raises:
+        DamagedFileError, StoreError: as `load_result`.
+    """
+    if path.exists() and not path.is_file():  # reading a pipe would wait
+        raise StoreError(path, "is no regular file")
+    try:
+        contents = path.read_bytes()
+    except OSError as error:
+        raise StoreError(path, f"cannot be read: {error.strerror}") from error
+    if not contents.startswith(b"\x89HDF"):
+        raise StoreError(path, "it is no NetCDF file")
+    try:
+        return read(io.BytesIO(contents), engine="h5netcdf")
+    except Exception as error:  # HDF5 raises almost any exception for a damaged file
+        kind = type(error).__name__
+        raise DamagedFileError(path, f"it is no readable NetCDF file ({kind})") from error
+
+
+def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
+    """The result in a dataset of a file, with the parts that are passed.
 
     Raises:
         as `load_result`, and UnknownNameError for parts that a result has not.
     """
-    for name in passed:
-        checks.choice("part", name, _PARTS)
-    data, attributes = parsed_file(path, contents)
-    parts = dict.fromkeys(_PARTS) | passed
-    several = isinstance(stopping, list | tuple)
-    own = stopping if several else () if stopping is None else (stopping,)
-    if "jaxelim_result" not in attributes:
-        what = "no result of jaxelim"
-        if "jaxelim_block" in attributes:
-            what = "a block of a store, which `jaxelim results` reads"
-        raise ResultFileError(path, f"it holds {what}")
+    if "jaxelim_result" not in data.attrs:
+        raise StoreError(path, "it holds no result of jaxelim")
     try:
-        version = int(np.ravel(attributes["jaxelim_result"])[0])
-        ResultFileError.refuse_newer(path, version, FORMAT)
-        text = str(attributes["experiment"])
-        if checksum(data, text) != attributes["checksum"]:
+        StoreError.refuse_newer(path, int(data.attrs["jaxelim_result"]), FORMAT)
+        told = str(data.attrs["experiment"])
+        if checksum(data, told) != data.attrs["checksum"]:
             raise DamagedFileError(path, "it does not have the checksum that was written with it")
-        stored = json.loads(text)
-        if labels is not None:
-            labels.update(stored.get("labels", {}))
-        return _assembled(path, data, stored, parts, own)
+        arrays = {str(name): np.asarray(x.values) for name, x in data.variables.items()}
+        numbers = {name: arrays[name] for name in (*NUMBERS, "arm_costs") if name in arrays}
+        arrays |= {"deltas": arrays["delta"], "runs": arrays["run"]}
+        return assembled(path, json.loads(told), numbers, arrays, **passed)
     except JaxelimError:
         raise
     except Exception as error:
@@ -109,77 +119,56 @@ def from_contents(
         raise DamagedFileError(path, f"its attributes cannot be read ({kind})") from error
 
 
-def with_runs(result: Result, data: xr.Dataset, timings: dict, layout: dict) -> Result:
-    """A result with the runs of a store: its arrays, and what tells of the work."""
-    arrays = _arrays(data)
-    return dataclasses.replace(result, **arrays, timings=timings, layout=layout)
+def assembled(
+    path: Path,
+    told: dict,
+    numbers: Mapping[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray],
+    *,
+    stopping: Any = None,
+    **passed: Any,
+) -> Result:
+    """The result of an experiment.
 
+    Args:
+        path: the file, for messages.
+        told: as of `experiment_of`.
+        numbers: arms and theta, perhaps arm_costs, of the instance.
+        arrays: of the result.
+        stopping, passed: what the caller passes for parts that are not jaxelim's own.
 
-def opened(path: Path) -> bytes:
-    """The contents of a file."""
-    if path.exists() and not path.is_file():  # reading a pipe would wait
-        raise StoreError(path, "is no regular file")
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StoreError(path, f"cannot be read: {error.strerror}") from error
-
-
-def parsed_file(path: Path, contents: bytes) -> tuple[xr.Dataset, dict]:
-    """The arrays and attributes of a NetCDF file."""
-    if not contents.startswith(b"\x89HDF"):
-        raise ResultFileError(path, "it is no NetCDF file")
-    try:
-        return parsed(contents)
-    except Exception as error:  # HDF5 raises almost any exception for a damaged file
-        kind = type(error).__name__
-        raise DamagedFileError(path, f"it is no readable NetCDF file ({kind})") from error
-
-
-def _assembled(path: Path, data: xr.Dataset, stored: dict, passed: dict, own: Any) -> Result:
-    """The result in a file, with the parts that are passed."""
-    family = recovered(path, "family", stored["family"], passed["family"])
+    Raises:
+        ArgumentError: a part that is passed is not the one in the file.
+        StoreError: jaxelim's own class does not take the file's settings.
+        UnknownNameError: a part that a result has not.
+    """
+    for name in passed:
+        checks.choice("part", name, _PARTS)
+    parts: dict[str, Any] = dict.fromkeys(_PARTS) | passed
+    family = recovered(path, "family", told["family"], parts["family"])
     if isinstance(family, Text):
-        family = StoredFamily(str(family), as_json(family.description))
-    numbers = data["arms"].values, data["theta"].values
-    costs = data["arm_costs"].values if "arm_costs" in data else None
-    instance = Instance(*numbers, None, stored["name"], family, costs=costs)
-    if passed["instance"] is not None and passed["instance"] != instance:
-        raise ArgumentError("instance", passed["instance"], f"{instance!r}, which the file holds")
-    parts = {
-        name: recovered(path, name, stored[name], passed[name])
-        for name in ("rule", "elimination", "threshold")
-    }
+        family = StoredFamily(str(family), json.dumps(family.description))
+    costs = numbers.get("arm_costs")
+    arms, theta, name = numbers["arms"], numbers["theta"], told["name"]
+    instance = Instance(arms, theta, None, name, family, costs=costs)
+    if parts["instance"] is not None and parts["instance"] != instance:
+        raise ArgumentError("instance", parts["instance"], f"{instance!r}, which the file holds")
+    problem = told["problem"]
+    axes = {"answer_axis": problem["answer_axis"], "times_axes": tuple(problem["times_axes"])}
     return Result(
         instance=instance,
-        problem=_problem(path, data, stored["problem"], passed["problem"]),
-        stopping=_stopping(path, stored["stopping"], own),
-        **parts,
-        **_arrays(data),
-        **{name: made(stored[name]) for name in TABLES},
-    )
-
-
-def _arrays(data: xr.Dataset) -> dict[str, Any]:
-    """The arrays of a result."""
-    arrays = {
-        name: None if name in _OPTIONAL and name not in data else data[name].values
-        for name in _ARRAYS
-    }
-    return {"deltas": data["delta"].values, "runs": data["run"].values, **arrays}
-
-
-def _problem(path: Path, data: xr.Dataset, stored: dict, passed: Any) -> Any:
-    """The problem; its text has what `Result.to_xarray` reads."""
-    of_run = len(data["samples"].dims)
-    axis = data["answer"].dims[-1]
-    axes = data["elimination_times"].dims[of_run:] if "elimination_times" in data else ()
-    named = None if axis in ("arm", "answer_index") else axis
-    return recovered(path, "problem", stored, passed, answer_axis=named, times_axes=axes)
+        problem=recovered(path, "problem", problem, parts["problem"], **axes),
+        stopping=_stopping(path, told["stopping"], stopping),
+        **{name: recovered(path, name, told[name], parts[name])
+           for name in ("rule", "elimination", "threshold")},
+        **{name: arrays.get(name) for name in ARRAYS},
+        **{name: made(told[name]) for name in TABLES},
+    )  # type: ignore[arg-type]  # fmt: skip
 
 
 def _stopping(path: Path, stored: list[dict], own: Any) -> tuple:
     """The stopping rules; those of one's own are found by their names."""
+    own = own if isinstance(own, list | tuple) else () if own is None else (own,)
     passed = {rule.name: rule for rule in own}
     unknown = [rule for rule in own if rule.name not in {entry["name"] for entry in stored}]
     if unknown:

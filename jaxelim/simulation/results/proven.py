@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE, Call, proof_of
 from jaxelim.errors import abbreviate
-from jaxelim.thresholds.piecewise import PieceThreshold
+from jaxelim.thresholds.mixture import Mixture
 
 PROVEN = "True"
 """How a result's settings say that all its stops are proven."""
@@ -62,7 +62,7 @@ def proven(call: Any) -> bool | str:
 
 def _counts_pending(call: Any, stopping: Any) -> bool:
     """Whether the rule's own test may end runs: it reads more than entered rewards."""
-    always = call.rule.traits.always_native and not isinstance(call.threshold, PieceThreshold)
+    always = call.rule.traits.always_native and not isinstance(call.threshold, Mixture)
     return stopping.native or always
 
 

@@ -23,8 +23,7 @@ from jaxelim.simulation.results.descriptions import (
 )
 from jaxelim.simulation.results.proven import in_settings, of_settings, proven
 from jaxelim.simulation.results.summary import BIASED, Summary, summarised
-from jaxelim.tables import aligned, as_html
-from jaxelim.thresholds.piecewise import PieceThreshold
+from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -41,8 +40,9 @@ def correct_answer(instance: Any, problem: Any) -> np.ndarray:
     return np.stack(answers) if instance.batched else answers[0]
 
 
-def _correct(call: Any, answers: np.ndarray, truth: np.ndarray) -> np.ndarray:
+def correct(call: Any, answers: np.ndarray) -> np.ndarray:
     """Which public answers are right: bool of their leading axes."""
+    truth = correct_answer(call.instance, call.problem)
     if not call.instance.batched:
         return call.problem.correct(answers, truth, call.instance.means)
     return np.stack(list(map(call.problem.correct, answers, truth, call.instance.means)))
@@ -84,7 +84,7 @@ class Result:
         solves: int64, optimisations solved for sampling; None for rules that solve none.
         means: float64 [.., K], the estimates at the end of each run, in the units of the
             rewards: averages, for linear arms phi_k . theta_hat. With record=("means",);
-            else None. NaN where an interrupted call has not started a run.
+            else None.
         variances: float64 [.., K], v = sum (x - mean)^2/N likewise, for Gaussian rewards
             of unknown variance; else None.
         entered: int32 [.., K], the rewards behind `means`, which are fewer than the pulls where
@@ -95,8 +95,7 @@ class Result:
             too; `choose_rounds`, calls of `choose`.
         layout: how the runs were laid out, and by which versions they were computed.
         settings: all that determines the numbers, as text: also the version and the
-            `REVISION` of jaxelim, a hash of the instance's numbers, and whether the
-            call was interrupted.
+            `REVISION` of jaxelim, and a hash of the instance's numbers.
     """
 
     instance: Any
@@ -187,12 +186,9 @@ class Result:
         return ~self.stopped
 
     @staticmethod
-    def of(outcomes: Any) -> "Result":
-        """The result of the `Outcomes` of a call."""
-        call, arrays = outcomes.call, outcomes.arrays
-        truth = correct_answer(call.instance, call.problem)
-        layout = outcomes.layout
-        if isinstance(call.threshold, PieceThreshold):
+    def of(call: Any, arrays: dict[str, np.ndarray], timings: dict, layout: dict) -> "Result":
+        """The result of a checked call: its runs' arrays, in its order, and what they took."""
+        if isinstance(call.threshold, Mixture):
             layout = {**layout, "looks": looks.WORDS}
         settings = {
             "instance": call.instance.name or repr(call.instance),
@@ -211,7 +207,6 @@ class Result:
             **call.instance.family_settings,
             **call.rule.report(call.computed, call.problem),
             **origin(call),
-            **({"interrupted": outcomes.missing} if outcomes.missing else {}),
         }
         return Result(
             instance=call.instance,
@@ -220,13 +215,12 @@ class Result:
             deltas=call.deltas,
             stopping=call.stopping,
             runs=call.runs,
-            correct=_correct(call, arrays["answer"], truth),
-            timings=outcomes.timings,
+            timings=timings,
             layout=layout,
             settings=settings,
             elimination=call.elimination,
             threshold=call.threshold,
-            **arrays,
+            **{name: arrays.get(name) for name in ARRAYS[2:]},  # type: ignore[arg-type]
         )
 
     @property
@@ -262,7 +256,7 @@ class Result:
             allowed = "problem itself, by load_result(path, problem=...)"
             raise ArgumentError("problem", self.problem, allowed)
         solved = complexity(self.instance, self.problem)
-        samples, pulls = np.maximum(self.samples, 1), self.pulls  # 0 where interrupted before
+        samples, pulls = self.samples, self.pulls
         lead = self.samples.shape[:1] if self.batched else ()
         value = np.reshape(solved.value, (*lead, 1, 1))
         allocation = np.reshape(solved.pulls, (*lead, 1, 1, -1))
@@ -350,7 +344,7 @@ class Result:
                 with `__call__` is one that it can.
             StoreError: the file cannot be written, such as on a full disk.
         """
-        from jaxelim.simulation.results.saving import save  # it imports xarray, which is slow
+        from jaxelim.simulation.results.saving import save
 
         save(self, path)
 
@@ -376,16 +370,11 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        """The summary, and the settings that it does not show."""
-        table, left_out = self.summary(), ("instance", "problem", "rule", "stopping", "proven")
-        settings = [
-            f"{name}: {value}" for name, value in self.settings.items() if name not in left_out
-        ]
-        return as_html(table.title, table.rows, [*table.notes, "; ".join(settings)])
+        return self.summary()._repr_html_()
 
 
 def _attribute(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else "" if value is None else value
 
 
-__all__ = ["BIASED", "Result", "Summary", "aligned", "correct_answer"]
+__all__ = ["BIASED", "Result", "Summary", "correct_answer"]

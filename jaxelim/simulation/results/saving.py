@@ -1,49 +1,66 @@
 """Writes results to files: one NetCDF file with the arrays and the experiment."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jaxelim.errors import ArgumentError
 from jaxelim.files import writable_file, write_whole
-from jaxelim.simulation.results.descriptions import description_of, spoken
-from jaxelim.store import checksum
-from jaxelim.store.netcdf import encoded
+from jaxelim.simulation.results.descriptions import experiment_of
 
 if TYPE_CHECKING:
+    from xarray import Dataset
+
     from jaxelim.simulation.results.result import Result
 
 FORMAT = 1
 """Version of the files' layout; raise it when the layout changes."""
-TABLES = ("settings", "layout", "timings")
-"""The parts of a result that are dictionaries."""
+NUMBERS = {"arms": ("arm", "dimension"), "theta": ("dimension",)}
+"""The arrays of an instance, and their axes."""
 
 
 def save(result: "Result", path: Any) -> None:
     """Write a result; see `Result.save`."""
-    write_whole(writable_file("path", path_of(path)), contents(result))
+    target, data = writable_file("path", path_of(path)), dataset_of(result)
+    write_whole(target, bytes(data.to_netcdf(engine="h5netcdf", encoding=packed(data))))
 
 
-def contents(result: "Result", labels: dict[str, str] | None = None) -> bytes:
-    """The contents of a result's file; `labels` of a study stay with its experiment.
+def packed(data: "Dataset") -> dict[str, dict]:
+    """The encoding of a dataset's arrays, compressed."""
+    return {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars}
+
+
+def dataset_of(result: "Result") -> "Dataset":
+    """A result with all that `load_result` needs, as a dataset.
 
     Raises:
         ArgumentError: a part is an object that a file cannot name.
     """
-    parts = as_json(_experiment(result) | ({"labels": labels} if labels else {}))
+    told = json.dumps(experiment_of(result), separators=(",", ":"), allow_nan=False)
     data = result.to_xarray()
     lead = ("instance",) if result.batched else ()
-    data["arms"] = ((*lead, "arm", "dimension"), result.instance.arms)
-    data["theta"] = ((*lead, "dimension"), result.instance.theta)
+    for name, axes in NUMBERS.items():
+        data[name] = ((*lead, *axes), getattr(result.instance, name))
     if result.instance.costs is not None:
         data["arm_costs"] = (("arm",), result.instance.costs)
-    data.attrs |= {
-        "jaxelim_result": FORMAT,
-        "experiment": parts,
-        "checksum": checksum(data, parts),
-    }
-    return encoded(data)
+    data.attrs |= {"jaxelim_result": FORMAT, "experiment": told, "checksum": checksum(data, told)}
+    return data
+
+
+def checksum(data: "Dataset", told: str) -> str:
+    """SHA-256 of the experiment and of all numbers."""
+    total = hashlib.sha256(told.encode())
+    for name in sorted(map(str, data.variables)):
+        x = np.asarray(data[name].values)
+        text = str(x.tolist()) if x.dtype.kind in "OUT" else ""
+        total.update(f"{name}{x.shape}{text}".encode())
+        if not text:
+            total.update(np.ascontiguousarray(x, x.dtype.newbyteorder("<")).tobytes())
+    return total.hexdigest()
 
 
 def path_of(path: Any) -> Path:
@@ -51,27 +68,3 @@ def path_of(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError("path", path, "the path of a file")
     return Path(path)
-
-
-def as_json(value: Any) -> str:
-    """JSON text without spaces."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _experiment(result: "Result") -> dict[str, Any]:
-    """All of a result but its arrays, as JSON."""
-    instance = result.instance
-    stopping = [
-        {**spoken("stopping", rule), "name": rule.name, "eliminates": bool(rule.eliminates)}
-        for rule in result.stopping
-    ]
-    return {
-        "name": instance.name,
-        "family": spoken("family", instance.family),
-        "problem": spoken("problem", result.problem),
-        "rule": spoken("rule", result.rule),
-        "stopping": stopping,
-        "elimination": spoken("elimination", result.elimination),
-        "threshold": spoken("threshold", result.threshold),
-        **{name: description_of(name, getattr(result, name)) for name in TABLES},
-    }

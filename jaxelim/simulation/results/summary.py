@@ -2,11 +2,10 @@
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jaxelim.errors import MissingPackageError
 from jaxelim.simulation.results.proven import of_elimination, sentence
 from jaxelim.tables import aligned, as_html
 
@@ -55,15 +54,9 @@ class Summary:
         return as_html(self.title, self.rows, self.notes)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The rows as a pandas DataFrame; title and notes are in its `attrs`.
+        """The rows as a pandas DataFrame; title and notes are in its `attrs`."""
+        import pandas as pd  # slow to import, so only here
 
-        Raises:
-            MissingPackageError: pandas is not installed.
-        """
-        try:
-            import pandas as pd  # slow to import, so only here
-        except ImportError as error:
-            raise MissingPackageError("pandas", "Summary.to_pandas") from error
         frame = pd.DataFrame(list(self.rows))
         frame.attrs = {"title": self.title, "notes": list(self.notes)}
         return frame
@@ -124,16 +117,11 @@ def cut_off(result: "Result") -> tuple[int, int]:
 
 def _notes(result: "Result") -> list[str]:
     notes: list[str] = []
-    interrupted: Any = result.settings.get("interrupted")
-    if interrupted:
-        notes.append(f"Interrupted: {interrupted}.")
     cut, runs = cut_off(result)
     if cut:
         recorded = "Recorded(" in str(result.settings.get("family"))
         source = "recorded rewards" if recorded else "noise"
         ends = f"at {result.settings['max_samples']} samples or at the end of their {source}"
-        if interrupted:
-            ends += ", or by the interruption"
         biased = "" if result.truncated.all() else f", and {BIASED}"
         several = np.prod(result.truncated.shape[-3:-1]) > 1
         where = " for some stopping rule or delta" if several else ""

@@ -1,7 +1,7 @@
-"""Thresholds whose level depends on the piece: looks, and every stopping rule and set of pieces.
+"""Tests by a mixture: looks, every stopping rule and set of pieces, and what is refused.
 
-`ByPiece` writes log((1 + t)/delta) as a threshold of one's own that tests piece by piece.
-While a run looks at every t, it must stop and eliminate as `Heuristic` does.
+`ByPiece` writes log((1 + t)/delta) as a mixture that tests piece by piece. While a run looks
+at every t, it must stop and eliminate as `Heuristic` does.
 """
 
 import dataclasses
@@ -25,11 +25,17 @@ EVERY_T = 255
 
 
 @dataclasses.dataclass(frozen=True)
-class ByPiece(je.PieceThreshold):
+class ByPiece(je.Mixture):
     """Refute a piece once LLR - log(1 + t) > log(1/delta)."""
 
     def __call__(self, t, delta):
         return -jnp.log(delta) + 0 * t
+
+    def gate(self, level, seen):
+        return level
+
+    def log_e_above(self, seen):
+        return None
 
     def log_e(self, seen):
         evidence = seen.family.evidence(seen.space, seen.stats, seen.shape)
@@ -145,69 +151,10 @@ def test_refusals_by_name():
     refused("native test of XYAdaptive", je.XYAdaptive(), LINEAR, stopping=je.Native())
     for settings, match in (
         (dict(strengths=()), "strengths"), (dict(strengths=(0.0,)), "strengths"),
-        (dict(prior=(1.0, -1.0)), "prior"), (dict(pieces=0), "pieces"),
+        (dict(pieces=0), "pieces"),
     ):  # fmt: skip
         with pytest.raises(je.ArgumentError, match=match):
             je.Mixture(**settings)
-
-
-def test_priors_that_there_are_not_are_refused_before_anything_compiles(monkeypatch):
-    monkeypatch.setattr(plan, "checked_inputs_of", None)  # the first step after the checks
-    coins = je.Instance.unstructured([0.6, 0.4], je.Bernoulli())
-    for instance, prior, allowed in (
-        (LINEAR, (0.0, 1.0), "None for linear arms"), (UNSTRUCTURED, (0.0, 1e-200), "from 1e-12"),
-        (UNSTRUCTURED, (1e30, 1.0), "within 1e"), (coins, (1e20, 1e20), "from 1e-06 to 1e"),
-    ):  # fmt: skip
-        with pytest.raises(je.ArgumentError, match=f"prior: got .*{allowed}"):
-            je.simulate(
-                instance, je.BestArm(), je.Uniform(), threshold=je.Mixture(prior=prior), runs=1
-            )
-
-
-class WithoutEvidence(je.PieceThreshold):
-    def __call__(self, t, delta):
-        return -jnp.log(delta) + 0 * t
-
-
-class Unbound(ByPiece):
-    def bound(self, instance, problem, **call):
-        return call["delta"]
-
-
-class Lost(ByPiece):
-    def bound(self, instance, problem, **call):
-        return None
-
-
-class WithLevels(ByPiece):
-    def arm_levels(self, counts, delta):
-        return jnp.log1p(counts) - jnp.log(delta)
-
-
-def test_thresholds_of_ones_own_are_checked_before_anything_compiles(monkeypatch):
-    (instance, problem), native = CASES["best-arm"], je.Native()
-
-    def play(threshold, rule=je.Uniform(), stopping=je.LLR(), **settings):  # noqa: B008 (frozen)
-        given = instance, problem, rule
-        settings = dict(runs=1, max_samples=4000, delta=0.1, **settings)
-        return je.simulate(*given, threshold=threshold, stopping=stopping, **settings)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(plan, "checked_inputs_of", None)  # the first step after the checks
-        for rule, allowed in ((je.LUCB(), r"LLR\(\)"), (je.Racing(), "LLR.., with another rule")):
-            name = type(rule).__name__
-            match = f"stopping: got .*{allowed}: the native test of {name} .* ByPiece has no arm_l"
-            with pytest.raises(je.UnsupportedError, match=match):
-                play(ByPiece(), rule, native)
-        for threshold, match in (
-            (WithoutEvidence(), "WithoutEvidence does not define it"),
-            (Unbound(), "bound raised KeyError"), (Lost(), "bound returned None"),
-        ):  # fmt: skip
-            with pytest.raises(je.ArgumentError, match=f"threshold: got .*{match}"):
-                play(threshold)
-    assert play(WithLevels(), je.LUCB(), native).stopped.all()
-    call = calls.checked(instance, problem, je.Uniform(), threshold=ByPiece(), ridge=1.0)
-    assert "ByPiece states no proof" in proven(call)
 
 
 @pytest.mark.parametrize("given", (0, "two", 1.5, True, -1, ZeroDivisionError()), ids=repr)
@@ -242,12 +189,12 @@ def starvation(instance, threshold, rule=None):
 def test_a_rule_that_starves_the_test_is_warned_about():
     """Where runs were seen to starve: 20 of 20 go on for 300,000 samples; and not elsewhere."""
     wide = je.load_instance("linear-d20")
-    for threshold in (je.Mixture(), je.LinearThreshold.of(wide)):
+    for threshold in (je.Mixture(), je.LinearThreshold(20, 1.0, 1.0)):
         (found,) = starvation(wide, threshold)
         assert "LinGapE(rate=6)" in str(found.message) and found.filename == __file__
     assert not starvation(wide, je.Heuristic()) and not starvation(wide, je.Mixture(), je.LinGame())
     assert not starvation(wide, je.Mixture(), je.LinGapE(rate=6))
-    for threshold in (je.Mixture(), je.LinearThreshold.of(LINEAR)):
+    for threshold in (je.Mixture(), je.LinearThreshold(2, 1.1, 1.6)):
         assert not starvation(LINEAR, threshold)
 
 

@@ -1,0 +1,224 @@
+"""Blocks of runs on many processes: any `concurrent.futures.Executor`.
+
+with jaxelim.parallel.processes() as executor:
+    result = je.simulate(instance, problem, rule, runs=10**6, executor=executor)
+
+`processes` starts workers on this machine. Of a Dask cluster it is `client.get_executor()`.
+A run is a function of the arguments, the seed and its index, so a block is the same on every
+worker.
+"""
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import platform
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxelim import checks, program_cache, scope
+from jaxelim.engine import REVISION
+from jaxelim.errors import ArgumentError, SetupError, WorkerError
+
+SPAWN = "use spawn: ProcessPoolExecutor(mp_context=multiprocessing.get_context('spawn'))"
+FRESH = "start workers that have not used JAX: new processes with 'spawn', or `dask worker`"
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def processes(workers: int | None = None) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
+    """Start worker processes on this machine, of one CPU device and one thread each.
+
+    They end with the context. A script that calls it must be guarded by
+    `if __name__ == "__main__":`, as the workers import it.
+
+    Args:
+        workers: number of processes; None: one a core.
+
+    Raises:
+        ArgumentError: workers is no integer >= 1.
+    """
+    workers = cores() if workers is None else checks.integer("workers", workers, low=1)
+    before = set(multiprocessing.active_children())
+    executor = concurrent.futures.ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), initializer=_begin
+    )
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+
+
+@contextlib.contextmanager
+def asked_for(
+    workers: int | None = None, scheduler: str | os.PathLike[str] | None = None
+) -> Iterator[concurrent.futures.Executor | None]:
+    """The executor that a command line asks for; None for this process.
+
+    Args:
+        workers: processes on this machine; 0 or 1: none; None: one a core. On a GPU this
+            process computes, as one process has the device.
+        scheduler: the address of the Dask scheduler of a running cluster, or its file, in
+            place of workers here.
+
+    Raises:
+        SetupError: the package distributed is not installed.
+        WorkerError: no scheduler answers.
+    """
+    if scheduler is not None:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise SetupError(f"a scheduler needs distributed: {error}", "install it") from error
+        file = str(scheduler).endswith(".json")
+        given: Any = {"scheduler_file": str(scheduler)} if file else {"address": scheduler}
+        try:
+            client = Client(**given, set_as_default=False)
+        except (OSError, ValueError) as error:  # TimeoutError is an OSError
+            said = f"no scheduler answers at {scheduler}: {error}"
+            raise WorkerError(said, "start one: dask scheduler --host ADDRESS") from error
+        with client:
+            yield client.get_executor(retries=3)
+        return
+    if workers is None:
+        workers = cores() if jax.default_backend() == "cpu" else 0
+    if workers < 2:
+        yield None
+        return
+    with processes(workers) as executor:
+        yield executor
+
+
+def check(executor: Any) -> None:
+    """Raises:
+    ArgumentError: `executor` is no executor.
+    """
+    if not isinstance(executor, concurrent.futures.Executor):
+        allowed = "None or a concurrent.futures.Executor, as jaxelim.parallel.processes() and "
+        raise ArgumentError("executor", executor, allowed + "get_executor() of a Dask client give")
+
+
+def workers_of(executor: Any) -> int:
+    """How many blocks an executor computes at a time, about; 1 without one."""
+    return 1 if executor is None else int(getattr(executor, "_max_workers", None) or 16)
+
+
+def dealt(
+    compute: Callable, parts: Sequence[Any], executor: Any, bar: Any
+) -> Iterator[tuple[int, Any]]:
+    """The index of each part with what `compute` returns, as they end.
+
+    Args:
+        compute: of (part, bar) in this process; of (part) in workers.
+        parts: the work.
+        executor: None for this process.
+        bar: shows progress.
+
+    Raises:
+        WorkerError: workers have died, or differ from this process or from one another.
+        SetupError: a worker has started JAX with several devices or threads.
+    """
+    if executor is None:
+        for number, part in enumerate(parts):
+            yield number, compute(part, bar)
+        return
+    flags: Any = jax.config
+    client = versions(), (socket.gethostname(), os.getpid()), flags.jax_compilation_cache_dir
+    futures: dict[concurrent.futures.Future, int] = {}
+    platforms: set[str] = set()
+    try:
+        for number, part in enumerate(parts):
+            futures[executor.submit(_in_worker, compute, part, *client)] = number
+        for future in concurrent.futures.as_completed(futures):
+            found, where = future.result()
+            platforms.add(where)
+            if len(platforms) > 1:
+                said = f"workers have different platforms: {', '.join(sorted(platforms))}"
+                raise WorkerError(said, "use workers of one platform")
+            yield futures[future], found
+    except (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError) as error:
+        raise WorkerError(f"a worker died: {error}", "start another executor") from error
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def versions() -> dict[str, str]:
+    """All versions that determine numbers or the form of messages."""
+    return {
+        "jaxelim": metadata.version("jaxelim"),
+        "revision": str(REVISION),
+        "jax": jax.__version__,
+        "jaxlib": metadata.version("jaxlib"),
+        "numpy": np.__version__,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "machine": platform.machine(),
+    }
+
+
+def _in_worker(
+    compute: Callable, part: Any, wanted: dict[str, str], client: tuple[str, int], cache: str | None
+) -> tuple[Any, str]:
+    """What `compute` returns in a worker, and JAX's platform there."""
+    here = socket.gethostname(), os.getpid()
+    if here == client:
+        raise SetupError("the executor runs its tasks in this process, on threads", SPAWN)
+    mine = versions()
+    other = [f"{name} is {mine[name]} there and {wanted.get(name)} here" for name in mine
+             if mine[name] != wanted.get(name)]  # fmt: skip
+    if other:
+        said = f"a worker has other versions: {'; '.join(other)}"
+        raise WorkerError(said, "install the same versions there, and start the workers again")
+    _set_one_device()
+    if cache is not None and here[0] == client[0]:  # unlike machines must not share programs
+        jax.config.update("jax_compilation_cache_dir", cache)
+    with program_cache.mended:
+        return compute(part), jax.default_backend()
+
+
+def _begin() -> None:
+    """Prepare a worker of `processes`: it leaves Ctrl-C to its parent, and ends with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _set_one_device()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _set_one_device() -> None:
+    """Set one CPU device and one thread for JAX.
+
+    Raises:
+        SetupError: JAX has started with several devices or threads.
+    """
+    if not scope.jax_started():
+        os.environ["NPROC"] = "1"
+        jax.config.update("jax_num_cpu_devices", 1)
+        return
+    devices = jax.devices()
+    if len(devices) > 1 or (devices[0].platform == "cpu" and os.environ.get("NPROC") != "1"):
+        those = f"{len(devices)} devices" if len(devices) > 1 else "threads of its own"
+        raise SetupError(f"JAX has started with {those} in worker {os.getpid()}", FRESH)
+
+
+__all__ = ["cores", "processes"]

@@ -1,0 +1,226 @@
+"""Finished blocks of runs on disk: a folder a cell, with one JSON file and a .npz file a block.
+
+A cell is a call without its runs. Its folder is named by a hash of all that determines the
+numbers, and has `cell.json`, which tells the call, and `0000000-0000099.npz`, the arrays of
+these runs. Files are written under another name, flushed to the disk and renamed. So a
+process that is killed leaves complete blocks. Run r of a seed is the same run in every call.
+So blocks of any size, order and machine can be joined, and stores by copying.
+"""
+
+import dataclasses
+import io
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxelim.errors import ArgumentError, StoreError, warn
+from jaxelim.files import cannot_write, listed, make_folder, write_whole
+
+_NAME = re.compile(r"(\d{7,10})-(\d{7,10})\.npz")
+CELL = "cell.json"
+Part = tuple[np.ndarray, dict[str, np.ndarray], dict]
+"""Run indices, their arrays, and what the work has taken."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A cell of a store.
+
+    Attributes:
+        key: its hash, the name of its folder.
+        told: the contents of its `cell.json`: the call, and `labels`, its names in studies.
+    """
+
+    key: str
+    told: dict[str, Any]
+
+
+class Store:
+    """A folder of finished blocks, in its subfolder `blocks`.
+
+    Args:
+        directory: the folder; created with the first block.
+
+    Raises:
+        ArgumentError: directory is no path.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]):
+        if not isinstance(directory, str | os.PathLike):
+            raise ArgumentError("store", directory, "the path of a folder")
+        self.directory = Path(directory)
+        self.folder = self.directory / "blocks"
+
+    def cells(self) -> list[Cell]:
+        """The cells, sorted by their hashes.
+
+        Raises:
+            StoreError: there is no such folder, or it cannot be read.
+        """
+        if not self.folder.is_dir():
+            raise StoreError(self.directory, "is no store: there is no folder 'blocks' in it")
+        return [
+            Cell(path.name, json.loads((path / CELL).read_text()))
+            for path in listed(self.folder)
+            if (path / CELL).is_file()
+        ]
+
+    def blocks(self, key: str) -> Iterator[tuple[Path, np.ndarray]]:
+        """The files of a cell's blocks, with their run indices; opens none."""
+        for path in listed(self.folder / key):
+            if named := _NAME.fullmatch(path.name):
+                yield path, np.arange(int(named[1]), int(named[2]) + 1)
+
+    def prepare(self) -> None:
+        """Create the folder.
+
+        Raises:
+            StoreError: it cannot be created.
+        """
+        make_folder(self.folder)
+
+    def damaged(self) -> list[Path]:
+        """Files that were set aside, as they cannot be read."""
+        return sorted(self.folder.glob("*/*.damaged"))
+
+    def read(self, key: str, wanted: np.ndarray | None = None) -> list[Part]:
+        """The blocks of a cell with some of the wanted runs, each run once.
+
+        A file that is damaged is set aside, under a name that ends in `.damaged`.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        parts: list[Part] = []
+        have = np.zeros(0, np.int64)
+        for path, runs in self.blocks(key):
+            kept = ~np.isin(runs, have)
+            if wanted is not None:
+                kept &= np.isin(runs, wanted)
+            if not kept.any() or (found := opened(path, runs.size)) is None:
+                continue
+            arrays, work = found
+            if not kept.all():
+                axis = arrays["samples"].ndim - 1
+                arrays = {name: np.compress(kept, x, axis) for name, x in arrays.items()}
+            parts.append((runs[kept], arrays, work))
+            have = np.concatenate([have, runs[kept]])
+        return parts
+
+    def write(self, key: str, runs: np.ndarray, arrays: dict, work: dict) -> Path:
+        """Write a block; returns its file.
+
+        Args:
+            key: of the cell.
+            runs: consecutive indices [n].
+            arrays: by name.
+            work: what JSON can hold.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        folder = self.folder / key
+        make_folder(folder)
+        contents = io.BytesIO()
+        np.savez_compressed(contents, work=np.array(json.dumps(work)), **arrays)
+        path = folder / f"{runs[0]:07d}-{runs[-1]:07d}.npz"
+        write_whole(path, contents.getvalue())
+        return path
+
+    def tell(self, key: str, told: dict[str, Any]) -> None:
+        """Write what tells a cell, as `Cell.told`, with the labels that it has already.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        path = self.folder / key / CELL
+        make_folder(path.parent)
+        if path.is_file():
+            known = json.loads(path.read_text())["labels"]
+            labels = known + [one for one in told["labels"] if one not in known]
+            if labels == known:
+                return
+            told = {**told, "labels": labels}
+        write_whole(path, json.dumps(told, indent=1, allow_nan=False).encode())
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.directory)!r})"
+
+
+def opened(path: Path, size: int) -> tuple[dict[str, np.ndarray], dict] | None:
+    """The arrays of a block of so many runs, and what its work has taken.
+
+    None, with a warning, where the file is damaged: it is renamed.
+    """
+    try:
+        with np.load(io.BytesIO(path.read_bytes())) as file:
+            arrays = {name: file[name] for name in file.files}
+        work = json.loads(str(arrays.pop("work")))
+        if arrays["samples"].shape[-1] != size:
+            raise ValueError
+        return arrays, work
+    except OSError as error:
+        raise StoreError(path, f"cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        aside = path.with_name(f"{path.name}.damaged")
+        try:
+            path.replace(aside)
+        except OSError as error:
+            raise StoreError(path, cannot_write(error)) from error
+        warn(f"damaged, and set aside: {aside}", UserWarning)
+        return None
+
+
+def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> list[Path]:
+    """Copy the blocks of stores into `output`, which may be a store already.
+
+    The sources stay as they are, but for damaged files, which are set aside.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        ArgumentError: there is no source.
+        StoreError: a source is no store, or the output cannot be written. Or two blocks of
+            one cell have other numbers for a run.
+    """
+    target, copied = Store(output), []
+    if not sources:
+        raise ArgumentError("sources", list(sources), "at least one folder")
+    cells = [(store, cell) for store in map(Store, sources) for cell in store.cells()]
+    for store, cell in cells:
+        target.tell(cell.key, cell.told)
+        for path, runs in store.blocks(cell.key):
+            found = opened(path, runs.size)
+            if found is None:
+                continue
+            missing = runs
+            for other_runs, others, _ in target.read(cell.key, runs):
+                _refuse_conflict(path, runs, found[0], other_runs, others)
+                missing = np.setdiff1d(missing, other_runs)
+            if missing.size:
+                copied.append(target.write(cell.key, runs, *found))
+    return copied
+
+
+def _refuse_conflict(path: Path, runs: Any, arrays: dict, other: Any, others: dict) -> None:
+    """Raises:
+    StoreError: the arrays of two blocks differ in a run that both have.
+    """
+    _, mine, theirs = np.intersect1d(runs, other, return_indices=True)
+    axis = arrays["samples"].ndim - 1
+    for name, x in arrays.items():
+        same = np.take(x, mine, axis), np.take(others[name], theirs, axis)
+        if not np.array_equal(*same, equal_nan=x.dtype.kind == "f"):
+            words = f"has other numbers than the output for {name} of a run of the same call"
+            raise StoreError(path, words)
+
+
+__all__ = ["Cell", "Store", "merge"]
