@@ -12,7 +12,6 @@ import shlex
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -198,8 +197,6 @@ def script(
     try:
         config = tyro.cli(kind, args=given, description=about or kind.__doc__)
         cli.use_all_cores()
-        # The paper's ridge is 1, although it is biased; unstructured-k40-osi warns.
-        warnings.simplefilter("ignore", je.RidgeWarning)
         signal.signal(signal.SIGTERM, _stop)
         with program_cache.mended:
             main(config)

@@ -83,7 +83,7 @@ def jobs(options: Table) -> dict[Key, cells.Cell]:
                     delta=DELTAS,
                     seed=options.seed,
                     max_samples=options.max_samples,
-                    threshold=catalogue.find_threshold(name, instance, None, je.BestArm()),
+                    threshold=catalogue.find_threshold(name, instance, je.BestArm()),
                     ridge=None,
                 )
     return found

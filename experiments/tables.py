@@ -233,7 +233,7 @@ def _cell(
         delta=(options.delta,),
         seed=options.seed,
         max_samples=options.max_samples,
-        threshold=catalogue.find_threshold(options.threshold, instance, options.ridge, asked),
+        threshold=catalogue.find_threshold(options.threshold, instance, asked),
         ridge=options.ridge,
     )
     return cell, stopping[0].name if len(stopping) == 1 else observers[column].name

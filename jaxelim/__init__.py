@@ -48,7 +48,6 @@ from jaxelim.errors import LockedError as LockedError
 from jaxelim.errors import OrderError as OrderError
 from jaxelim.errors import OverError as OverError
 from jaxelim.errors import ResultFileError as ResultFileError
-from jaxelim.errors import RidgeWarning as RidgeWarning
 from jaxelim.errors import RuleError as RuleError
 from jaxelim.errors import SetupError as SetupError
 from jaxelim.errors import StarvationWarning as StarvationWarning

@@ -128,10 +128,6 @@ THRESHOLDS = {
         "log(P/delta) for log e_p, the evidence of a mixture",
         "all families but Logistic, every rule, ridge 0; LLR, selective, full",
     ),
-    "linear": (
-        "(sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2",
-        "Gaussian rewards, every rule; LLR, selective, full",
-    ),
     "kaufmann-koolen": (
         "s (T(x) + 3 log(1 + log(t/s))), Gaussian s (C_G(x) + 2 log(4 + log(t/s))); "
         "x = log(P/delta)/s",
@@ -141,35 +137,18 @@ THRESHOLDS = {
 """Thresholds by command-line name: the formula, and what it is proven for."""
 
 
-def find_threshold(
-    name: str,
-    instance: Arms,
-    ridge: float | None,
-    problem: Any = None,
-) -> Any:
-    """The threshold of a name, for an instance.
-
-    "linear" takes d, L and S from the instance, and ridge 1 for None. "kaufmann-koolen"
-    takes pieces and arms from the instance and the problem.
+def find_threshold(name: str, instance: Arms, problem: Any) -> Any:
+    """The threshold of a name; "kaufmann-koolen" is that of the instance and the problem.
 
     Raises:
         UnknownNameError: no threshold has this name.
         UnsupportedError: the threshold is not defined for these rewards, or for this
             problem.
-        ArgumentError: "linear" for arms whose theta nobody knows.
     """
-
-    def linear() -> thresholds.LinearThreshold:
-        if instance.truth is None:
-            allowed = "another threshold: this one needs a bound on theta, which nobody knows here"
-            raise ArgumentError("threshold", name, allowed)
-        return thresholds.LinearThreshold.of(instance.truth, 1.0 if ridge is None else ridge)
-
     known = {
         "heuristic": thresholds.Heuristic,
         "gk16": thresholds.GK16,
         "mixture": thresholds.Mixture,
-        "linear": linear,
         "kaufmann-koolen": lambda: thresholds.KaufmannKoolen.of(instance, problem),
     }
     return known[_known("threshold", name, known)]()

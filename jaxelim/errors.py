@@ -206,10 +206,6 @@ class Interrupted(KeyboardInterrupt):
         return self.problem
 
 
-class RidgeWarning(UserWarning):
-    """The ridge may let a run stop on a wrong answer: the threshold does not cover its bias."""
-
-
 class StarvationWarning(UserWarning):
     """A sampling rule may hardly ever gather the evidence that a proven test asks for."""
 

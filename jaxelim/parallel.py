@@ -16,7 +16,6 @@ import platform
 import signal
 import socket
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from typing import Any
@@ -26,7 +25,7 @@ import numpy as np
 
 from jaxelim import checks, program_cache, scope
 from jaxelim.engine import REVISION
-from jaxelim.errors import ArgumentError, RidgeWarning, SetupError, WorkerError
+from jaxelim.errors import ArgumentError, SetupError, WorkerError
 
 SPAWN = "use spawn: ProcessPoolExecutor(mp_context=multiprocessing.get_context('spawn'))"
 FRESH = "start workers that have not used JAX: new processes with 'spawn', or `dask worker`"
@@ -188,8 +187,7 @@ def _in_worker(
     _set_one_device()
     if cache is not None and here[0] == client[0]:  # unlike machines must not share programs
         jax.config.update("jax_compilation_cache_dir", cache)
-    with program_cache.mended, warnings.catch_warnings():
-        warnings.simplefilter("ignore", RidgeWarning)  # the client has shown it
+    with program_cache.mended:
         return compute(part), jax.default_backend()
 
 

@@ -182,7 +182,7 @@ def _new(config: New) -> None:
         items = instances.load_items(config.features)
     problem = catalogue.find_problem(config.problem, config.m, config.level, config.epsilon, items)
     rule = catalogue.rule_with(config.rule, config.setting)
-    threshold = catalogue.find_threshold(config.threshold, arms, config.ridge, problem)
+    threshold = catalogue.find_threshold(config.threshold, arms, problem)
     named: Any = arms.arms
     if arms.names is not None:
         named = dict(zip(arms.names, arms.arms, strict=True))

@@ -46,7 +46,7 @@ class Run(Asked):
     max_samples: int = checks.MAX_SAMPLES
     """A run that has drawn so many samples is truncated, and flagged."""
     ridge: float | None = None
-    """The ridge lambda of the design matrix; default: 0, and 1 with --threshold linear."""
+    """The ridge lambda of the design matrix; default: 0."""
     initial_pulls: int | None = None
     """Pulls of each arm before the first check; default: the least that the rewards allow."""
     batch: int = 1
@@ -70,7 +70,7 @@ class Run(Asked):
         if self.output is not None:
             writable_file("output", self.output)
         rule = catalogue.rule_with(self.rule, self.setting)
-        threshold = catalogue.find_threshold(self.threshold, instance, self.ridge, problem)
+        threshold = catalogue.find_threshold(self.threshold, instance, problem)
         result = simulate(
             instance, problem, rule, delta=self.delta, stopping=stopping,
             elimination=catalogue.find_elimination(self.elimination),

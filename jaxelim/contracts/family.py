@@ -1,7 +1,7 @@
 """The contract of a reward family."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax.numpy as jnp
@@ -135,14 +135,11 @@ class Family:
             note = f"{rewards[bad][0]:g} is not"
             raise ArgumentError("rewards", rewards, f"rewards {allowed} for {self!r}", note)
 
-    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
+    def ridge_of(self, ridge: float | None, instance: "Arms") -> float | None:
         """The ridge of a run, from the caller's; refuse one that the family does not have."""
         if ridge is not None:
             raise ArgumentError("ridge", ridge, f"None: {self!r} has no ridge")
         return None
-
-    def warn(self, ridge: float | None, instance: "Arms", threshold: Callable, delta: float):
-        """Warn of what is allowed but may make answers wrong."""
 
     def forms(self, instance: "Arms", problem: "Problem") -> tuple[str, ...]:
         """What `Engine(form=...)` may be."""

@@ -25,7 +25,6 @@ from jaxelim.families import distributions
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.mixtures.grid import Grid
-from jaxelim.thresholds.basic import refuse_linear
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -182,12 +181,6 @@ class Bounded(Family):
         if bad.size:
             allowed = f"uniforms, at least 0 and below 1, for {self!r}"
             raise ArgumentError("noise", noise, allowed, f"{bad[0]:g} is not")
-
-    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
-        refuse_linear(threshold, self)
-        return super().ridge_of(ridge, instance, threshold)
-
-    # A run.
 
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None

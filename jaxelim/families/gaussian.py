@@ -5,7 +5,6 @@ depends on is in `LinearGaussian`, or in `GaussianByArm`.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -38,7 +37,6 @@ from jaxelim.families.linear_statistics import (
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.products import CrossCache
-from jaxelim.families.ridge import ridge_of, warn_of_ridge
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import gaussian, linear
 from jaxelim.mixtures.grid import Grid
@@ -135,15 +133,16 @@ class Gaussian(OneParameter):
             allowed = f"a family with one std for each of the {arms.K} arms"
             raise ArgumentError("family", self, allowed, f"it has {len(self.std)}")
 
-    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
-        """The ridge as given; for None that of a `LinearThreshold`, else 0."""
+    def ridge_of(self, ridge: float | None, instance: "Arms") -> float | None:
+        """The ridge as given, 0 for None; 0 needs arms that span R^d."""
         if self.by_arm:
-            return super().ridge_of(ridge, instance, threshold)
-        return ridge_of(ridge, instance, threshold)
-
-    def warn(self, ridge: float | None, instance: "Arms", threshold: Callable, delta: float):
-        if not self.by_arm:
-            warn_of_ridge(ridge or 0.0, instance, threshold, delta)
+            return super().ridge_of(ridge, instance)
+        for i, arms in enumerate(instance.arms.reshape(-1, instance.K, instance.d)):
+            rank = instance.d if ridge else np.linalg.matrix_rank(arms)
+            if rank < instance.d:
+                note = f"the arms of instance {i} span {rank} of {instance.d} dimensions"
+                raise ArgumentError("ridge", ridge, "a number above 0, or arms that span R^d", note)
+        return ridge or 0.0
 
     def forms(self, instance: "Arms", problem: Problem) -> tuple[str, ...]:
         """The forms of V^-1 that are exact."""

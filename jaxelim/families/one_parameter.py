@@ -6,7 +6,6 @@ on arrays of equal shapes, in float64 or float32; lanes come last (see `jaxelim.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import jax
@@ -25,10 +24,8 @@ from jaxelim.families import slack as slacks
 from jaxelim.families.mean_mixtures import MeanMixtures
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, index_like
-from jaxelim.thresholds.basic import refuse_linear
 
 if TYPE_CHECKING:
-    from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
 _MOST = 100
@@ -106,10 +103,6 @@ class OneParameter(MeanMixtures):
         if shape.slack and not shape.slack < self.high - self.low:
             allowed = f"a number below {self.high - self.low:g} for {self!r}"
             raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
-
-    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
-        refuse_linear(threshold, self)
-        return super().ridge_of(ridge, instance, threshold)
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
         bad = noise[(noise < 0) | (noise >= 1)]

@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -272,11 +272,8 @@ class Recorded(Family):
     def check_shape(self, problem: Problem, shape: Shape) -> None:
         self.family.check_shape(problem, shape)
 
-    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
-        return self.family.ridge_of(ridge, instance, threshold)
-
-    def warn(self, ridge: float | None, instance: "Arms", threshold: Callable, delta: float):
-        self.family.warn(ridge, instance, threshold, delta)
+    def ridge_of(self, ridge: float | None, instance: "Arms") -> float | None:
+        return self.family.ridge_of(ridge, instance)
 
     def forms(self, instance: "Arms", problem: Problem) -> tuple[str, ...]:
         return self.family.forms(instance, problem)

@@ -21,7 +21,6 @@ from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
 from jaxelim.mixtures import student
 from jaxelim.mixtures.grid import Grid
-from jaxelim.thresholds.basic import refuse_linear
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -105,10 +104,6 @@ class GaussianUnknownVariance(Family):
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
         refuse_large(noise, precision)
-
-    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
-        refuse_linear(threshold, self)
-        return super().ridge_of(ridge, instance, threshold)
 
     def law(self) -> str:
         return UNKNOWN_VARIANCE

@@ -73,9 +73,8 @@ def simulate(
         max_samples: largest number of samples of a run. A run that reaches it without
             stopping is truncated, and flagged `truncated`.
         ridge: lambda of V = lambda I + sum_k N_k phi_k phi_k', >= 0; 0 needs arms that
-            span R^d. None: that of a `LinearThreshold`, else 0. The paper's
-            experiments have 1. A ridge above 0 biases theta_hat; only a
-            `LinearThreshold` accounts for that.
+            span R^d. None: 0. The paper's experiments have 1. A ridge above 0 biases
+            theta_hat; only a `LinearThreshold` of the same ridge accounts for that.
         noise: noise [runs, T] in place of the seeded noise: standard normals for
             Gaussian rewards, else uniforms on [0, 1). A run that uses up its row
             is truncated. No proof covers it: `Result.proven` says so.
@@ -124,10 +123,6 @@ def simulate(
         WorkerError: a worker of the executor has died, or has other versions.
         Interrupted: Ctrl-C, a KeyboardInterrupt. Its `result` has the runs of finished
             blocks; it is None where there are none.
-
-    Warns:
-        RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the
-            largest delta, and the threshold is no `LinearThreshold` that covers theta.
     """
     call = CheckedCall.checked(
         instance=instance, problem=problem, rule=rule, delta=delta, stopping=stopping,

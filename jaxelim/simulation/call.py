@@ -172,7 +172,7 @@ class CheckedCall:
         family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
         if engine.precision == "float32" and instance.truth is not None:
             refusals.check_float32(instance.truth, problem)
-        ridge = family.ridge_of(ridge, instance, threshold)
+        ridge = family.ridge_of(ridge, instance)
         if isinstance(threshold, Mixture):
             others = dict(rule=rule, ridge=ridge, stopping=stopping, elimination=elimination)
             threshold = threshold.bound(instance, problem, **others)
@@ -184,7 +184,6 @@ class CheckedCall:
         )  # fmt: skip
         refusals.check(call)
         proven(call)  # refuses what contradicts the threshold's terms
-        family.warn(ridge, instance, threshold, float(deltas.max()))
         return call
 
     @property

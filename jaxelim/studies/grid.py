@@ -83,8 +83,7 @@ def _resolved(given: dict[str, Any], instance: Any, problem: Any) -> dict[str, A
     if isinstance(given["elimination"], str):
         made["elimination"] = catalogue.find_elimination(given["elimination"])
     if isinstance(given["threshold"], str):
-        asked = instance, given["ridge"], problem
-        made["threshold"] = catalogue.find_threshold(given["threshold"], *asked)
+        made["threshold"] = catalogue.find_threshold(given["threshold"], instance, problem)
     return made
 
 

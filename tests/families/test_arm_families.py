@@ -496,8 +496,6 @@ REFUSED = {
     "a tie": (lambda: run(UNSTRUCTURED([2.0, 2.0, 1.0], je.Poisson())), "instance", ""),
     "a tie at the level": (lambda: run(problem=je.Thresholding(2.0)), "instance", ""),
     "ridge": (lambda: run(NORMALS, ridge=0.0), "ridge", "None: Gaussian(std="),
-    "a threshold with a ridge": (lambda: run(threshold=je.LinearThreshold(3, 1.0, 1.0)),
-                                 "threshold", "without a ridge for Poisson()"),
     "design": (lambda: run(NORMALS, rule=je.LinGapE()), "family", "LinGapE"),
     "design of counts": (lambda: run(rule=je.LinGapE()), "family", "LinGapE"),
     "form": (lambda: run(NORMALS, engine=je.Engine(form="diagonal")), "form", "keeps no design"),

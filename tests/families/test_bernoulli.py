@@ -549,13 +549,7 @@ UNSUPPORTED = {
     ),
     "half-spaces": (lambda: run(problem=HALVES), "problem", "Rows or Levels"),
     "native": (lambda: run(rule=je.Uniform(), stopping=je.Native()), "stopping", "Uniform"),
-    "threshold": (lambda: je.LinearThreshold.of(EASY), "family"),
     "noise_std": (lambda: EASY.noise_std, "family"),
-    "a threshold with a ridge": (
-        lambda: run(threshold=je.LinearThreshold(3, 1.0, 1.0)),
-        "threshold",
-        "without a ridge",
-    ),
 }
 
 

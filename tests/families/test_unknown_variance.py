@@ -389,9 +389,6 @@ REFUSED = {
     "degrees": (lambda: student_of(degrees="n"), "degrees", "'free'"),
     "means too large": (lambda: student_of(1e-13), "means", "1e+12 std"),
     "a ridge": (lambda: run(ridge=1.0), "ridge", "has no ridge"),
-    "a linear threshold": (
-        lambda: run(threshold=je.LinearThreshold(4, 1.0, 1.0)), "threshold", "without a ridge",
-    ),
     "a Gaussian rule": (lambda: run(rule=je.LinGapE()), "family", "gaussian rewards: LinGapE"),
     "half-spaces": (
         lambda: run(problem=je.HalfSpaces(

@@ -10,7 +10,7 @@ import jaxelim as je
 from jaxelim import catalogue, families, problems
 from jaxelim.contracts.traits import Traits
 from jaxelim.simulation.results.descriptions import hash_of
-from jaxelim.thresholds.deviations import KaufmannKoolen
+from jaxelim.thresholds.kaufmann_koolen import KaufmannKoolen
 
 MEANS = (0.5, 0.3, 0.2)
 COINS = je.Instance.unstructured(MEANS, je.Bernoulli(), name="coins")

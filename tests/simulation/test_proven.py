@@ -81,7 +81,9 @@ PROVEN = {
     "the bound of exponential families": (NORMAL, BEST, je.Uniform(), KOOLEN(2), LLR),
     "variances by arm": (BY_ARM, BEST, je.EBTCI(), KOOLEN(2, 2, True), EVERY),
     "linear arms": (LINEAR, BEST, je.LinGapE(), KOOLEN.of(LINEAR, BEST), EVERY),
-    "a ridge that is covered": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold.of(LINEAR), EVERY),
+    "a ridge that is covered": (
+        LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 1.0, 2.0), EVERY, None, 1.0
+    ),
     "LUCB": (COINS, BEST, je.LUCB(), KOOLEN(2), LLR),
     "at sampling": (COINS, BEST, je.LUCB(), KOOLEN(2), EVERY[1], EVERY[1]),
     "resets": (
@@ -117,7 +119,9 @@ NOT = {
     "native test of Quicker": (NORMAL, BEST, Quicker(), je.Mixture(), NATIVE),
     "stopping rule 'quick'": (NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), Quick()),
     "native test of Hasty": (NORMAL, BEST, Hasty(), KOOLEN(2, 2, True), LLR),
-    "native test may end": (NORMAL, BEST, je.LUCB(), je.LinearThreshold(3, 1, 9.0), LLR),
+    "native test may end": (
+        NORMAL, BEST, je.LUCB(), je.LinearThreshold(3, 1, 9.0), LLR, None, 1.0
+    ),
     "what the resets eliminated": (
         COINS, BEST, je.LUCB(), KOOLEN(2), LLR,
         je.Resets(je.SelectiveElimination(), alpha=lambda t, delta: plain(t, delta) / 9),
@@ -236,7 +240,7 @@ def test_live_runs_name_threshold_and_guarantee():
     assert "Heuristic(), without proof" in str(run.summary())
     # Nobody knows theta in a live run: the threshold's bound on it is trusted.
     live = je.LiveRun([[1.0, 0.0], [0.0, 2.0]], BEST, je.LinGapE(),
-                      threshold=je.LinearThreshold(2, 2.0, 1e-9))  # fmt: skip
+                      threshold=je.LinearThreshold(2, 2.0, 1e-9), ridge=1.0)  # fmt: skip
     assert live.proven is True
 
 

@@ -189,12 +189,12 @@ def starvation(instance, threshold, rule=None):
 def test_a_rule_that_starves_the_test_is_warned_about():
     """Where runs were seen to starve: 20 of 20 go on for 300,000 samples; and not elsewhere."""
     wide = je.load_instance("linear-d20")
-    for threshold in (je.Mixture(), je.LinearThreshold.of(wide)):
+    for threshold in (je.Mixture(), je.LinearThreshold(20, 1.0, 1.0)):
         (found,) = starvation(wide, threshold)
         assert "LinGapE(rate=6)" in str(found.message) and found.filename == __file__
     assert not starvation(wide, je.Heuristic()) and not starvation(wide, je.Mixture(), je.LinGame())
     assert not starvation(wide, je.Mixture(), je.LinGapE(rate=6))
-    for threshold in (je.Mixture(), je.LinearThreshold.of(LINEAR)):
+    for threshold in (je.Mixture(), je.LinearThreshold(2, 1.1, 1.6)):
         assert not starvation(LINEAR, threshold)
 
 

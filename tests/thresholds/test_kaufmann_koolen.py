@@ -9,20 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import lambertw, zeta
+from scipy.special import zeta
 
 import jaxelim as je
 from jaxelim import catalogue, cli, scope
-from jaxelim.thresholds import deviations
+from jaxelim.thresholds.kaufmann_koolen import lines
 
 ROOT = Path(__file__).parents[2]
 XS = np.concatenate([[1e-12, 1e-6], np.geomspace(1e-3, 750, 60)])
-
-
-def at(f, x, dtype=np.float64):
-    """f of an array, as the engine traces it, in float64."""
-    with scope.engine():
-        return np.asarray(jax.jit(f)(jnp.asarray(x, dtype)), np.float64)
 
 
 def beta(threshold, t, delta, dtype=np.float64):
@@ -63,54 +57,12 @@ def t_exponential(x):
     return min(minimize(value, s, method="Nelder-Mead", options=options).fun for s in starts)
 
 
-def test_h_inverse():
-    found = at(deviations.h_inverse, XS)
-    np.testing.assert_allclose(found - np.log(found), 1 + XS, rtol=1e-15)
-    some = XS[(XS > 1e-2) & (XS < 600)]
-    np.testing.assert_allclose(
-        at(deviations.h_inverse, some), -lambertw(-np.exp(-1 - some), -1).real, rtol=1e-14
-    )
-    assert at(deviations.h_inverse, 0.0) == 1
-
-
-@pytest.mark.parametrize("x", [0.02, 0.3, 1.0, 2.5, 8.0, 60.0, 700.0])
-def test_t_is_the_least_over_lambda_and_xi(x):
-    """Both branches of h~, below and above x = 0.65."""
-    np.testing.assert_allclose(at(deviations.exponential_family, x), t_exponential(x), rtol=1e-9)
-
-
-def test_t_is_continuous_and_rises():
-    # (h^-1(1 + x) + log(2 zeta(2)))/2 = h(1/log(3/2)) here.
-    log = math.log(1.5)
-    u = 2 * (1 / log + math.log(log)) - math.log(2 * zeta(2))
-    turn = u - math.log(u) - 1
-    assert 0.1 < turn < 1
-    low, high = at(deviations.exponential_family, turn * np.array([1 - 1e-9, 1 + 1e-9]))
-    assert 0 < high - low < 1e-7
-    assert (np.diff(at(deviations.exponential_family, XS)) > 0).all()
-    # The paper's approximation, good from x = 5 on.
-    x = np.geomspace(5, 700, 20)
-    near = x + 4 * np.log(1 + x + np.sqrt(2 * x))
-    np.testing.assert_allclose(at(deviations.exponential_family, x), near, rtol=0.1)
-
-
-def test_c_is_the_least_over_lambda():
-    np.testing.assert_allclose(
-        at(deviations.gaussian, XS), [c_gaussian(x) for x in XS], rtol=1e-13
-    )
-    # Beyond the table some lambda is still used, so the bound stays valid.
-    far = at(deviations.gaussian, 5000.0)
-    assert c_gaussian(5000.0) <= far <= 1.001 * c_gaussian(5000.0)
-
-
-@pytest.mark.parametrize("f", [
-    deviations.h_inverse, deviations.exponential_family, deviations.gaussian,
-])  # fmt: skip
-def test_float32(f):
-    xs = XS.astype(np.float32)
-    with scope.engine():
-        assert jax.eval_shape(f, jax.ShapeDtypeStruct((3,), np.float32)).dtype == np.float32
-    np.testing.assert_allclose(at(f, xs, np.float32), at(f, xs), rtol=2e-6)
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_lines_are_above_the_least_by_less_than_a_thousandth(gaussian):
+    first, slope = lines(gaussian)
+    found = np.min(first + slope * XS[:, None], 1)
+    known = np.array(list(map(c_gaussian if gaussian else t_exponential, XS)))
+    assert (found >= known * (1 - 1e-9)).all() and (found <= 1.001 * known).all()
 
 
 TIMES = np.array([2.0, 5, 40, 1e3, 1e6, 1e9])
@@ -128,14 +80,8 @@ def test_kaufmann_koolen(arms, pieces, gaussian):
             right = arms * c_gaussian(x) + 2 * arms * np.log(4 + np.log(n))
         else:
             right = arms * t_exponential(x) + 3 * arms * np.log(1 + np.log(n))
-        np.testing.assert_allclose(row, right, rtol=1e-8)
+        assert (row >= right * (1 - 1e-8)).all() and (row <= 1.001 * right).all()
     assert (np.diff(found, axis=0) > 0).all() and (np.diff(found, axis=1) >= 0).all()
-
-
-def test_values():
-    """Two numbers, so that no change of both formula and reference goes unseen."""
-    two = beta(je.KaufmannKoolen(4), 1000.0, 0.1), beta(je.KaufmannKoolen(4, 2, True), 1000.0, 0.1)
-    np.testing.assert_allclose(two, [33.0841063841192, 16.12794599590908], rtol=1e-12)
 
 
 def test_equal_counts_are_the_largest_sum():
@@ -202,7 +148,8 @@ def test_runs_and_their_settings():
     threshold = je.KaufmannKoolen.of(EASY, je.BestArm())
     common = dict(runs=20, delta=1e-300, max_samples=500, stopping=je.LLR())
     found = je.simulate(EASY, je.BestArm(), je.Uniform(), threshold=threshold, **common)
-    level = c_gaussian((math.log(2) - math.log(1e-300)) / 2)
+    first, slope = lines(True)
+    level = (first + slope * (math.log(2) - math.log(1e-300)) / 2).min()
     plain = je.simulate(
         EASY, je.BestArm(), je.Uniform(), **common,
         threshold=lambda t, delta: 2 * level + 4 * jnp.log(4 + jnp.log(t / 2)) + 0 * delta,
@@ -220,7 +167,7 @@ def test_command_line(capsys, tmp_path):
     assert cli.main(words) == 0 and "llr" in capsys.readouterr().out
     assert cli.main([*words[:-1], "kaufmann-kolen"]) == 2
     assert "nearest: 'kaufmann-koolen'" in capsys.readouterr().err
-    found = catalogue.find_threshold("kaufmann-koolen", COINS, None, je.TopM(2))
+    found = catalogue.find_threshold("kaufmann-koolen", COINS, je.TopM(2))
     assert found == je.KaufmannKoolen(6)
 
 
@@ -229,4 +176,4 @@ def test_the_table_of_thresholds_is_printed_from_the_code():
     found = re.search(r"<!-- thresholds: .*? -->\n(.*?)<!-- /thresholds -->", text, re.S)
     assert found and found[1].strip() == catalogue.markdown(catalogue.threshold_rows()).strip()
     for name in catalogue.THRESHOLDS:
-        catalogue.find_threshold(name, MEANS, None, je.BestArm())
+        catalogue.find_threshold(name, MEANS, je.BestArm())

@@ -1,0 +1,170 @@
+"""The threshold of Kaufmann & Koolen (2021), from deviations that hold at all times at once.
+
+docs/reference/definitions.md says where each formula was read.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.checks import integer
+from jaxelim.errors import ArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from jaxelim.contracts.proofs import Call
+    from jaxelim.instances.arms import Arms
+
+_LINES = 64
+_REWARDS = "gaussian of known variance, or a one-parameter exponential family"
+
+
+@functools.cache
+def lines(gaussian: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Values at x = 0 and slopes of lines above C_G, or above T: [J] each.
+
+    Both are min over lambda of (g(lambda) + x)/lambda, so that every lambda gives a bound that is
+    valid. The least of these lines is above the minimum by less than 0.1% of it, for x from 0 to
+    800.
+
+    C_G: g_G(lambda) = 2 lambda - 2 lambda log(4 lambda) + log zeta(2 lambda)
+    - log(1 - lambda)/2, lambda in (1/2, 1). P(some n: n d(mean of n rewards, mu)
+    - 2 log(4 + log n) > C_G(x)) <= e^-x for Gaussian rewards.
+
+    T: g_xi(lambda) = a log(pi^2/(3 log(1 + xi)^2)) - log(1 - a), a = lambda (1 + xi) < 1, of the
+    best xi in (0, 1/2]. P(some n: n d(mean of n rewards, mu) - 3 log(1 + log n) > T(x)) <= e^-x.
+    """
+    from scipy.optimize import minimize_scalar
+    from scipy.special import expit, zeta
+
+    share = expit(np.linspace(*((1.4, 7.5) if gaussian else (-6.0, 6.0)), _LINES))
+    if gaussian:
+        by = (1 + share) / 2
+        g = 2 * by - 2 * by * np.log(4 * by) + np.log(zeta(2 * by)) - np.log1p(-by) / 2
+        return g / by, 1 / by
+    g = [
+        minimize_scalar(
+            lambda xi, by=by: by * (1 + xi) * math.log(math.pi**2 / (3 * math.log1p(xi) ** 2))
+            - math.log1p(-by * (1 + xi)),
+            bounds=(0, min(0.5, 1 / by - 1)), method="bounded", options={"xatol": 1e-12},
+        ).fun  # type: ignore[attr-defined]
+        for by in share
+    ]  # fmt: skip
+    return g / share, 1 / share
+
+
+@dataclasses.dataclass(frozen=True)
+class KaufmannKoolen:
+    """A threshold that is proven for LLR, selective and full stops, and for every rule.
+
+    ::
+
+        With n = max(t/arms, 1) and x = log(pieces/delta)/arms:
+        beta = arms (T(x) + 3 log(1 + log n)) for one-parameter exponential families,
+        beta = arms (C_G(x) + 2 log(4 + log n)) for Gaussian rewards of known variance.
+
+    T and C_G are bounded by `lines`. The sum over the arms of a piece is at most what it is at
+    equal counts t/arms, since log(1 + log n) and log(4 + log n) are concave. There must be no
+    ridge. (Kaufmann & Koolen 2021; those who cite arXiv:1811.11419 number the two bounds Theorem
+    14 and Corollary 10)
+
+    Args:
+        pieces: number of pieces of which one must not be refuted, at least 1: K - 1 for
+            best arm, m (K - m) for top m, K for signs.
+        arms: number of arms that a piece compares: 2 for best arm and top m, 1 for
+            signs. All K for linear arms, with one piece: then for every problem.
+        gaussian: whether rewards are Gaussian of known variance; else any one-parameter
+            exponential family.
+
+    Raises:
+        ArgumentError: pieces or arms is no such integer, or gaussian no bool.
+
+    Example:
+        >>> problem = BestArm()
+        >>> KaufmannKoolen.of(Instance.unstructured([0.3, 0.2, 0.1], Bernoulli()), problem)
+        KaufmannKoolen(pieces=2, arms=2, gaussian=False)
+    """
+
+    pieces: int
+    arms: int = 2
+    gaussian: bool = False
+
+    @classmethod
+    def of(cls, instance: "Arms", problem: Any) -> "KaufmannKoolen":
+        """The threshold of an instance and best arm, best item, top m or signs.
+
+        Linear arms: one piece of all K arms, for every problem. Half the squared
+        distance of theta_hat from theta in the norm of V is at most the sum of the
+        arms' own.
+
+        Raises:
+            UnsupportedError: another problem, or another family of rewards.
+        """
+        family = instance.family
+        tested = getattr(family, "family", family)  # of recorded rewards too
+        normal = getattr(tested, "stated_law", str)() == "gaussian"
+        if not normal and not hasattr(tested, "divergence"):
+            raise UnsupportedError("family", family, _REWARDS)
+        needed = _pieces_and_arms(problem, instance.structure, instance.K)
+        if needed is None:
+            allowed = "best-arm, best-or-none, best-item, top-m or thresholding; for others "
+            allowed += "give pieces and arms"
+            raise UnsupportedError("problem", problem, allowed)
+        return cls(*needed, normal)
+
+    def __post_init__(self) -> None:
+        for name in ("pieces", "arms"):
+            object.__setattr__(self, name, integer(name, getattr(self, name), low=1))
+        if not isinstance(self.gaussian, bool | np.bool_):
+            raise ArgumentError("gaussian", self.gaussian, "True or False")
+        object.__setattr__(self, "gaussian", bool(self.gaussian))
+
+    def __call__(self, t: Array, delta: Array) -> Array:
+        x = (math.log(self.pieces) - jnp.log(delta)) / self.arms
+        first, slope = (jnp.asarray(one, x.dtype) for one in lines(self.gaussian))
+        least = jnp.min(first + slope * x[..., None], -1)
+        log_n = jnp.log(jnp.maximum(t / self.arms, 1))
+        more = 2 * jnp.log(4 + log_n) if self.gaussian else 3 * jnp.log1p(log_n)
+        return self.arms * (least + more)
+
+    def proof(self, call: "Call") -> bool | str:
+        """True without a ridge, where pieces and arms are at least those of the problem.
+
+        Every rule; LLR, selective and full stops, and native tests that compare the arms'
+        intervals or LLRs: where these end a run, pieces are refuted too.
+
+        Raises:
+            UnsupportedError: rewards of unknown variance, a ridge, or gaussian=True for
+                other rewards.
+        """
+        if call.law == "gaussian of unknown variance":
+            raise UnsupportedError("family", call.family, _REWARDS)
+        if self.gaussian and call.law == "one-parameter":
+            allowed = f"KaufmannKoolen(.., gaussian=False) for {call.family!r}"
+            raise UnsupportedError("threshold", self, allowed)
+        if call.ridge:
+            raise UnsupportedError("ridge", call.ridge, f"None or 0 with {self!r}")
+        if call.law not in ("gaussian", "one-parameter"):
+            return call.other_law(_REWARDS)
+        if self.arms != call.arms:  # all K arms cover every problem with one piece
+            needed = _pieces_and_arms(call.problem, call.structure, call.arms)
+            if needed is None:
+                return f"for this problem it needs arms = {call.arms}, all of them"
+            if self.pieces < needed[0] or not needed[1] <= self.arms <= call.arms:
+                return f"this call needs pieces = {needed[0]} and arms = {needed[1]}"
+        return call.uncovered(call.refuting, "tests that refute pieces") or True
+
+
+def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | None:
+    """The pieces and arms that cover a problem; None: not known."""
+    if structure == "linear" or problem.name == "best-item":  # pieces compare all arms
+        return 1, k
+    if problem.name == "thresholding":
+        return k, 1
+    # A level of one arm, as of a reference, is covered as a pair is.
+    pairs = problem.name in ("best-arm", "best-or-none", "top-m")
+    return (max(problem.wrong_answers(k), 1), 2) if pairs else None
