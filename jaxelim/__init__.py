@@ -44,10 +44,7 @@ from jaxelim.errors import InstanceFileError as InstanceFileError
 from jaxelim.errors import Interrupted as Interrupted
 from jaxelim.errors import JaxelimError as JaxelimError
 from jaxelim.errors import LiveFileWarning as LiveFileWarning
-from jaxelim.errors import LockedError as LockedError
-from jaxelim.errors import OrderError as OrderError
 from jaxelim.errors import OverError as OverError
-from jaxelim.errors import ResultFileError as ResultFileError
 from jaxelim.errors import RuleError as RuleError
 from jaxelim.errors import SetupError as SetupError
 from jaxelim.errors import StarvationWarning as StarvationWarning

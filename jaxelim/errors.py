@@ -237,30 +237,8 @@ class DamagedFileError(StoreError):
     """A block or a file of results, or the file of a live run, is not as it was written."""
 
 
-class LockedError(StoreError):
-    """The file of a live run is open elsewhere."""
-
-
 class LiveFileWarning(UserWarning):
     """The file of a live run was read with something left out; the text says what."""
-
-
-class OrderError(ArgumentError):
-    """A table said to be in order has rewards that independent draws hardly ever bring so.
-
-    Args:
-        given: the value of `in_order`.
-        allowed: what else it may be, in words.
-        note: the arm, and what its first rewards are, in words.
-        arm: the arm, as the caller names it.
-        p: the p-value, over all arms.
-    """
-
-    def __init__(self, given: Any, allowed: str, note: str, arm: Any, p: float):
-        super().__init__("in_order", given, allowed, note)
-        self.args = (given, allowed, note, arm, p)
-        self.arm = arm
-        self.p = p
 
 
 class OverError(JaxelimError, RuntimeError):
@@ -281,10 +259,6 @@ class OverError(JaxelimError, RuntimeError):
         found = f"with the answer {abbreviate(list(self.answer))}"
         how = found if self.answer else "by hand"
         return f"the run ended after {self.samples} rewards, {how}; ask no more"
-
-
-class ResultFileError(StoreError):
-    """A file holds no result, or one that this version of jaxelim cannot read."""
 
 
 def warn(message: str, category: type[Warning]) -> None:

@@ -32,16 +32,11 @@ def check(progress: Any) -> None:
         raise ArgumentError("progress", progress, allowed)
 
 
-def automatic() -> bool:
-    """Whether progress is shown by itself: at a terminal and in a notebook.
+def _may_show() -> bool:
+    """Whether progress may show by itself here, if only a line a minute.
 
     Not in threads and worker processes, tests, builds of documentation, and `by_parts`.
     """
-    return _may_show() and (_in_notebook() or _terminal())
-
-
-def _may_show() -> bool:
-    """Whether progress may show by itself here, if only a line a minute."""
     worker = multiprocessing.parent_process() is not None
     if worker or threading.current_thread() is not threading.main_thread():
         return False
@@ -98,8 +93,8 @@ class Progress:
     """Shows finished runs, samples a second and time left. A context, which closes the bar.
 
     Args:
-        show: False for nothing, True for a bar on standard error, None for a bar where
-            `automatic` says so. Where standard error is no terminal, lines take the place
+        show: False for nothing, True for a bar on standard error, None for a bar at a
+            terminal and in a notebook. Where standard error is no terminal, lines take the place
             of a bar: at most one a second for True, one a minute for None. Or a callable of
             (runs done, runs, samples, seconds), called at every update.
         total: number of runs, or of parts.

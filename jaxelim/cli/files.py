@@ -5,7 +5,7 @@ from typing import Any
 
 import xarray as xr
 
-from jaxelim.errors import DamagedFileError, ResultFileError
+from jaxelim.errors import StoreError
 from jaxelim.simulation.results.loading import opened
 from jaxelim.simulation.results.summary import BIASED, Summary, row
 
@@ -19,7 +19,7 @@ def kind_of(path: Path) -> tuple[str, Any]:
     """
     try:
         data = opened(path, xr.load_dataset)
-    except (DamagedFileError, ResultFileError):
+    except StoreError:
         return "result", None
     if "jaxelim_study" in data.attrs:
         return "study", None

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxelim.errors import DamagedFileError, LockedError, StoreError
+from jaxelim.errors import DamagedFileError, StoreError
 from jaxelim.files import cannot_write, write_whole
 
 try:
@@ -159,7 +159,7 @@ def _locked(path: Path) -> int:
     The lock is a file of its own, since a rename gives the file another identity.
 
     Raises:
-        LockedError: another run object holds it, here or in another process.
+        StoreError: another run object holds it, here or in another process.
         StoreError: the lock cannot be written.
     """
     lock = path.with_name(f".{path.name}.lock")
@@ -174,7 +174,7 @@ def _locked(path: Path) -> int:
     except OSError as error:
         os.close(handle)
         held = "another process, or another LiveRun of this one, has it open"
-        raise LockedError(path, f"{held}; close that one first") from error
+        raise StoreError(path, f"{held}; close that one first") from error
     return handle
 
 

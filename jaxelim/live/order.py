@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import betaln, logsumexp, xlogy
 
-from jaxelim.errors import OrderError
+from jaxelim.errors import ArgumentError
 from jaxelim.instances.arms import Arms
 
 LEVEL = 1e-4
@@ -69,7 +69,7 @@ def refuse_sorted(arms: Sequence[int], rewards: Sequence[float], of: Arms) -> No
         of: the arms of the run.
 
     Raises:
-        OrderError: the order has one.
+        ArgumentError: the order has one.
     """
     at, values = np.asarray(arms), np.asarray(rewards)
     found = [(*log_e(values[at == k]), of.label(k)) for k in np.unique(at).tolist()]
@@ -78,4 +78,4 @@ def refuse_sorted(arms: Sequence[int], rewards: Sequence[float], of: Arms) -> No
         _, words, name = max(found)
         note = f"{'p < 1e-300' if p == 0 else f'p = {p:.1g}'}: of the rewards of {name} {words}"
         allowed = f"False, for one test of all; or {UNCHECKED!r}, if that is their order"
-        raise OrderError(True, allowed, note, name, p)
+        raise ArgumentError("in_order", True, allowed, note)

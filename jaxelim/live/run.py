@@ -185,7 +185,7 @@ class LiveRun(LiveState):
         Raises:
             UnknownNameError, ArgumentError: no such arm or column, a cell that is no reward
                 of the family, with its row, or counts that lack first rewards of an arm.
-            OrderError: rewards in order look sorted.
+            ArgumentError: rewards in order look sorted.
             UnsupportedError: the family needs more than counts.
             StoreError: the file cannot be written. After any error nothing has changed.
         """
@@ -292,7 +292,7 @@ class LiveRun(LiveState):
 
         Raises:
             ArgumentError: the file exists already, or the path cannot be written.
-            LockedError: another process has the file open.
+            StoreError: another process has the file open.
             StoreError: it cannot be written; then an older file stays.
         """
         with self._lock:
@@ -375,7 +375,7 @@ class LiveRun(LiveState):
             StoreError: the file cannot be read, or has a newer format.
             DamagedFileError: it is not as it was written, in other places than its last
                 line.
-            LockedError: another process has it open.
+            StoreError: another process has it open.
             ArgumentError: an object of one's own is missing.
 
         Warns:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxelim.errors import DamagedFileError, JaxelimError, ResultFileError, warn
+from jaxelim.errors import DamagedFileError, JaxelimError, StoreError, warn
 from jaxelim.simulation.blocks import joined, worked
 from jaxelim.simulation.results.descriptions import made
 from jaxelim.simulation.results.loading import assembled, opened, result_of
@@ -31,14 +31,13 @@ def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
     Raises:
         ArgumentError: a part that is passed is not the one in the file.
         DamagedFileError: the file is not as it was written.
-        ResultFileError: the file holds no study, or one of a newer format.
-        StoreError: the file cannot be read.
+        StoreError: the file cannot be read, or holds no study, or one of a newer format.
     """
     path = path_of(path)
     tree = opened(path, xr.load_datatree)
     if "jaxelim_study" not in tree.attrs:
-        raise ResultFileError(path, "it holds no study of jaxelim")
-    ResultFileError.refuse_newer(path, int(tree.attrs["jaxelim_study"]), FORMAT)
+        raise StoreError(path, "it holds no study of jaxelim")
+    StoreError.refuse_newer(path, int(tree.attrs["jaxelim_study"]), FORMAT)
     try:
         found = {}
         for group in sorted(tree.children.values(), key=lambda one: int(str(one.name))):

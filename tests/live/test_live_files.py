@@ -152,7 +152,7 @@ def test_one_file_has_one_owner(tmp_path):
     """A second object of this process is refused; looking is allowed; `close` gives it back."""
     path = tmp_path / "mine.live"
     live, _ = begun(path)
-    with pytest.raises(je.LockedError, match="has it open; close that one first"):
+    with pytest.raises(je.StoreError, match="has it open; close that one first"):
         je.LiveRun.load(path)
     with pytest.raises(je.ArgumentError, match="path: got .*a new file; this one exists"):
         PAIRS.live().save(path)
@@ -351,6 +351,6 @@ def test_another_process_is_refused(tmp_path):
     again = f"import jaxelim as je; je.LiveRun.load({str(path)!r})"
     given = [sys.executable, "-c", again]
     refused = subprocess.run(given, capture_output=True, text=True, check=False)
-    assert refused.returncode == 1 and "LockedError" in refused.stderr
+    assert refused.returncode == 1 and "StoreError" in refused.stderr
     live.close()
     assert subprocess.run(given, check=False).returncode == 0

@@ -1,7 +1,6 @@
 """The means of a result, and the confidence intervals of its runs."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -134,18 +133,6 @@ def test_in_blocks_of_a_store(tmp_path):
     again = played("many stops", store=tmp_path / "store", block=4)
     for other in (cut, again):
         same(result, other)
-
-
-def test_runs_that_an_interrupted_call_has_not_started():
-    """They have no estimate, and intervals that say nothing; the others keep theirs."""
-    result = played("coins")
-    known = result.intervals()
-    pulls, means = result.pulls.copy(), result.means.copy()
-    pulls[0, 0, 1], means[0, 0, 1] = 0, math.nan
-    found = dataclasses.replace(result, pulls=pulls, means=means).intervals()
-    assert np.isnan(found.values[0, 0, 1]).all()
-    assert (found.low[0, 0, 1] == -np.inf).all() and (found.high[0, 0, 1] == np.inf).all()
-    np.testing.assert_array_equal(found.low[0, 0, 2:], known.low[0, 0, 2:])
 
 
 def test_many_runs_are_taken_in_parts(monkeypatch):

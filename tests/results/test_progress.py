@@ -9,7 +9,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import progress
-from jaxelim.progress import Progress, automatic, by_parts
+from jaxelim.progress import Progress, by_parts
 
 EASY = je.Instance(np.eye(3), [1.0, 0.8, 0.0], name="easy")
 
@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 
 def at_terminal(monkeypatch, shown=None):
-    """A terminal, outside tests as far as `automatic` can see.
+    """A terminal, outside tests as far as a bar can see.
 
     No fixture: pytest puts its own in place when the test itself begins.
     """
@@ -31,6 +31,11 @@ def at_terminal(monkeypatch, shown=None):
     shown = shown or Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     return shown
+
+
+def automatic():
+    """Whether a bar is shown by itself."""
+    return progress._may_show() and (progress._in_notebook() or progress._terminal())
 
 
 def test_progress_shows_by_itself_at_a_terminal(monkeypatch):

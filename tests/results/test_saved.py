@@ -250,7 +250,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
             assert je.load_result(path).equals(result_of())
         except je.DamagedFileError:
             shown += 1
-        except je.ResultFileError as error:  # the name of an attribute
+        except je.StoreError as error:  # the name of an attribute
             assert "no result" in str(error) or "format" in str(error)
             shown += 1
     assert shown >= 12
@@ -260,10 +260,10 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
             je.load_result(path)
     for contents in (b"", b"hello", b"CDF\x01"):
         path.write_bytes(contents)
-        with pytest.raises(je.ResultFileError, match="it is no NetCDF file"):
+        with pytest.raises(je.StoreError, match="it is no NetCDF file"):
             je.load_result(path)
     xr.Dataset({"a": ("x", [1, 2])}).to_netcdf(path, engine="h5netcdf")
-    with pytest.raises(je.ResultFileError, match="it holds no result of jaxelim"):
+    with pytest.raises(je.StoreError, match="it holds no result of jaxelim"):
         je.load_result(path)
     for wrong in (tmp_path / "none.nc", tmp_path):
         with pytest.raises(je.StoreError, match=r"cannot be read|no regular file"):
@@ -296,11 +296,11 @@ def test_files_of_other_versions(tmp_path):
 
     result_of().save(path)
     rewritten(path, lambda attributes: attributes.update(jaxelim_result=2))
-    with pytest.raises(je.ResultFileError, match="its format is 2; .* reads up to 1"):
+    with pytest.raises(je.StoreError, match="its format is 2; .* reads up to 1"):
         je.load_result(path)
     result_of().save(path)
     rewritten(path, text('"fields":{"rate":2.0}', '"fields":{"rate":2.0,"more":1}'))
-    with pytest.raises(je.ResultFileError, match=r"its rule is LinGapE.* load_result\(path, rule="):
+    with pytest.raises(je.StoreError, match=r"its rule is LinGapE.* load_result\(path, rule="):
         je.load_result(path)
     result_of().save(path)
     rewritten(path, text("jaxelim.LinGapE", "jaxelim.Later"))
@@ -314,7 +314,7 @@ def test_files_of_other_versions(tmp_path):
 def test_a_file_of_the_arrays_alone_is_no_result(tmp_path):
     """`to_xarray` has no arms, no theta and no checksum."""
     result_of().to_xarray().to_netcdf(tmp_path / "arrays.nc", engine="h5netcdf")
-    with pytest.raises(je.ResultFileError, match="it holds no result of jaxelim"):
+    with pytest.raises(je.StoreError, match="it holds no result of jaxelim"):
         je.load_result(tmp_path / "arrays.nc")
 
 

@@ -120,7 +120,7 @@ def test_a_file_gives_the_study_back(whole, tmp_path):
     with pytest.raises(je.DamagedFileError, match="bad.nc"):
         je.load_study(tmp_path / "bad.nc")
     (tmp_path / "text.nc").write_text("text")
-    with pytest.raises(je.ResultFileError, match="no NetCDF"):
+    with pytest.raises(je.StoreError, match="no NetCDF"):
         je.load_study(tmp_path / "text.nc")
     with pytest.raises(je.StoreError, match="cannot be read"):
         je.load_study(tmp_path / "none.nc")

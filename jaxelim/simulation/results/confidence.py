@@ -120,8 +120,7 @@ class MeansOfRuns:
         """Intervals about `values`, with their ends from `rows`, in the units of the rewards."""
         with scope.engine():
             low, high = _over_runs(ends, rows)
-        scale, known = self.arms.family.scale, ~np.isnan(values)
-        low, high = np.where(known, low, -np.inf), np.where(known, high, np.inf)
+        scale = self.arms.family.scale
         return Intervals(values * scale, low * scale, high * scale, level)
 
 

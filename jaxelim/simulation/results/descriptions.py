@@ -18,7 +18,7 @@ from jaxelim import families, problems, thresholds
 from jaxelim.checks import name_of, plain
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.engine import REVISION
-from jaxelim.errors import ArgumentError, ResultFileError, in_words
+from jaxelim.errors import ArgumentError, StoreError, in_words
 from jaxelim.instances.instance import Instance
 from jaxelim.stopping import elimination, llr, resets
 
@@ -212,7 +212,7 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
 
     Raises:
         ArgumentError: `passed` is another than the file's.
-        ResultFileError: jaxelim's own class does not take the file's settings.
+        StoreError: jaxelim's own class does not take the file's settings.
     """
     text, description = stored["text"], stored["value"]
     if passed is not None:
@@ -227,7 +227,7 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
     except Exception as error:
         problem = f"its {argument} is {text}, which this version of jaxelim does not take"
         remedy = f"pass load_result(path, {argument}=...)"
-        raise ResultFileError(path, f"{problem} ({in_words(error)}); {remedy}") from error
+        raise StoreError(path, f"{problem} ({in_words(error)}); {remedy}") from error
 
 
 def origin(call: Any) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from jaxelim.errors import (
     ArgumentError,
     DamagedFileError,
     JaxelimError,
-    ResultFileError,
     StoreError,
 )
 from jaxelim.instances.instance import Instance
@@ -65,8 +64,7 @@ def load_result(
     Raises:
         ArgumentError: a part that is passed is not the one in the file.
         DamagedFileError: the file is not as it was written.
-        ResultFileError: the file holds no result, or one of a newer format.
-        StoreError: the file cannot be read.
+        StoreError: the file cannot be read, or holds no result, or one of a newer format.
     """
     path = path_of(path)
     data = opened(path, xr.load_dataset)
@@ -80,7 +78,7 @@ def opened(path: Path, read: Any) -> Any:
     """What `read`, of xarray, makes of a NetCDF file.
 
     Raises:
-        DamagedFileError, ResultFileError, StoreError: as `load_result`.
+        DamagedFileError, StoreError: as `load_result`.
     """
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise StoreError(path, "is no regular file")
@@ -89,7 +87,7 @@ def opened(path: Path, read: Any) -> Any:
     except OSError as error:
         raise StoreError(path, f"cannot be read: {error.strerror}") from error
     if not contents.startswith(b"\x89HDF"):
-        raise ResultFileError(path, "it is no NetCDF file")
+        raise StoreError(path, "it is no NetCDF file")
     try:
         return read(io.BytesIO(contents), engine="h5netcdf")
     except Exception as error:  # HDF5 raises almost any exception for a damaged file
@@ -104,9 +102,9 @@ def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
         as `load_result`, and UnknownNameError for parts that a result has not.
     """
     if "jaxelim_result" not in data.attrs:
-        raise ResultFileError(path, "it holds no result of jaxelim")
+        raise StoreError(path, "it holds no result of jaxelim")
     try:
-        ResultFileError.refuse_newer(path, int(data.attrs["jaxelim_result"]), FORMAT)
+        StoreError.refuse_newer(path, int(data.attrs["jaxelim_result"]), FORMAT)
         told = str(data.attrs["experiment"])
         if checksum(data, told) != data.attrs["checksum"]:
             raise DamagedFileError(path, "it does not have the checksum that was written with it")
@@ -141,7 +139,7 @@ def assembled(
 
     Raises:
         ArgumentError: a part that is passed is not the one in the file.
-        ResultFileError: jaxelim's own class does not take the file's settings.
+        StoreError: jaxelim's own class does not take the file's settings.
         UnknownNameError: a part that a result has not.
     """
     for name in passed:

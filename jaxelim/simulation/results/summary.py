@@ -139,7 +139,7 @@ def _notes(result: "Result") -> list[str]:
         notes.append(f"It looked {result.layout['looks']}.")
     if result.elimination is not None or any(rule.eliminates for rule in result.stopping):
         notes += of_elimination(result.proven)
-    drawn = max(result.timings["samples_drawn"], 1)
+    drawn = result.timings["samples_drawn"]
     seconds, compiling = result.timings["seconds"], result.timings["compile_seconds"]
     notes.append(
         f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, "
