@@ -11,7 +11,6 @@ import os
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,8 +31,6 @@ _JOIN = (
     "Join the folders of all shards with `jaxelim merge A B -o C`, then give the same command "
     "with --output C and no --shard."
 )
-EVERY = 60.0
-"""Seconds between two lines of progress, where there is no bar."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +111,7 @@ def studied(options: Options, files: Sequence[Path], *grid: Any, **more: Any) ->
     with asked_for(options.workers, options.scheduler) as executor:
         found = je.study(
             *grid, runs=shard_of(options), seed=options.seed, max_samples=options.max_samples,
-            store=options.output, block=options.block, executor=executor, progress=_progress(),
+            store=options.output, block=options.block, executor=executor,
             engine=je.Engine(devices=1), **more,
         )  # fmt: skip
     if parse_shard(options.shard)[1] > 1:
@@ -127,25 +124,6 @@ def _writable(files: Sequence[Path]) -> None:
     for path in files:
         make_folder(path.parent)
         writable_file("output", path)
-
-
-def _progress() -> Any:
-    return True if sys.stderr.isatty() else Lines()
-
-
-class Lines:
-    """Progress as a line a minute, where there is no terminal."""
-
-    def __init__(self) -> None:
-        self._said = time.perf_counter()
-
-    def __call__(self, done: int, total: int, samples: int, seconds: float) -> None:
-        """Print how far the work is, if the last line is old."""
-        if time.perf_counter() < self._said + EVERY:
-            return
-        self._said = time.perf_counter()
-        rate = f"{samples / seconds / 1e6:.2f} M samples/s"
-        print(f"{done} of {total} runs, {rate}", file=sys.stderr, flush=True)
 
 
 def run_and_load(
@@ -164,7 +142,7 @@ def run_and_load(
     calls = [one.call(shard_of(options)) for one in jobs]
     labels = [{"rule": one.name} for one in jobs]
     with asked_for(options.workers, options.scheduler) as executor:
-        found = run_calls(calls, list, _progress(), executor, options.block, options.output, labels)
+        found = run_calls(calls, list, None, executor, options.block, options.output, labels)
     if parse_shard(options.shard)[1] > 1:
         print(_JOIN)
         return None

@@ -14,7 +14,7 @@ from jaxelim.errors import ArgumentError, UnknownNameError, in_words
 
 MAX_SAMPLES = 1_000_000
 """The default cap on a run's samples, in `simulate` and on the command line."""
-MAX_RUNS = 2**31  # run indices fit int32, in any precision
+MAX_RUNS = 2**31  # run indices fit int32
 MAX_SEED = 2**63  # seeds fit int64
 _REACH = 1e-10  # of a direction may be orthogonal to a span, by rounding
 

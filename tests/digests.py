@@ -57,7 +57,6 @@ SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 LLR, NATIVE = je.LLR(), je.Native()
 ALL = (LLR, SELECTIVE, FULL)
 ONE = je.Engine(devices=1, shrink=False)
-FLOAT32 = dataclasses.replace(ONE, precision="float32")
 
 
 def scaled(instance: je.Instance, factor: float) -> je.Instance:
@@ -211,16 +210,14 @@ JOBS = (
                stopping=FULL, elimination=FULL),
     simulation("lingape top-m pair times", scaled(D10_TOP, 3.0), je.TopM(3), je.LinGapE(),
                stopping=ALL, record=("pair_times",)),
-    simulation("lingape form arms top-m at sampling", scaled(D20, 8.0), je.TopM(5), je.LinGapE(),
-               stopping=SELECTIVE, elimination=SELECTIVE, ridge=0.0,
-               engine=dataclasses.replace(ONE, form="arms")),
+    simulation("lingape top-m at sampling", scaled(D20, 8.0), je.TopM(5), je.LinGapE(),
+               stopping=SELECTIVE, elimination=SELECTIVE, ridge=0.0),
     simulation("lingape signs", scaled(D20_SIGNS, 4.0), je.Thresholding(0.1), je.LinGapE(),
                stopping=ALL),
     simulation("lingape unstructured signs at sampling", scaled(K40_SIGNS, 4.0), je.Thresholding(),
                je.LinGapE(), stopping=FULL, elimination=FULL, ridge=0.0),
-    simulation("lingape form diagonal", scaled(K40, 3.0), je.BestArm(), je.LinGapE(rate=1.5),
-               stopping=ALL, threshold=je.GK16(), ridge=0.0, seed=11,
-               engine=dataclasses.replace(ONE, form="diagonal")),
+    simulation("lingape diagonal", scaled(K40, 3.0), je.BestArm(), je.LinGapE(rate=1.5),
+               stopping=ALL, threshold=je.GK16(), ridge=0.0, seed=11),
     simulation("lingape a trajectory per delta", MIDDLE, je.BestArm(), je.LinGapE(),
                delta=[0.1, 0.001, 0.02], stopping=(LLR, SELECTIVE)),
     simulation("lingape batch own arms", OWN, je.BestArm(), je.LinGapE(), stopping=(LLR, SELECTIVE),
@@ -231,19 +228,15 @@ JOBS = (
                stopping=(LLR, SELECTIVE), max_samples=500),
     simulation("lingape near-identical top-m", NEAR, je.TopM(2), je.LinGapE(), stopping=FULL,
                elimination=FULL),
-    simulation("lingape float32", je.instances.linear_d10(0, K=12), je.BestArm(), je.LinGapE(),
-               stopping=(LLR, SELECTIVE), engine=FLOAT32),
-    simulation("lingape vmapped", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
-               elimination=SELECTIVE,
-               engine=dataclasses.replace(ONE, vmapped=True, lanes=16, chunk=36)),
+    simulation("lingape chunk", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
+               elimination=SELECTIVE, engine=dataclasses.replace(ONE, lanes=16, chunk=36)),
     simulation("lingape lanes and chunk", EIGHT, je.BestArm(), je.LinGapE(),
                stopping=(LLR, SELECTIVE), runs=100, engine=je.Engine(lanes=16, chunk=8, devices=1)),
     simulation("lingape two devices", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
                runs=70, engine=je.Engine(lanes=32, chunk=16, devices=2, shrink=True)),
-    simulation("lingape form square given noise",
+    simulation("lingape given noise",
                je.Instance(ARMS, [3.0, -2.4, 1.8], noise_std=2.0), je.TopM(2), je.LinGapE(),
-               stopping=(LLR, SELECTIVE), noise=NOISE,
-               engine=dataclasses.replace(ONE, form="square")),
+               stopping=(LLR, SELECTIVE), noise=NOISE),
     simulation("lingape linear threshold", SMALL, je.BestArm(), je.LinGapE(),
                stopping=(LLR, SELECTIVE), ridge=0.5, max_samples=6000,
                threshold=je.LinearThreshold(3, 3.5, 2.5, ridge=0.5)),
@@ -307,8 +300,6 @@ JOBS = (
                delta=[0.1, 0.01, 1e-4], threshold=log_threshold),
     simulation("uniform cut off", K40, je.TopM(3), je.Uniform(), stopping=(LLR, FULL),
                max_samples=500),
-    simulation("uniform float32 signs", scaled(K40_SIGNS, 8.0), je.Thresholding(0.1), je.Uniform(),
-               stopping=(LLR, SELECTIVE), engine=FLOAT32),
     # Other reward families.
     simulation("family bernoulli top-two ids", COINS, je.BestArm(), je.TTUCB("ids"),
                stopping=ALL, ridge=None),

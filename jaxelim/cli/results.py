@@ -55,8 +55,6 @@ class Run(Asked):
     """Further pulls before a reward enters."""
     lanes: int | None = None
     """Lanes, runs at once, on each device; default: chosen by backend and number of runs."""
-    precision: str = "float64"
-    """float64 or float32."""
     record: tuple[str, ...] = ()
     """means or pair_times: one or several, kept in the file beside the outcomes."""
     output: Path | None = None
@@ -75,7 +73,7 @@ class Run(Asked):
             instance, problem, rule, delta=self.delta, stopping=stopping,
             elimination=catalogue.find_elimination(self.elimination),
             threshold=threshold, runs=self.runs, seed=self.seed, max_samples=self.max_samples,
-            ridge=self.ridge, engine=Engine(lanes=self.lanes, precision=self.precision),
+            ridge=self.ridge, engine=Engine(lanes=self.lanes),
             initial_pulls=self.initial_pulls, batch=self.batch, delay=self.delay,
             record=self.record,
         )  # fmt: skip

@@ -34,7 +34,6 @@ class Family:
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels)
     initial_pulls: ClassVar[int] = 1  # the least number of initial pulls of each arm
     ridge: float = 0.0  # of the design matrix, for a family that has one
-    refresh: int | None = None  # samples between two calls of `refreshed`, in float32
     square: ClassVar[bool] = False  # whether rewards are Gaussian, of variances that are known
     sufficient: ClassVar[int] = 0  # sums of powers that `pooled` needs; 0: there is none
     optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
@@ -116,10 +115,10 @@ class Family:
                 allowed += "; items need linear Gaussian rewards of one standard deviation"
             raise UnsupportedError("problem", problem, allowed)
 
-    def check_noise(self, noise: np.ndarray, precision: str) -> None:
+    def check_noise(self, noise: np.ndarray) -> None:
         """Refuse given noise that `draw` does not take."""
 
-    def check_runs(self, runs: np.ndarray, initial_pulls: int, precision: str) -> None:
+    def check_runs(self, runs: np.ndarray, initial_pulls: int) -> None:
         """Refuse run indices or initial pulls that `draw` has no rewards for."""
 
     def check_rewards(self, rewards: np.ndarray) -> None:
@@ -141,9 +140,6 @@ class Family:
             raise ArgumentError("ridge", ridge, f"None: {self!r} has no ridge")
         return None
 
-    def forms(self, instance: "Arms", problem: "Problem") -> tuple[str, ...]:
-        """What `Engine(form=...)` may be."""
-        return ()
 
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
@@ -246,10 +242,6 @@ class Family:
         if sums is not None:
             sums = sums * (counts / jnp.maximum(entered.counts, 1))
         return dataclasses.replace(entered, t=t, counts=counts, reward_sums=sums)
-
-    def refreshed(self, features: Array, stats: Statistics) -> Statistics:
-        """Recompute one run's statistics from what float32 holds exactly."""
-        return stats
 
     def degenerate(self, stats: Statistics) -> Array | None:
         """1 + the first arm with rewards that contradict the family, else 0; None: never so.

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.views import Snapshot, Statistics
-from jaxelim.engine import records
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.pending import Pending, Ring
 from jaxelim.engine.state import Inputs, Lane, Spec
@@ -72,9 +71,6 @@ class Arrivals:
         seen = Observing(spec).of(inputs, lane, waiting.entered)
         stats = spec.family.update(seen, arm, reward, go)
         stats = dataclasses.replace(stats, t=waiting.entered.t + go.astype(jnp.int32))
-        if spec.precision == "float32" and spec.family.refresh is not None:
-            due = go & records.due_for_refresh(spec, stats)
-            stats = records.recomputed(spec, inputs, lane.features, stats, due)
         ahead = spec.family.with_pending(seen.space, stats, lane.stats)
         waiting = dataclasses.replace(waiting, entered=stats)
         return dataclasses.replace(lane, stats=ahead, pending=waiting)

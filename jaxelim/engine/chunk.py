@@ -70,8 +70,6 @@ class Chunk:
             noise = jax.lax.dynamic_index_in_dim(self.noise, n, keepdims=False)
         now = self.step.pull(self.inputs, lane, noise)
         lane, pulled, log = now.lane, c.pulled, c.log
-        if spec.precision == "float32" and spec.family.refresh is not None:
-            lane = records.refreshed(spec, self.inputs, lane, now.arm)
         if pulled is not None:
             row = now.arm.astype(self.narrow)
             pulled = jax.lax.dynamic_update_index_in_dim(pulled, row, n, 0)

@@ -23,8 +23,6 @@ LANE_GROUP = 16
 In smaller groups XLA:CPU rounds LinGame's weights differently. One call of `choose` serves as
 many lanes that wait.
 """
-_MANY = 1024
-"""Lanes that a GPU recomputes at once: a pass takes as long for one."""
 PATIENCE, PATIENCE_ONE_BY_ONE = 1 / 4, 1 / 16
 """The share of live lanes that wait before `choose` is called, and where it takes them singly.
 
@@ -74,11 +72,6 @@ class Execution:
     def in_kernel(self) -> bool:
         """Whether steps have the form for one kernel, which those of a single lane always have."""
         return not self.gpu and (self.one_kernel or self.single)
-
-    @property
-    def recomputed_at_once(self) -> int:
-        """Lanes whose statistics one pass recomputes, in float32."""
-        return _MANY if self.gpu else LANE_GROUP
 
     def lane_ops(self, flag: Array) -> LaneOps:
         """The primitives of the program; `flag` as in `Inputs`."""

@@ -1,4 +1,4 @@
-"""Records of runs: outcomes, pulls at stops, the log of a trace. And the float32 refresh."""
+"""Records of runs: outcomes, pulls at stops, the log of a trace."""
 
 import dataclasses
 
@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.views import Snapshot, Statistics
-from jaxelim.engine.state import Inputs, Lane, Log, Outcome, Spec
-from jaxelim.lanes import where
+from jaxelim.contracts.views import Snapshot
+from jaxelim.engine.state import Lane, Log, Outcome, Spec
 
 
 def outcome(spec: Spec, lane: Lane) -> Outcome:
@@ -105,45 +104,3 @@ def logged(spec: Spec, lane: Lane, arm: Array, reward: Array, seen: Snapshot, lo
         reward=put(log.reward, reward[0], at, 0),
         remaining=put(log.remaining, left[0], t, 0),
     )
-
-
-def refreshed(spec: Spec, inputs: Inputs, lane: Lane, arm: Array) -> Lane:
-    """Recompute the statistics of lanes that are due; for float32.
-
-    A lane is due when it has just drawn a sample (arm >= 0) and has drawn
-    `family.refresh` samples since the last time. That depends only on the run's t, not
-    on lanes or chunks.
-    """
-    due = (arm >= 0) & due_for_refresh(spec, lane.stats)
-    stats = recomputed(spec, inputs, lane.features, lane.stats, due)
-    return dataclasses.replace(lane, stats=stats)
-
-
-def due_for_refresh(spec: Spec, stats: Statistics) -> Array:
-    """Whether statistics are to be recomputed at this t: [B] bool."""
-    assert spec.family.refresh is not None
-    return (stats.t - stats.counts.shape[0]) % spec.family.refresh == 0
-
-
-def recomputed(
-    spec: Spec, inputs: Inputs, own: Array | None, stats: Statistics, due: Array
-) -> Statistics:
-    """Recompute the statistics of the lanes that are `due` [B]; own: features [K, d, B], or None.
-
-    A loop takes some lanes at a time, on a GPU many.
-    """
-    family, size = spec.family, spec.execution.recomputed_at_once
-
-    def some(c):
-        stats, due = c
-        order = jnp.argsort(~due, stable=True)[:size]
-        few = jax.tree.map(lambda x: x[..., order], stats)
-        features, axis = inputs.features[0], None
-        if own is not None:
-            features, axis = own[..., order], -1
-        new = jax.vmap(family.refreshed, (axis, -1), -1)(features, few)
-        new = where(due[order], new, few)
-        after = jax.tree.map(lambda x, y: x.at[..., order].set(y), stats, new)
-        return after, due.at[order].set(False)
-
-    return jax.lax.while_loop(lambda c: jnp.any(c[1]), some, (stats, due))[0]

@@ -16,7 +16,7 @@ from jaxelim.engine.execution import Execution
 from jaxelim.engine.pending import Pending, Schedule, Timing
 from jaxelim.thresholds.mixture import Mixture
 
-REVISION = 11
+REVISION = 12
 """Revision of the numbers, part of all settings.
 
 Raise it when a run draws or computes other numbers; runs of two revisions are
@@ -40,7 +40,6 @@ class Spec:
     threshold: Callable
     per_lane_instances: bool  # every lane has its own instance
     deltas: int  # number of deltas observed on one trajectory
-    precision: str
     pair_times: bool
     log: int  # length of the log of lane 0; 0 for none
     initial_pulls: int = 1  # of each arm
@@ -52,7 +51,7 @@ class Spec:
     @property
     def dtype(self) -> Any:
         """The floating type."""
-        return jnp.dtype(self.precision)
+        return jnp.dtype(jnp.float64)
 
     @property
     def observers(self) -> int:
@@ -63,10 +62,10 @@ class Spec:
     def may_be_single(self) -> bool:
         """Whether one lane may take runs, which then are those of many lanes.
 
-        In float32 they may differ. Its steps are one kernel, or it would be slow.
+        Its steps are one kernel, or it would be slow.
         """
-        exact = self.precision == "float64" and not self.execution.by_vmap
-        return exact and not self.execution.gpu and not self.log and attribute.works()
+        execution = self.execution
+        return not (execution.by_vmap or execution.gpu or self.log) and attribute.works()
 
     @property
     def may_be_one_kernel(self) -> bool:

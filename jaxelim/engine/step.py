@@ -338,11 +338,7 @@ class Step:
             return dataclasses.replace(new, t=stats.t + 1)
 
         stats = spec.family.start(space, spec.problem, tables, rewards[:k])
-        stats = jax.lax.fori_loop(np.int32(k), np.int32(rewards.shape[0]), more, stats)
-        if spec.precision == "float32" and spec.family.refresh is not None:
-            features = space.features if spec.per_lane_instances else None
-            return records.recomputed(spec, inputs, features, stats, go)
-        return stats
+        return jax.lax.fori_loop(np.int32(k), np.int32(rewards.shape[0]), more, stats)
 
     def started(
         self, inputs: Inputs, queue: Queue, item: Array, run: Array, row: Array, noise: Array

@@ -1,16 +1,14 @@
-"""The design matrix V = ridge I + sum_k N_k phi_k phi_k' of a run, in three forms.
+"""The design matrix V = ridge I + sum_k N_k phi_k phi_k' of a run, in two forms.
 
-- `ArmDesign` holds Phi V^-1. It is the cheapest where K is not far above d.
-- `SquareDesign` holds V^-1. It has the fewest bytes where K is large, and takes
-  directions that are not made of arms. It is accurate where arms nearly coincide: it
-  forms y = phi_i - phi_j before it multiplies.
+- `SquareDesign` holds V^-1. It is accurate where arms nearly coincide: it forms
+  y = phi_i - phi_j before it multiplies.
 - `DiagonalDesign` holds the diagonal of V^-1. It is exact where the features are the
   identity (unstructured problems).
 
 `cross` and `distances` take one arm i [] or several, [m]; `cross` takes an `ArmBlock`
 too. With several arms the result has their axis m after its own.
 
-Every form holds g_k = ||phi_k||^2_{V^-1}. Axis letters: K arms, d dimensions. Shapes
+Both hold g_k = ||phi_k||^2_{V^-1}. Axis letters: K arms, d dimensions. Shapes
 leave the lanes out (see `jaxelim.lanes`).
 """
 
@@ -73,56 +71,6 @@ def _beside(x: Array, i: Array) -> Array:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class ArmDesign:
-    """Phi V^-1, stored as its transpose."""
-
-    g: Array  # [K]
-    w: Array  # [d, K], w[:, k] = V^-1 phi_k
-
-    def cross(self, space: LinearContext, k: Array | ArmBlock) -> Array:
-        """phi_j' V^-1 phi_k for every j: [K]."""
-        return space.over_arms(space.lanes.column(self.w, k))
-
-    def difference(self, space: LinearContext, cross_i: Array, i: Array, j: Array) -> Array:
-        """phi_k' V^-1 (phi_i - phi_j) for every k, given `cross(i)`: [K]."""
-        return cross_i - self.cross(space, j)
-
-    def along(self, space: LinearContext, y: Array) -> Array:
-        """Refuse: Phi V^-1 gives no products with directions that are not made of arms.
-
-        Raises:
-            TypeError: always.
-        """
-        raise TypeError(
-            "Phi V^-1 does not answer for directions that are not made of arms; use the square form"
-        )
-
-    squares = images = along
-
-    def distances(self, space: LinearContext, cross_i: Array, i: Array) -> Array:
-        """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]."""
-        return jnp.maximum(space.lanes.take(self.g, i) + _beside(self.g, i) - 2 * cross_i, 0)
-
-    def add(
-        self, space: LinearContext, k: Array, weight: Array | float = 1.0
-    ) -> tuple["ArmDesign", Array, Array]:
-        """The design after `weight` more pulls of k, and the gains of means [K] and theta_hat [d].
-
-        A gain times (reward - means_k) is the step of the estimate. Weight 0 leaves
-        every number of the design as it is, bit for bit.
-        """
-        u = space.lanes.column(self.w, k)
-        along = space.over_arms(u)
-        q = weight / (1 + weight * space.lanes.take(self.g, k))
-        return (
-            ArmDesign(self.g - along**2 * q, self.w - u[:, None] * (along * q)[None]),
-            along * q,
-            u * q,
-        )
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
 class SquareDesign:
     """V^-1, stored whole."""
 
@@ -180,7 +128,11 @@ class SquareDesign:
     def add(
         self, space: LinearContext, k: Array, weight: Array | float = 1.0
     ) -> tuple["SquareDesign", Array, Array]:
-        """As `ArmDesign.add`."""
+        """The design after `weight` more pulls of k, and the gains of means [K] and theta_hat [d].
+
+        A gain times (reward - means_k) is the step of the estimate. Weight 0 leaves
+        every number of the design as it is, bit for bit.
+        """
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
         along = space.over_arms(u)
         q = weight / (1 + weight * space.lanes.take(self.g, k))
@@ -243,14 +195,14 @@ class DiagonalDesign:
     def add(
         self, space: LinearContext, k: Array, weight: Array | float = 1.0
     ) -> tuple["DiagonalDesign", Array, Array]:
-        """As `ArmDesign.add`; means and theta_hat have the same gain, [K]."""
+        """As `SquareDesign.add`; means and theta_hat have the same gain, [K]."""
         chosen = index_like(self.g) == k
         shrunk = jnp.where(chosen, self.g * (1 / (1 + weight * space.lanes.take(self.g, k))), 0)
         gain = weight * shrunk
         return DiagonalDesign(jnp.where(chosen, shrunk, self.g)), gain, gain
 
 
-Design = ArmDesign | SquareDesign | DiagonalDesign
+Design = SquareDesign | DiagonalDesign
 
 
 def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -171,12 +171,7 @@ class Bounded(Family):
             allowed = f"a number below {self.width:g} for {self!r}"
             raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
 
-    def check_runs(self, runs: np.ndarray, initial_pulls: int, precision: str) -> None:
-        if precision != "float64":
-            allowed = f"'float64' for {self!r}: sums of powers lose their digits in float32"
-            raise UnsupportedError("precision", precision, allowed)
-
-    def check_noise(self, noise: np.ndarray, precision: str) -> None:
+    def check_noise(self, noise: np.ndarray) -> None:
         bad = noise[(noise < 0) | (noise >= 1)]
         if bad.size:
             allowed = f"uniforms, at least 0 and below 1, for {self!r}"

@@ -1,6 +1,6 @@
 """Divergences of Poisson and of exponential means, accurate where means are near each other.
 
-All functions work entry by entry on arrays of equal shapes, in float64 or float32.
+All functions work entry by entry on arrays of equal shapes.
 """
 
 from collections.abc import Sequence

@@ -94,6 +94,6 @@ class Exponential(OneParameter):
         tilt = (2 / 3) * radius
         root = jnp.sqrt(tilt * tilt + 2 * radius)
         below = root - tilt  # -r of the upper bound, and no bound from 1 on
-        exponent = jnp.minimum(1 + radius, 80.0 if mean.dtype == jnp.float32 else 600.0)
+        exponent = jnp.minimum(1 + radius, 600.0)
         upper = jnp.where(below < 1, mean / jnp.where(below < 1, 1 - below, 1), jnp.inf)
         return mean / (1 + tilt + root), jnp.minimum(upper, mean * jnp.exp(exponent))

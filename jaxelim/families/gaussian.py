@@ -24,13 +24,10 @@ from jaxelim.evidence.designs import DiagonalDesign, LinearContext
 from jaxelim.evidence.gaussian import HalfSpaceEvidence, LinearEvidence, refutes
 from jaxelim.families import draws
 from jaxelim.families.linear_statistics import (
-    REFRESH,
     InitialStatistics,
     LinearStatistics,
-    choose_form,
     may_cancel,
     pooled,
-    recomputed,
     started,
     updated,
 )
@@ -50,7 +47,7 @@ MOST_ARMS_IN_KERNEL = 200
 LARGEST_IN_KERNEL = 4000
 """Above this size K d of the features a library's products are faster than those in one kernel."""
 _RATIO = 1e6
-"""Bound on the ratio of two standard deviations; their squares are costs, in float32 too."""
+"""Bound on the ratio of two standard deviations; their squares are costs."""
 
 
 @jax.tree_util.register_static
@@ -143,13 +140,6 @@ class Gaussian(OneParameter):
                 note = f"the arms of instance {i} span {rank} of {instance.d} dimensions"
                 raise ArgumentError("ridge", ridge, "a number above 0, or arms that span R^d", note)
         return ridge or 0.0
-
-    def forms(self, instance: "Arms", problem: Problem) -> tuple[str, ...]:
-        """The forms of V^-1 that are exact."""
-        if self.by_arm:
-            return ()
-        allowed = ["diagonal"] if instance.structure == "unstructured" else []
-        return (*allowed, *(["square"] if problem.uses_theta else ["arms", "square"]))
 
     def settled(self, **job: Any) -> "Gaussian":
         """The family of a job's program: see `LinearGaussian.of`, or in units of the scale."""
@@ -290,26 +280,24 @@ class LinearGaussian(Gaussian):
     keeps_sums: bool = False
     keeps_products: bool = False
     tuned: bool = True  # for a CPU
-    refresh: int | None = REFRESH
     optimization: str | None = None
 
     @staticmethod
     def of(
         std: float, *, instance: "Arms", problem: Problem, ridge: float, max_samples: int,
-        form: str | None, sums: bool, theta: bool, tuned: bool,
+        sums: bool, theta: bool, tuned: bool,
     ) -> "LinearGaussian":  # fmt: skip
         """The family of a job's program.
 
         Args:
             std: the standard deviation of the noise.
             instance, problem, ridge, max_samples: the job's.
-            form: of V^-1; None: the cheapest that is exact.
             sums: whether the rule reads reward sums.
             theta: whether a log reads theta_hat.
             tuned: whether the program is for a CPU.
         """
         cancellation_safe = may_cancel(instance, ridge, min(max_samples, 10_000))
-        form = form or choose_form(instance, problem.uses_theta, cancellation_safe)
+        form = "diagonal" if instance.structure == "unstructured" else "square"
         return LinearGaussian(
             std=std,
             ridge=ridge,
@@ -331,7 +319,7 @@ class LinearGaussian(Gaussian):
         small = instance.K * instance.d <= LARGEST_IN_KERNEL
         if self.form == "diagonal":  # the rows of top m are gathered, which one kernel does slowly
             return problem.name != "top-m"
-        return self.form == "square" and small
+        return small
 
     def plan(self) -> dict[str, Any]:
         return {"design": self.form, "cancellation_safe": self.cancellation_safe}
@@ -371,11 +359,6 @@ class LinearGaussian(Gaussian):
             arm, go = pull
             design = design.add(space, arm, go.astype(now.means.dtype))[0]
         return dataclasses.replace(now, design=design, products=None)
-
-    def refreshed(self, features: Array, stats: Statistics) -> LinearStatistics:
-        """Recompute one run's statistics from its counts and reward sums; see `recomputed`."""
-        lanes = LaneOps(gpu=not self.tuned)
-        return recomputed(features, stats, self.ridge, lanes)  # type: ignore[arg-type]
 
     def evidence(self, space: LinearContext, stats: Statistics, shape: Shape) -> LinearEvidence:
         assert isinstance(stats, LinearStatistics)

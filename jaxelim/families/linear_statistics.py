@@ -1,10 +1,9 @@
 """The statistics of linear Gaussian rewards, in units of std.
 
-V = lambda I + sum_k N_k phi_k phi_k', lambda the ridge; V^-1 is kept in one of three forms.
+V = lambda I + sum_k N_k phi_k phi_k', lambda the ridge; V^-1 is diagonal or kept whole.
 """
 
 import dataclasses
-import functools
 from typing import TYPE_CHECKING
 
 import jax
@@ -14,7 +13,6 @@ from jax import Array
 
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.evidence.designs import (
-    ArmDesign,
     Design,
     DiagonalDesign,
     LinearContext,
@@ -22,19 +20,15 @@ from jaxelim.evidence.designs import (
 )
 from jaxelim.evidence.gaussian import LinearEvidence
 from jaxelim.families.products import CrossCache
-from jaxelim.lanes import PLAIN, LaneOps, index_like
+from jaxelim.lanes import index_like
 from jaxelim.numerics import host
 from jaxelim.numerics.jacobi import svd
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
 
-FORMS = ("arms", "square", "diagonal")
-"""The forms of V^-1."""
 BLOCK = 2**17
 """Largest number of entries of an array of pairs of arms, in `may_cancel`."""
-REFRESH = 256
-"""Samples between two recomputations of a run's statistics, in float32."""
 
 
 @jax.tree_util.register_dataclass
@@ -42,9 +36,8 @@ REFRESH = 256
 class LinearStatistics(Statistics):
     """The statistics of linear Gaussian rewards."""
 
-    design: Design  # V^-1 in one of three forms
+    design: Design  # V^-1
     theta_hat: Array | None  # [d]; kept where a problem or near-equal arms need it
-    lost: Array | None  # [K] Kahan compensation of `reward_sums`; in float32
     products: CrossCache | None  # of the last snapshot, updated by the sample since; None: no cache
 
     @property
@@ -61,28 +54,18 @@ class InitialStatistics:
 
     features: np.ndarray  # [I, K, d]
     g: np.ndarray  # [I, K]
-    matrix: np.ndarray  # [I, d, K] V^-1 Phi' (arms), [I, d, d] V^-1 (square), [I, 0] (diagonal)
+    matrix: np.ndarray  # [I, d, d] V^-1, [I, 0] (diagonal)
     estimator: np.ndarray  # [I, d, K]: theta_hat = estimator @ rewards
 
     @staticmethod
     def of(instance: "Arms", form: str, ridge: float) -> "InitialStatistics":
-        """Compute them; `form` is one of `FORMS`."""
+        """Compute them; `form` is "square" or "diagonal"."""
         arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
         v_inv = host.inverse(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
         estimator = host.product(v_inv, np.swapaxes(arms, 1, 2))
         g = np.einsum("ikd,idk->ik", arms, estimator)
-        none = np.zeros((len(arms), 0))
-        matrix = {"arms": estimator, "square": v_inv, "diagonal": none}[form]
+        matrix = v_inv if form == "square" else np.zeros((len(arms), 0))
         return InitialStatistics(arms, g, matrix, estimator)
-
-
-def choose_form(instance: "Arms", uses_theta: bool, cancellation_safe: bool) -> str:
-    """The cheapest form of the design that is exact for this instance."""
-    if instance.structure == "unstructured":
-        return "diagonal"
-    if uses_theta or cancellation_safe or instance.K > 2 * instance.d:
-        return "square"
-    return "arms"
 
 
 def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
@@ -134,7 +117,7 @@ def started(
 
     Args:
         space, tables, rewards: as of `Family.start`.
-        form: one of `FORMS`.
+        form: "square" or "diagonal".
         theta: whether theta_hat is kept.
         sums: whether reward sums are kept in float64 too.
     """
@@ -149,20 +132,15 @@ def started(
     else:
         theta_hat = jnp.matmul(tables["estimator"], rewards, precision="highest")
     means, g = space.over_arms(theta_hat), of_lanes(tables["g"])
-    if form == "diagonal":
-        design = DiagonalDesign(g)
-    else:
-        kind = ArmDesign if form == "arms" else SquareDesign
-        design = kind(g, of_lanes(tables["matrix"]))
-    single = means.dtype == jnp.float32
+    square = form == "square"
+    design = SquareDesign(g, of_lanes(tables["matrix"])) if square else DiagonalDesign(g)
     return LinearStatistics(
         t=jnp.full((b,), k, jnp.int32),
         counts=jnp.ones_like(means),
         means=means,
         design=design,
         theta_hat=theta_hat if theta else None,
-        reward_sums=rewards if sums or single else None,
-        lost=jnp.zeros_like(rewards) if single else None,
+        reward_sums=rewards if sums else None,
         products=None,
     )
 
@@ -180,14 +158,8 @@ def updated(seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStati
     surprise = reward - lanes.take(stats.means, arm)
     chosen = (index_like(stats.means) == arm) & go
     theta_hat = None if stats.theta_hat is None else stats.theta_hat + toward * surprise
-    sums, lost, products = stats.reward_sums, stats.lost, stats.products
-    if sums is not None and lost is not None:
-        exact = reward - lanes.take(lost, arm)
-        before = lanes.take(sums, arm)
-        after = before + exact
-        lost = jnp.where(chosen, (after - before) - exact, lost)
-        sums = jnp.where(chosen, after, sums)
-    elif sums is not None:
+    sums, products = stats.reward_sums, stats.products
+    if sums is not None:
         sums = sums + jnp.where(chosen, reward, 0)
     if products is not None:
         rows = seen.shape.rows()
@@ -200,7 +172,6 @@ def updated(seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStati
         design=design,
         theta_hat=theta_hat,
         reward_sums=sums,
-        lost=lost,
         products=products,
     )
 
@@ -223,38 +194,4 @@ def pooled(
     products = None if stats.products is None else stats.products.forgotten()
     return dataclasses.replace(
         stats, counts=stats.counts + pulls, reward_sums=sums, products=products
-    )
-
-
-def recomputed(
-    features: Array, stats: LinearStatistics, ridge: float, lanes: LaneOps = PLAIN
-) -> LinearStatistics:
-    """Recompute one run's statistics from its counts and reward sums; features [K, d].
-
-    Computes in float64, which discards the drift of float32 updates.
-    """
-    assert stats.reward_sums is not None and stats.lost is not None
-    dtype = stats.means.dtype
-    exact = features, stats.counts, stats.reward_sums, stats.lost
-    phi, counts, sums, lost = (x.astype(jnp.float64) for x in exact)
-    sums = sums - lost
-    dot = functools.partial(jnp.matmul, precision="highest")
-    if isinstance(stats.design, DiagonalDesign):
-        g = 1 / (ridge + counts)
-        means = theta_hat = g * sums
-        design = DiagonalDesign(g)
-    else:
-        v = dot(phi.T, counts[:, None] * phi) + ridge * jnp.eye(phi.shape[1])
-        v_inv = lanes.inverse(v)
-        w = dot(v_inv, phi.T)
-        theta_hat = dot(w, sums)
-        means = dot(phi, theta_hat)
-        g = jnp.sum(phi.T * w, 0)
-        arms = isinstance(stats.design, ArmDesign)
-        design = ArmDesign(g, w) if arms else SquareDesign(g, v_inv)
-    design, means, theta_hat = jax.tree.map(lambda x: x.astype(dtype), (design, means, theta_hat))
-    theta_hat = None if stats.theta_hat is None else theta_hat
-    products = None if stats.products is None else stats.products.forgotten()
-    return dataclasses.replace(
-        stats, means=means, design=design, theta_hat=theta_hat, products=products
     )

@@ -15,7 +15,7 @@ from jax import Array
 
 from jaxelim.errors import ArgumentError
 
-LARGEST = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
+LARGEST = 1e100  # squares of rewards must not overflow
 
 
 def key(seed: int) -> Array:
@@ -44,21 +44,12 @@ def type_of(kind: str, dtype: Any) -> Any:
     return jnp.dtype(jnp.uint64) if kind == "run" else dtype
 
 
-def _rounded(kind: str, x: Array, dtype) -> Array:
-    """Noise in a run's own type. A uniform that float32 rounds to 1 becomes the number below 1."""
-    x, dtype = x.astype(dtype), jnp.dtype(dtype)
-    if kind != "uniform" or dtype == jnp.float64:
-        return x
-    return jnp.minimum(x, np.nextafter(dtype.type(1), dtype.type(0)))
-
-
-def refuse_large(noise: np.ndarray, precision: str) -> None:
+def refuse_large(noise: np.ndarray) -> None:
     """Refuse given normals [runs, T] beyond the bound at which squares of rewards overflow."""
-    bound = LARGEST[precision]
-    bad = np.argwhere(np.abs(noise) > bound)
+    bad = np.argwhere(np.abs(noise) > LARGEST)
     if bad.size:
         where = tuple(int(i) for i in bad[0])
-        allowed = f"standard normals, at most {bound:g} in absolute value in {precision}"
+        allowed = f"standard normals, at most {LARGEST:g} in absolute value"
         raise ArgumentError("noise", noise, allowed, f"{noise[where]:g} at {list(where)}")
 
 
@@ -71,7 +62,7 @@ def seeded(kind: str, key: Array, run: Array, start: Array, length: int, dtype) 
         return jnp.broadcast_to(bits, (length, *run.shape))
     times = start + jnp.arange(length, dtype=jnp.int32)[:, None]
     of_runs = jax.vmap(jax.vmap(_of_run(SAMPLERS[kind], key)), (None, 0))
-    return _rounded(kind, of_runs(run, times), dtype)
+    return of_runs(run, times).astype(dtype)
 
 
 def given(kind: str, table: Array, row: Array, start: Array, length: int, dtype) -> Array:
@@ -81,13 +72,13 @@ def given(kind: str, table: Array, row: Array, start: Array, length: int, dtype)
     it reads it.
     """
     times = jnp.minimum(start + jnp.arange(length, dtype=jnp.int32)[:, None], table.shape[1] - 1)
-    return _rounded(kind, table[row, times], dtype)
+    return table[row, times].astype(dtype)
 
 
 def chance(key: Array, run: Array, t: Array, dtype) -> Array:
     """Draw uniforms on [0, 1), [B], for a rule's random choices at t; independent of the noise."""
     apart = jax.random.fold_in(key, np.uint32(2**32 - 1))  # no run has this index
-    return _rounded("uniform", jax.vmap(_of_run(jax.random.uniform, apart))(run, t), dtype)
+    return jax.vmap(_of_run(jax.random.uniform, apart))(run, t).astype(dtype)
 
 
 def rule_key(key: Array, run: Array, t: Array) -> Array:

@@ -2,7 +2,7 @@
 
 A distribution is named by its mean. d(x, y) is the Kullback-Leibler divergence of the
 family's distribution of mean x from that of mean y. All functions work entry by entry
-on arrays of equal shapes, in float64 or float32; lanes come last (see `jaxelim.lanes`).
+on arrays of equal shapes; lanes come last (see `jaxelim.lanes`).
 """
 
 import dataclasses
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 
 _MOST = 100
 """Most iterations for a bound. It takes 2 or 3; this is enough for bisection alone."""
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ArmStatistics(Statistics):
-    """The statistics of independent arms."""
-
-    lost: Array | None  # [K] Kahan compensation of `reward_sums`; in float32
 
 
 class OneParameter(MeanMixtures):
@@ -104,10 +96,10 @@ class OneParameter(MeanMixtures):
             allowed = f"a number below {self.high - self.low:g} for {self!r}"
             raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
 
-    def check_noise(self, noise: np.ndarray, precision: str) -> None:
+    def check_noise(self, noise: np.ndarray) -> None:
         bad = noise[(noise < 0) | (noise >= 1)]
         if self.noise == "normal":
-            refuse_large(noise, precision)
+            refuse_large(noise)
         elif bad.size:
             allowed = f"uniforms, at least 0 and below 1, for {self!r}"
             raise ArgumentError("noise", noise, allowed, f"{bad[0]:g} is not")
@@ -121,28 +113,20 @@ class OneParameter(MeanMixtures):
     ) -> Statistics:
         t = jnp.full(rewards.shape[1:], rewards.shape[0], jnp.int32)
         ones = jnp.ones_like(rewards)
-        lost = jnp.zeros_like(rewards) if rewards.dtype == jnp.float32 else None
-        return ArmStatistics(t=t, counts=ones, means=rewards, reward_sums=rewards, lost=lost)
+        return Statistics(t=t, counts=ones, means=rewards, reward_sums=rewards)
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
         stats = seen.stats
         assert stats.reward_sums is not None
         chosen = (index_like(stats.means) == arm) & go
         counts = stats.counts + chosen.astype(stats.means.dtype)
-        before, more = stats.reward_sums, {}
-        if isinstance(stats, ArmStatistics) and stats.lost is not None:
-            exact = reward - stats.lost
-            sums = jnp.where(chosen, before + exact, before)
-            more["lost"] = jnp.where(chosen, (sums - before) - exact, stats.lost)
-        else:
-            sums = before + jnp.where(chosen, reward, 0)
+        sums = stats.reward_sums + jnp.where(chosen, reward, 0)
         return dataclasses.replace(
             stats,
             t=stats.t + go.astype(jnp.int32),
             counts=counts,
             means=jnp.where(chosen, sums / counts, stats.means),
             reward_sums=sums,
-            **more,
         )
 
     def pooled(

@@ -231,11 +231,11 @@ class Recorded(Family):
             raise ArgumentError("theta", instance.means, allowed)
         self.family.check(instance)
 
-    def check_noise(self, noise: np.ndarray, precision: str) -> None:
+    def check_noise(self, noise: np.ndarray) -> None:
         allowed = "None: recorded rewards come from their stacks"
         raise UnsupportedError("noise", noise, allowed)
 
-    def check_runs(self, runs: np.ndarray, initial_pulls: int, precision: str) -> None:
+    def check_runs(self, runs: np.ndarray, initial_pulls: int) -> None:
         if self.order == "given" and runs.size != 1:
             allowed = "one run: rewards in the given order are the same in every run"
             raise ArgumentError("runs", runs, allowed)
@@ -244,8 +244,8 @@ class Recorded(Family):
             allowed = f"at most {least}, the length of the shortest stack"
             raise ArgumentError("initial_pulls", initial_pulls, allowed)
         largest = max(np.abs(stack).max() for stack in self.rewards) / self.scale
-        if largest > LARGEST[precision]:
-            allowed = f"rewards of at most {LARGEST[precision]:g} {self.scale:g} in {precision}"
+        if largest > LARGEST:
+            allowed = f"rewards of at most {LARGEST:g} {self.scale:g}"
             raise ArgumentError("family", self, allowed, "their squares would overflow")
 
     # The rest of the contract is that of the tested family.
@@ -274,9 +274,6 @@ class Recorded(Family):
 
     def ridge_of(self, ridge: float | None, instance: "Arms") -> float | None:
         return self.family.ridge_of(ridge, instance)
-
-    def forms(self, instance: "Arms", problem: Problem) -> tuple[str, ...]:
-        return self.family.forms(instance, problem)
 
     def settled(self, **job: Any) -> Family:
         return self.family.settled(**job)

@@ -102,8 +102,8 @@ class GaussianUnknownVariance(Family):
             allowed = f"means of at most {_LARGEST_RATIO:g} std, as rewards are rounded"
             raise ArgumentError("theta", instance.means, allowed)
 
-    def check_noise(self, noise: np.ndarray, precision: str) -> None:
-        refuse_large(noise, precision)
+    def check_noise(self, noise: np.ndarray) -> None:
+        refuse_large(noise)
 
     def law(self) -> str:
         return UNKNOWN_VARIANCE

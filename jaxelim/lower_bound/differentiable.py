@@ -151,7 +151,7 @@ class _Inputs:
 def _optimum(inputs: _Inputs, marks: Array, gap: float) -> Optimum:
     """The saddle point; marks [P] are 1 on pieces, 0 on padding."""
     bonus = jnp.zeros(inputs.scales.shape[0])
-    found = closed.optimum(inputs.evidence(), inputs.kind, marks > 0, bonus, gap)
+    found: Any = closed.optimum(inputs.evidence(), inputs.kind, marks > 0, bonus, gap)
     return Optimum(found.value, found.allocation, found.mixture, found.gap)
 
 

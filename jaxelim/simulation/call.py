@@ -22,17 +22,11 @@ from jaxelim.thresholds.mixture import Mixture
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
 RECORDS = ("pair_times", "means")
 """What a call may record beside its arrays."""
-_MAX_SAMPLES_FLOAT32 = 2**24  # counts have the floating type
 
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """Layout of the work. `precision` changes results, `form` and `vmapped` may.
-
-    These two round differently. That decides where choices tie on paper, and where
-    features of very different size let rounding grow. Scores of linearly independent
-    arms without a ridge tie to the last digit. The definitions, section 7, say which
-    rules' runs may change. In float64 no other field changes a run.
+    """Layout of the work. It changes no run.
 
     Args:
         lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
@@ -41,15 +35,6 @@ class Engine:
         chunk: steps between two refills of the lanes; None: chosen by backend and rule.
         devices: how many of JAX's devices to use; None: all (never more than
             there are runs). With JAX 0.11.2 it is one, as its compiler fails on several.
-        precision: "float64" or "float32". In float32 the statistics are recomputed
-            every 256 samples, in float64, from counts and compensated reward sums. In
-            float32 the number of lanes can change LazyTaS runs.
-        vmapped: run the rule under `jax.vmap` even where it has a lanes-last form,
-            which is faster and gives the same results. Where rounding alone decides,
-            as where w* is not unique, the two forms may choose differently.
-        form: the form of V^-1, "arms", "square" or "diagonal"; None: chosen by cost.
-            Where rounding alone decides, forms may choose differently. Linearly
-            independent arms without a ridge have the diagonal one, whatever is given.
         shrink: take runs one after the other in a single lane, which needs another
             compilation: the last runs of the queue, and all runs of a rule with `fast`.
             None: on a CPU where it pays, by the time that runs have taken so far. It
@@ -62,9 +47,6 @@ class Engine:
     lanes: int | None = None
     chunk: int | None = None
     devices: int | None = None
-    precision: str = "float64"
-    vmapped: bool = False
-    form: str | None = None
     shrink: bool | None = None
 
     def __post_init__(self):
@@ -72,13 +54,8 @@ class Engine:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, checks.integer(name, value, low=1))
-        checks.choice("precision", self.precision, ("float64", "float32"))
-        if not isinstance(self.vmapped, bool):
-            raise ArgumentError("vmapped", self.vmapped, "True or False")
         if self.shrink is not None and not isinstance(self.shrink, bool):
             raise ArgumentError("shrink", self.shrink, "None, True or False")
-        if self.form is not None:
-            checks.choice("form", self.form, ("arms", "square", "diagonal"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,10 +127,6 @@ class CheckedCall:
         runs, seed = checks.runs(runs), checks.seed(seed)
         first = family.initial_pulls * instance.K
         max_samples = checks.integer("max_samples", max_samples, low=first, high=LONGEST)
-        if engine.precision == "float32" and max_samples > _MAX_SAMPLES_FLOAT32:
-            allowed = f"an integer from {first} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
-            note = "float32 counts one by one up to 2^24"
-            raise ArgumentError("max_samples", max_samples, allowed, note)
         initial_pulls = _initial_pulls(initial_pulls, instance, max_samples)
         batch = checks.integer("batch", batch, low=1, high=max_samples)
         delay = checks.integer("delay", delay, low=0, high=max_samples)
@@ -162,16 +135,14 @@ class CheckedCall:
         if noise is not None:
             noise = _noise(noise, runs.size, initial_pulls, instance.K)
             _check_noise_lasts(noise, initial_pulls * instance.K, batch, delay)
-            family.check_noise(noise, engine.precision)
-        family.check_runs(runs, initial_pulls, engine.precision)
+            family.check_noise(noise)
+        family.check_runs(runs, initial_pulls)
         record = _record(record)
         for features in instance.arms if instance.batched else (instance.arms,):
             problem.check_arms(features)
         for single in instance.truth.unbatched if instance.truth else ():
             problem.check(*single.compared(problem))
         family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
-        if engine.precision == "float32" and instance.truth is not None:
-            refusals.check_float32(instance.truth, problem)
         ridge = family.ridge_of(ridge, instance)
         if isinstance(threshold, Mixture):
             others = dict(rule=rule, ridge=ridge, stopping=stopping, elimination=elimination)

@@ -22,7 +22,7 @@ from jaxelim.simulation.call import CheckedCall, Engine
 
 CHUNK = 256
 """Steps of a chunk."""
-IN_ONE_KERNEL, IN_MANY, IN_FLOAT32, ON_A_GPU = 32, 64, 128, 8192
+IN_ONE_KERNEL, IN_MANY, ON_A_GPU = 32, 64, 8192
 """Lanes by default, where there are runs enough."""
 RUNS_A_LANE = 8
 """Least number of runs a lane on a CPU, where there are too few runs to fill all lanes.
@@ -109,7 +109,6 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
         problem=call.problem,
         ridge=call.ridge,
         max_samples=call.max_samples,
-        form=call.engine.form if call.computed.structure == call.instance.structure else None,
         sums=call.rule.traits.uses_rewards,
         theta=log > 0,
         tuned=not gpu,
@@ -124,7 +123,6 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
         threshold=call.threshold,
         per_lane_instances=call.instance.batched,
         deltas=call.deltas.size if call.shared else 1,
-        precision=call.engine.precision,
         pair_times="pair_times" in call.record,
         log=log,
         initial_pulls=call.initial_pulls,
@@ -149,18 +147,17 @@ def _execution(call: CheckedCall, gpu: bool) -> Execution:
     """How the steps of a call run, in many kernels."""
     layout, items = call.engine, call.trajectories * call.runs.size
     devices = min(used_devices(layout), items)
-    wanted = IN_FLOAT32 if layout.precision == "float32" else IN_MANY
     # By powers of two, from 1024 on unless rows are large: 100 and 1000 runs share a program.
     queue = 1024 if call.instance.K * len(call.stopping) * call.deltas.size <= 4096 else 64
     while queue < -(-items // devices):
         queue *= 2
     return Execution(
-        lanes=_lanes(call, gpu, ON_A_GPU if gpu else wanted),
+        lanes=_lanes(call, gpu, ON_A_GPU if gpu else IN_MANY),
         chunk=-(-(layout.chunk or CHUNK) // engine.BURST) * engine.BURST,
         queue=queue,
         devices=devices,
         gpu=gpu,
-        by_vmap=layout.vmapped or not call.rule.traits.lanes_last,
+        by_vmap=not call.rule.traits.lanes_last,
     )
 
 

@@ -7,11 +7,9 @@ import numpy as np
 from jax import Array
 
 from jaxelim import scope
-from jaxelim.contracts import Problem, SamplingRule
+from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, in_words, warn
-from jaxelim.instances.arms import Arms
-from jaxelim.instances.instance import Instance
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
 from jaxelim.thresholds.mixture import Mixture
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 _TIMES = 10.0 ** np.arange(3, 7)
 """Samples at which a test is compared with what a rule explores."""
-_LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding changes such a gap by at most 1%
 
 
 def check(call: "CheckedCall") -> None:
@@ -37,8 +34,6 @@ def check(call: "CheckedCall") -> None:
     _check_combination(call)
     if isinstance(call.elimination, Resets):
         _check_alpha(call)
-    if call.engine.form is not None:
-        _check_form(call.engine.form, call.computed, call.problem)
     if type(call.rule).caution is not SamplingRule.caution:
         _warn_of_starvation(call)
 
@@ -129,15 +124,6 @@ def _check_hashable(name: str, value: Any) -> None:
         raise ArgumentError(name, value, allowed, in_words(error)) from error
 
 
-def _check_form(form: str, instance: Arms, problem: Problem) -> None:
-    """Refuse a form of the design that is not exact, or that the family does not have."""
-    allowed = list(instance.family.forms(instance, problem))
-    if not allowed:
-        raise ArgumentError("form", form, f"None: {instance.family!r} keeps no design")
-    if form not in allowed:
-        raise ArgumentError("form", form, f"one of {allowed} for this instance and problem")
-
-
 _METHODS = {
     "design": "a design, such as Gaussian() with one standard deviation",
     "interval": "confidence intervals of means",
@@ -206,26 +192,3 @@ def _check_elimination(call: "CheckedCall") -> None:
             "this stopping rule has dropped, and any other rule would wait for them for ever"
         )
         raise UnsupportedError("stopping", call.stopping, allowed)
-
-
-def check_float32(instance: Instance, problem: Problem) -> None:
-    """Refuse float32 where it rounds away the margins y . theta - c that decide the answer."""
-    if type(problem).half_spaces is Problem.half_spaces:  # a user's problem without half-spaces
-        return
-    for i, single in enumerate(instance.unbatched):
-        arms, theta = single.compared(problem)
-        directions, offsets = problem.half_spaces(arms, theta)
-        # A mean is a sum of rounded terms. Best arm, best item and top m compare means.
-        size = np.abs(directions) @ np.abs(theta) + np.abs(offsets)
-        if problem.name in ("best-arm", "best-item", "top-m"):
-            compared = arms if problem.made_of_arms else problem.constants()
-            size = np.full(len(offsets), np.max(np.abs(compared) @ np.abs(theta)))
-        margin = directions @ theta - offsets
-        lost = margin < _LEAST_GAP * size
-        if lost.any():
-            p = int(np.argmax(lost))
-            which = f"of instance {i} " if instance.batched else ""
-            terms = f"{margin[p]:.3g} between terms of {size[p]:.3g}"
-            note = f"the answer {which}rests on a gap of {terms}"
-            allowed = f"'float64', or 'float32' for gaps of at least {_LEAST_GAP:.1e} of the terms"
-            raise ArgumentError("precision", "float32", allowed, note)

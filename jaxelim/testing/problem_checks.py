@@ -112,7 +112,6 @@ def _snapshot(problem: Problem, arms: Any, theta: Any, v_inv: Any, t: Any) -> Sn
         reward_sums=None,
         design=SquareDesign(g, v_inv),
         theta_hat=theta,
-        lost=None,
         products=None,
     )
     return Snapshot.of(family, in_lanes(problem) if lanes else problem, space, stats)

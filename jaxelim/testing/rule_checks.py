@@ -18,7 +18,7 @@ from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
 from jaxelim.testing.orders import NEAR, equal_rivals, near, orders
 from jaxelim.testing.report import LUCK, ContractError, Report, lines_of, require, same_runs
-from jaxelim.testing.settings import check_docstring, check_repr
+from jaxelim.testing.settings import changed, check_docstring, check_repr, run_by_run
 from jaxelim.testing.waiting_checks import check_waiting
 
 MEANS = (
@@ -230,8 +230,9 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge, cut) -
     )
     same_runs(many, alone, f"{where}: a run alone and the same run in a batch", np.array([one]))
     if rule.traits.lanes_last:
+        by_run = run_by_run(rule)
         vmapped = simulate(
-            rotations[0], problem, rule, runs=some, engine=Engine(lanes=16, vmapped=True), **common
+            rotations[0], problem, by_run, runs=some, engine=Engine(lanes=16), **common
         )
         same_runs(many, vmapped, f"{where}: lanes-last and vmapped forms", some)
     if len(stopping) > 1 and "native" in rule.traits.stopping:
@@ -363,10 +364,7 @@ FAST, FASTEST = 8, 200
 
 def _check_fast(rule, problem, instance, delta, seed, ridge) -> str:
     """Compare runs with those of the same rule without `fast`."""
-    kind = type(rule)
-    bare = type(kind.__name__, (kind,), {"fast": None, "__module__": kind.__module__})
-    slow: Any = object.__new__(bare)
-    vars(slow).update(vars(rule))
+    slow = changed(rule, fast=None)
     common: dict[str, Any] = dict(
         runs=FAST, delta=delta, max_samples=FASTEST, seed=seed, ridge=ridge,
         stopping=natural_stopping(rule), engine=Engine(lanes=16),

@@ -44,3 +44,18 @@ def check_docstring(kind: type) -> str:
         f"{sorted(fields)}",
     )
     return "docstring arguments equal the signature"
+
+
+def changed(rule: Any, **members: Any) -> Any:
+    """The same rule, with other members of its class."""
+    kind = type(rule)
+    other = object.__new__(
+        type(kind.__name__, (kind,), {**members, "__module__": kind.__module__})
+    )
+    vars(other).update(vars(rule))
+    return other
+
+
+def run_by_run(rule: Any) -> Any:
+    """A rule that is lanes last, with its methods called for each run under `jax.vmap`."""
+    return changed(rule, traits=dataclasses.replace(rule.traits, lanes_last=False))

@@ -70,7 +70,7 @@ def test_h_star(derivative):
     assert number > 10 and not bad, bad
 
 
-def program(rule, precision="float32", backend="gpu", **changes):
+def program(rule, backend="gpu", **changes):
     """The jaxpr of the engine's program for a rule."""
     instance = changes.pop(
         "instance", LINEAR if "linear" in rule.traits.structures else UNSTRUCTURED
@@ -81,7 +81,7 @@ def program(rule, precision="float32", backend="gpu", **changes):
     stopping = changes.pop(
         "stopping", (je.Native(),) if rule.traits.stopping == ("native",) else (je.LLR(),)
     )
-    layout = je.Engine(lanes=16, devices=1, precision=precision, **changes)
+    layout = je.Engine(lanes=16, devices=1, **changes)
     call = checked(instance, problem, rule, stopping=stopping, runs=20, ridge=1.0, engine=layout)
     with scope.engine():
         spec = spec_of(call, backend=backend)
@@ -102,11 +102,7 @@ def test_the_program_of_a_rule(name):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"form": "arms"},
-        {"form": "square"},
-        {"precision": "float64"},
         {"backend": "cpu"},
-        {"vmapped": True},
         {"problem": je.TopM(2)},
         {"problem": je.Thresholding(0.1)},
         {"stopping": (je.FullElimination(), je.LLR())},

@@ -23,7 +23,6 @@ SIX = je.Instance(RNG.normal(size=(6, 3)), RNG.normal(size=3))
 COPY = je.Instance(np.concatenate([THREE.arms, THREE.arms[:1]]), THREE.theta)
 FOUR = je.Instance(RNG.normal(size=(4, 3)), RNG.normal(size=3))
 BATCH = je.Instance(RNG.normal(size=(2, 3, 3)), RNG.normal(size=(2, 3)))
-OPTIONS = {name: ties.OPTIONS[name] for name in ("form square", "vmapped")}
 
 
 @jax.tree_util.register_static
@@ -32,41 +31,6 @@ class Coordinates(je.LinGapE):
     """LinGapE that keeps the coordinates of its arms."""
 
     traits = dataclasses.replace(je.LinGapE.traits, basis_free=False)
-
-
-def changed(instance, rule, options):
-    """The runs that each option changes, of 24."""
-    found = ties.changed(instance, je.BestArm(), rule, options, runs=24)
-    return {name: runs for name, _, runs in found}
-
-
-@pytest.mark.parametrize(
-    "instance, rule",
-    [
-        pytest.param(THREE, je.LinGapE(), marks=pytest.mark.slow),
-        (COPY, je.LinGapE()),
-        pytest.param(THREE, je.LinGIFA(), marks=pytest.mark.slow),
-        pytest.param(COPY, je.LinGIFA(), marks=pytest.mark.slow),
-    ],
-)
-def test_no_option_changes_a_run(instance, rule):
-    """Scores of two arms that were pulled equally often tie on paper.
-
-    `tests/engine/test_ties.py` has more.
-    """
-    assert changed(instance, rule, OPTIONS) == dict.fromkeys(OPTIONS, 0)
-
-
-@pytest.mark.slow
-def test_no_option_changes_a_run_of_two_arms():
-    assert changed(TWO, je.LinGame(), {"vmapped": {"vmapped": True}}) == {"vmapped": 0}
-
-
-@pytest.mark.slow
-def test_rounding_decides_in_the_given_coordinates():
-    """The same rule there: its runs part, so the test above can fail."""
-    options = {name: ties.OPTIONS[name] for name in ("form square",)}
-    assert changed(THREE, Coordinates(), options)["form square"] > 12
 
 
 def test_runs_are_those_of_the_means():
@@ -113,13 +77,13 @@ def plan(*given, **settings):
         (THREE, je.BestArm(), je.LinGapE(), {}, "diagonal"),
         (BATCH, je.TopM(2), je.LinGame(), {}, "diagonal"),
         (THREE, je.Thresholding(0.1), je.TrackAndStop(), {}, "diagonal"),
-        (THREE, je.BestArm(), je.LinGapE(), {"ridge": 1.0}, "arms"),
-        (THREE, je.BestArm(), je.LinGapE(), {"stopping": Own()}, "arms"),
-        (THREE, je.BestArm(), je.LazyTaS(), {}, "arms"),
-        (THREE, je.BestArm(), Coordinates(), {}, "arms"),
+        (THREE, je.BestArm(), je.LinGapE(), {"ridge": 1.0}, "square"),
+        (THREE, je.BestArm(), je.LinGapE(), {"stopping": Own()}, "square"),
+        (THREE, je.BestArm(), je.LazyTaS(), {}, "square"),
+        (THREE, je.BestArm(), Coordinates(), {}, "square"),
         (THREE, je.BestArm(items=SIX.arms), je.LinGapE(), {}, "square"),
-        (SIX, je.BestArm(), je.LinGapE(), {}, "arms"),
-        (COPY, je.BestArm(), je.LinGapE(), {"ridge": 1.0}, "arms"),
+        (SIX, je.BestArm(), je.LinGapE(), {}, "square"),
+        (COPY, je.BestArm(), je.LinGapE(), {"ridge": 1.0}, "square"),
     ],
 )
 def test_which_jobs_are(instance, problem, rule, more, form):
@@ -137,14 +101,6 @@ def test_a_threshold_by_piece_keeps_the_coordinates():
             stopping=(je.LLR(),), threshold=threshold, evidence=None,
         )  # fmt: skip
         assert (computed(job) is THREE) == kept
-
-
-def test_the_form_of_the_basis_is_diagonal():
-    """Whatever is asked for. Of copies it is what is asked for."""
-    for form in ("diagonal", "square", "arms"):
-        given = je.Engine(form=form)
-        assert plan(THREE, je.BestArm(), je.LinGapE(), engine=given)[0] == "diagonal"
-    assert plan(COPY, je.BestArm(), je.LinGapE(), engine=je.Engine(form="square"))[0] == "square"
 
 
 def in_both(rule, turned):

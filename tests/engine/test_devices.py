@@ -9,19 +9,12 @@ from tests.engine.test_invariance import ALL, COMMON, INSTANCE, equal
 pytestmark = pytest.mark.devices
 
 
-@pytest.mark.parametrize(
-    "layout",
-    [
-        pytest.param(je.Engine(shrink=False), marks=pytest.mark.shipped),
-        pytest.param(je.Engine(shrink=False, vmapped=True), marks=pytest.mark.slow),
-    ],
-    ids=["lanes", "vmapped"],
-)
-def test_two_devices_and_one(layout):
+@pytest.mark.shipped
+def test_two_devices_and_one():
     # With one device the test would compare a run with itself.
     assert len(jax.devices()) >= 2, "run the tests with JAX_NUM_CPU_DEVICES=2"
     given = INSTANCE, je.BestArm(), je.LinGapE()
-    all_of_them = je.simulate(*given, stopping=ALL, engine=layout, **COMMON)
+    all_of_them = je.simulate(*given, stopping=ALL, engine=je.Engine(shrink=False), **COMMON)
     assert all_of_them.layout["devices"] == len(jax.devices())
     one = je.simulate(*given, stopping=ALL, engine=je.Engine(shrink=False, devices=1), **COMMON)
     assert one.layout["devices"] == 1

@@ -10,6 +10,7 @@ import pytest
 import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.contracts import ASK, OK
+from jaxelim.testing.settings import run_by_run
 from tests.calls import planned
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
@@ -72,7 +73,6 @@ def observed():
         je.Engine(lanes=1, devices=1),
         je.Engine(lanes=7, chunk=37),
         je.Engine(lanes=64, devices=1),
-        je.Engine(vmapped=True),
     ],
     ids=repr,
 )
@@ -113,11 +113,8 @@ def test_observers_do_not_change_the_run(observed):
 @pytest.mark.slow_rows("sampling-lanes")
 @pytest.mark.parametrize(
     "layout",
-    [
-        je.Engine(lanes=24, chunk=64),
-        pytest.param(je.Engine(lanes=8, vmapped=True), marks=pytest.mark.slow),
-    ],
-    ids=["lanes", "vmapped"],
+    [je.Engine(lanes=24, chunk=64)],
+    ids=["lanes"],
 )
 @pytest.mark.parametrize(
     "elimination", [pytest.param(None, marks=pytest.mark.slow), SELECTIVE], ids=["none", "sampling"]
@@ -202,23 +199,10 @@ def test_permuted_arms_permute_the_result():
 
 
 @pytest.mark.slow
-def test_design_forms_agree():
-    common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
-    base = je.simulate(
-        INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common
-    )
+def test_lanes_last_and_run_by_run_agree(observed):
     equal(
-        base,
-        je.simulate(
-            INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="square"), **common
-        ),
-    )
-    canonical = je.instances.unstructured(1, K=9)
-    fast = je.simulate(canonical, je.BestArm(), je.LinGapE(), **common)
-    assert fast.layout["design"] == "diagonal"
-    equal(
-        fast,
-        je.simulate(canonical, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common),
+        observed,
+        je.simulate(INSTANCE, je.BestArm(), run_by_run(je.LinGapE()), stopping=ALL, **COMMON),
     )
 
 

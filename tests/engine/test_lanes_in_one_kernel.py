@@ -6,6 +6,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
+from jaxelim.testing.settings import run_by_run
 from tests import digests
 from tests.calls import planned
 from tests.engine.test_invariance import SELECTIVE
@@ -116,15 +117,14 @@ ARMS = je.Instance(np.random.default_rng(4).normal(size=(20, 15)), np.eye(15)[0]
         (64, OTHERS, je.FWS(), {}),
         (64, digests.COINS, je.EBTCI(), {"ridge": None}),
         (64, WIDE, je.LinGapE(), {}),
-        (64, ARMS, je.LinGapE(), {}),
+        (32, ARMS, je.LinGapE(), {}),
         (64, digests.THREE, je.LinGapE(), {}),
-        (64, OTHERS, je.LinGapE(), {"engine": je.Engine(devices=1, vmapped=True)}),
-        (128, OTHERS, je.LinGapE(), {"engine": je.Engine(devices=1, precision="float32")}),
+        (64, OTHERS, run_by_run(je.LinGapE()), {}),
     ],
     ids=repr,
 )
 def test_which_calls_have_one_kernel(expected, instance, rule, more):
-    """The number of lanes says which: 32 in one kernel, 64 in many, 128 in float32."""
+    """The number of lanes says which: 32 in one kernel, 64 in many."""
     with scope.engine():
         many = {"runs": 4096, "engine": je.Engine(devices=1)}
         spec, _, _ = specs(instance, BEST, rule, **many | more)

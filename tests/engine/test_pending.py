@@ -220,7 +220,6 @@ def many():
 @pytest.mark.parametrize("layout", [
     je.Engine(lanes=7, chunk=37, devices=1),
     pytest.param(je.Engine(devices=2), marks=[pytest.mark.devices]),
-    pytest.param(je.Engine(vmapped=True), marks=[pytest.mark.slow]),
     pytest.param(je.Engine(devices=1, shrink=True), marks=[pytest.mark.slow]),
 ], ids=repr)  # fmt: skip
 def test_layouts_do_not_matter(many, layout):
@@ -276,21 +275,6 @@ def test_rules_of_two_speeds_and_with_own_tests(name):
     assert one.stopped.mean() > 0.9, one.stopped.mean()
     after = one.samples[one.stopped] - 5  # the batch ends of four pulls, after five initial ones
     assert (after % 4 == 0).all()
-
-
-@pytest.mark.slow
-def test_float32_and_batches_of_instances():
-    """Recomputed statistics keep the choices: most runs have the samples of float64."""
-    arms = np.stack([ARMS, ARMS[::-1]])
-    instance = je.Instance(arms, [[1.5, -1.2, 0.9], [0.9, 1.0, -1.4]], noise_std=2.0)
-    common = {**COMMON, "stopping": je.LLR()}
-    single, double = (
-        je.simulate(instance, je.BestArm(), je.LinGapE(),
-                    engine=je.Engine(devices=1, precision=precision), **common)
-        for precision in ("float32", "float64")
-    )  # fmt: skip
-    assert (single.samples == double.samples).mean() > 0.9
-    assert single.correct.mean() == pytest.approx(double.correct.mean(), abs=0.05)
 
 
 # Results, and bad input.

@@ -85,41 +85,6 @@ def test_rows_beyond_32_bits():
         assert (row[:, -3:] == 7).all() and int(jnp.sum(row, dtype=jnp.int64)) == 7 * 3 * q
 
 
-def test_counts_beyond_float32():
-    one = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
-    single = je.Engine(precision="float32")
-    for call, more in ((je.simulate, {"runs": 2}), (je.trace, {})):
-        with pytest.raises(je.ArgumentError) as caught:
-            call(
-                one,
-                je.BestArm(),
-                je.Uniform(),
-                max_samples=2**24 + 1,
-                ridge=1,
-                engine=single,
-                **more,
-            )
-        assert str(caught.value) == (
-            "max_samples: got 16777217 (float32 counts one by one up to 2^24); "
-            "allowed: an integer from 3 to 16777216 with precision='float32'"
-        )
-    # these pass, and the next wrong argument is refused
-    for layout, most in ((single, 2**24), (je.Engine(), 2**30)):
-        with pytest.raises(je.ArgumentError, match="elimination: got"):
-            je.simulate(
-                one,
-                je.BestArm(),
-                je.Uniform(),
-                max_samples=most,
-                elimination="none",
-                ridge=1,
-                engine=layout,
-            )
-
-
-# Arms that nearly coincide
-
-
 def may_cancel(instance, ridge, max_samples):
     """The definition, with all pairs at once."""
     for features in np.reshape(instance.arms, (-1, instance.K, instance.d)):

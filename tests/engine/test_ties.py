@@ -12,23 +12,26 @@ from jaxelim.engine.jaxprs import operations
 from tests import ties
 from tests.calls import planned
 
-OPTIONS = {name: ties.OPTIONS[name] for name in ("form square", "vmapped", "one lane")}
+
+def changed(kind, problem, rule, count=1):
+    """The runs that each option changes, on some instances of a kind."""
+    seeds = [(ties.KINDS.index(kind), ties.PROBLEMS.index(problem), i) for i in range(count)]
+    given = (kind(np.random.default_rng(seed), problem) for seed in seeds)
+    return [found for one in given for found in ties.changed(one, problem, rule)]
 
 
 def test_a_slice():
     """32 runs of LinGapE on arms whose scores tie at every second choice."""
-    given = [ties.independent], [je.BestArm()], [je.LinGapE()], 2, 10.0
-    counts = ties.counted(*given, OPTIONS)
-    assert {key[3] for key in counts} == set(OPTIONS)
-    assert {(count.runs, count.changed) for count in counts.values()} == {(32, 0)}
+    found = changed(ties.independent, ties.PROBLEMS[0], je.LinGapE(), 2)
+    assert {name for name, _, _ in found} == set(ties.OPTIONS) and len(found) == 4
+    assert all((runs, differ) == (16, 0) for _, runs, differ in found)
 
 
 @pytest.mark.slow
 def test_designs_of_rage():
     """16 runs, all of which changed on two devices while Frank-Wolfe divided by n + 2."""
-    option = {"lanes, chunk, devices": ties.OPTIONS["lanes, chunk, devices"]}
-    counts = ties.counted([ties.scaled], [je.BestArm()], [je.RAGE(steps=500)], 1, 10.0, option)
-    assert [(count.runs, count.changed) for count in counts.values()] == [(16, 0)]
+    found = changed(ties.scaled, ties.PROBLEMS[0], je.RAGE(steps=500))
+    assert [(runs, differ) for _, runs, differ in found] == [(16, 0)] * 2
 
 
 def divisions(rule):
@@ -70,28 +73,8 @@ def test_designs_do_not_divide_by_what_is_shared(rule):
 
 
 @pytest.mark.slow
-def test_rules_on_best_arm():
-    """As far as twenty minutes of the processor reach; the command counts all problems."""
-    given = ["--minutes", "20", "--instances", "2", "--problems", "best-arm"]
-    assert ties.main(given) == 0
-
-
-COUNTS = {
-    ("plain", "best-arm", "LinGapE(rate=2.0)", "one lane"): ties.Count(2, 1, 32, 3),
-    ("plain", "top-m", "LinGapE(rate=2.0)", "one lane"): ties.Count(1, 0, 16, 0),
-    ("plain", "top-m", "Uniform()", "one lane"): ties.Count(1, 0, 16, 0),
-    ("plain", "top-m", "LinGapE(rate=2.0)", "form square"): ties.Count(1, 1, 16, 2),
-    ("basis", "top-m", "LinGapE(rate=2.0)", "form square"): ties.Count(1, 1, 16, 1),
-}
-
-
-def test_a_changed_run_is_reported():
-    """Of one lane, and of a form where scores tie to the last digit."""
-    first, *_, last = COUNTS
-    assert list(ties.unexpected(COUNTS)) == [first, last]
-
-
-def test_counts_are_added_up():
-    table = ties.table(COUNTS, 2, "rule").splitlines()
-    assert table[2] == "| LinGapE(rate=2.0) | 3/32 |  |  |  | 3/48 |  |"
-    assert table[3] == "| Uniform() |  |  |  |  | 0/16 |  |"
+@pytest.mark.parametrize("rule", ties.RULES, ids=repr)
+def test_no_layout_changes_a_run(rule):
+    """One instance of each kind, of each problem."""
+    found = [changed(kind, problem, rule) for kind in ties.KINDS for problem in ties.PROBLEMS]
+    assert any(found) and all(differ == 0 for one in found for _, _, differ in one)

@@ -386,16 +386,6 @@ def test_bad_options_are_refused(tmp_path, capsys):
         assert left.value.code == 2 and re.search(bad[0][2:], capsys.readouterr().err)
 
 
-def test_a_long_job_prints_its_progress(capsys, monkeypatch):
-    """Without a bar it prints a line at intervals, even if no block ends."""
-    said = cells.Lines()
-    said(5, 300, 1000, 1.0)
-    assert capsys.readouterr().err == ""  # not yet
-    monkeypatch.setattr(cells, "EVERY", 0.0)
-    said(25, 300, 3_000_000, 2.0)
-    assert capsys.readouterr().err == "25 of 300 runs, 1.50 M samples/s\n"
-
-
 def test_names_contain_the_seed():
     assert (
         cells.Options().named("x") == "x"

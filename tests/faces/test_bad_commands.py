@@ -38,7 +38,6 @@ def test_unknown_names_on_the_command_line(capsys, option, value, nearest):
         (["linear-d20", "--max-samples", "10"], "max_samples"),
         (["linear-d20", "--problem", "top-m", "--m", "50"], "m"),
         (["linear-d20", "--output", "no/such/folder/result.nc"], "output"),
-        (["linear-d20", "--precision", "half"], "precision"),
         (["linear-d20", "--lanes", "0"], "lanes"),
         (["linear-d20", "--stopping", "native"], "stopping"),
         (["linear-d20", "--elimination", "full"], "stopping"),

@@ -60,9 +60,7 @@ def test_the_jobs_cover_the_package():
     assert thresholds >= {je.Heuristic, je.GK16, je.LinearThreshold}
 
     engines = [job.settings["engine"] for job in RUNS if "engine" in job.settings]
-    assert {one.precision for one in engines} == {"float64", "float32"}
-    assert {one.devices for one in engines} == {1, 2} and any(one.vmapped for one in engines)
-    assert {one.form for one in engines} == {None, "arms", "square", "diagonal"}
+    assert {one.devices for one in engines} == {1, 2}
 
 
 def test_every_job_says_its_ridge():

@@ -460,13 +460,11 @@ def test_bad_settings(settings, words):
 
 def test_bad_calls():
     family = je.Bounded(support=[0, 1], probabilities=[[0.5, 0.5], [0.2, 0.8]])
-    call, single = dict(runs=1, delta=0.1), je.Engine(precision="float32")
+    call = dict(runs=1, delta=0.1)
     cases = [
         (je.Instance.unstructured, ([0.5, 0.7], family), {}, "family.means"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.Thresholding(1.0),
                        je.Uniform()), call, "inside"),
-        (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),
-                       je.Uniform()), call | dict(engine=single), "float64"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),
                        je.LinGapE()), call, "LinGapE"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),

@@ -9,8 +9,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.evidence.designs import ArmDesign, LinearContext, SquareDesign
-from jaxelim.families import linear_statistics as gaussian
+from jaxelim.evidence.designs import LinearContext, SquareDesign
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import check_problem
@@ -20,24 +19,22 @@ from tests.engine.test_invariance import INSTANCE, equal
 B, K, D = 6, 9, 4
 
 
-def world(rng, form, owned):
+def world(rng, owned):
     """Features, and the design after one pull of every arm."""
     features = rng.normal(size=(K, D, B) if owned else (K, D))
     each = np.broadcast_to(features if owned else features[..., None], (K, D, B))
     v = np.einsum("kdb,keb->deb", each, each) + np.eye(D)[..., None]
     v_inv = np.moveaxis(np.linalg.inv(np.moveaxis(v, -1, 0)), 0, -1)
     g = np.einsum("kdb,deb,keb->kb", each, v_inv, each)
-    matrix = v_inv if form is SquareDesign else np.einsum("deb,keb->dkb", v_inv, each)
-    return jnp.asarray(features), form(jnp.asarray(g), jnp.asarray(matrix))
+    return jnp.asarray(features), SquareDesign(jnp.asarray(g), jnp.asarray(v_inv))
 
 
-@pytest.mark.parametrize("form", [ArmDesign, SquareDesign])
 @pytest.mark.parametrize("m", [None, 3])
 @pytest.mark.parametrize("owned", [False, True])
-def test_cached_products_equal_recomputed_ones(form, m, owned):
+def test_cached_products_equal_recomputed_ones(m, owned):
     rng = np.random.default_rng(0)
     with scope.engine():
-        features, design = world(rng, form, owned)
+        features, design = world(rng, owned)
         shape = (B,) if m is None else (m, B)
         arms = jnp.asarray(rng.integers(0, K, shape), jnp.int32)
         kept = CrossCache.nothing(arms, design.g)
@@ -77,17 +74,6 @@ def test_cached_products_equal_recomputed_ones(form, m, owned):
             jnp.int32(1), design, kept.forgotten(), arms, arms.reshape(-1, B)[0], weight
         )
         np.testing.assert_allclose(forgotten[0].cross, forgotten[1], rtol=0, atol=1e-13)
-
-
-def test_recomputed_statistics_invalidate_the_cache():
-    """Else float32 rounding in the cache would outlive the refresh."""
-    stats = gaussian.LinearStatistics(
-        t=jnp.int32(9), counts=jnp.ones(2), means=jnp.zeros(2), reward_sums=jnp.zeros(2),
-        design=SquareDesign(jnp.ones(2), jnp.eye(2)), theta_hat=None, lost=jnp.zeros(2),
-        products=CrossCache(jnp.int32(1), jnp.ones(2)),
-    )  # fmt: skip
-    with scope.engine():
-        assert gaussian.recomputed(jnp.eye(2), stats, 1.0).products.arms == -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,15 +118,11 @@ def forget_programs():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "problem, rule, form",
-    [
-        (je.BestArm(), je.LinGapE(), "arms"),
-        (je.BestArm(), je.LazyTaS(), "square"),
-        (je.TopM(5), je.LinGapE(), "square"),
-    ],
+    "problem, rule",
+    [(je.BestArm(), je.LinGapE()), (je.BestArm(), je.LazyTaS()), (je.TopM(5), je.LinGapE())],
     ids=repr,
 )
-def test_runs_without_the_cache_are_equal(problem, rule, form, monkeypatch, own_programs):
+def test_runs_without_the_cache_are_equal(problem, rule, monkeypatch, own_programs):
     """Lazy TaS has idle lanes, and calls `choose` on gathered lanes."""
     given = dict(
         delta=0.05,
@@ -150,7 +132,7 @@ def test_runs_without_the_cache_are_equal(problem, rule, form, monkeypatch, own_
         stopping=(je.LLR(), je.SelectiveElimination()),
     )
     run = lambda: je.simulate(  # noqa: E731
-        INSTANCE, problem, rule, engine=je.Engine(lanes=16, devices=1, form=form), **given
+        INSTANCE, problem, rule, engine=je.Engine(lanes=16, devices=1), **given
     )
     usual = run()
     forget_programs()
@@ -177,7 +159,7 @@ def test_lanes_do_not_matter_with_cached_rows():
             INSTANCE,
             je.TopM(5),
             je.LinGapE(),
-            engine=je.Engine(lanes=lanes, devices=1, form="square"),
+            engine=je.Engine(lanes=lanes, devices=1),
             **given,
         )
         for lanes in (16, 48)

@@ -13,6 +13,7 @@ from jaxelim.evidence import logistic as evidence_of
 from jaxelim.evidence.logistic import divergence, fitted, largest_curvature
 from jaxelim.families.logistic import Logistic, LogisticStatistics
 from jaxelim.lanes import PLAIN
+from jaxelim.testing.settings import run_by_run
 from tests.twin import logistic as twin
 from tests.twin.pending import Pending
 from tests.twin.thresholds import heuristic
@@ -295,13 +296,11 @@ FOUR = dict(runs=4, delta=0.1, max_samples=400, seed=1)
 
 @pytest.mark.slow
 def test_a_batch_has_the_runs_of_its_instances():
-    """The batch in lanes, each instance under `jax.vmap`."""
     arms = np.stack([LINEAR[0], arms_of(2, 5, 3)])
     batch = je.Instance(arms, [LINEAR[1], LINEAR[1][::-1]], family=je.Logistic())
     found = je.simulate(batch, je.BestArm(), je.Uniform(), **FOUR)
     for i, alone in enumerate(batch):
-        layout = je.Engine(vmapped=True)
-        single = je.simulate(alone, je.BestArm(), je.Uniform(), engine=layout, **FOUR)
+        single = je.simulate(alone, je.BestArm(), je.Uniform(), **FOUR)
         np.testing.assert_array_equal(found.samples[i], single.samples)
 
 
@@ -337,8 +336,8 @@ def test_rules_of_evidence_run_alike_in_lanes_and_alone(name):
     given = dict(runs=4, delta=0.1, max_samples=300, seed=3,
                  stopping=(je.LLR(), je.SelectiveElimination()))  # fmt: skip
     lanes, vmapped = (
-        je.simulate(instance, problem, rule, engine=je.Engine(vmapped=v, devices=1), **given)
-        for v in (False, True)
+        je.simulate(instance, problem, one, engine=je.Engine(devices=1), **given)
+        for one in (rule, run_by_run(rule))
     )
     np.testing.assert_array_equal(lanes.samples, vmapped.samples)
     np.testing.assert_array_equal(lanes.pulls, vmapped.pulls)

@@ -179,10 +179,10 @@ def test_runs_do_not_depend_on_lanes_batches_or_devices():
     assert whole.truncated.any() and whole.stopped.any() and (whole.pulls <= sizes).all()
     ended = whole.truncated
     assert (whole.pulls == sizes).any(-1)[ended].all() and (whole.samples[ended] < 95).all()
-    for layout in (je.Engine(lanes=32, chunk=8, devices=2), je.Engine(vmapped=True)):
-        other = je.simulate(instance, *job, **given, engine=layout)
-        for name in ("samples", "stopped", "answer", "pulls"):
-            np.testing.assert_array_equal(getattr(whole, name), getattr(other, name))
+    layout = je.Engine(lanes=32, chunk=8, devices=2)
+    other = je.simulate(instance, *job, **given, engine=layout)
+    for name in ("samples", "stopped", "answer", "pulls"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(other, name))
     part = je.simulate(instance, *job, **{**given, "runs": [41, 7]})
     np.testing.assert_array_equal(part.samples, whole.samples[..., [41, 7]])
 
@@ -208,24 +208,21 @@ def test_a_bootstrap_draws_with_replacement_and_never_ends():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float64", "float32"])
 @pytest.mark.parametrize(
     "family",
     [je.Gaussian(2.0), je.Gaussian([2.0, 1.0, 0.5]), je.GaussianUnknownVariance()],
     ids=["gaussian", "by-arm", "unknown-variance"],
 )
-def test_rewards_have_the_units_of_the_stacks(family, precision):
+def test_rewards_have_the_units_of_the_stacks(family):
     past = je.Recorded(NUMBERS, family=family)
-    engine = je.Engine(lanes=1, precision=precision)
-    run = je.trace(on(past), je.BestArm(), je.Uniform(), delta=1e-30, engine=engine)
+    run = je.trace(on(past), je.BestArm(), je.Uniform(), delta=1e-30)
     for k in range(3):
         drawn = np.sort(run.rewards[run.arms == k])
-        rounded = np.sort(NUMBERS[k]).astype(precision) if drawn.size == len(NUMBERS[k]) else None
         assert drawn.size >= 10 or run.stopped
         near = np.abs(drawn[:, None] - NUMBERS[k]).min(1)
         assert (near <= 1e-6 * np.abs(NUMBERS[k]).max()).all()
-        if rounded is not None:
-            np.testing.assert_allclose(drawn, rounded, rtol=1e-6)
+        if drawn.size == len(NUMBERS[k]):
+            np.testing.assert_allclose(drawn, np.sort(NUMBERS[k]), rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -318,8 +315,8 @@ ONES = [[0, 1, 1], [0, 1, 0]]
         (lambda: simulated(dataclasses.replace(BINARY, order="given")), ArgumentError, "one run"),
         (lambda: simulated(BINARY, noise=np.full((2, 50), 0.5)), UnsupportedError, "stacks"),
         (lambda: simulated(BINARY, initial_pulls=26), ArgumentError, "at most 25"),
-        (lambda: simulated(je.Recorded([[1e20, 0], [0, 1]], family=je.Gaussian()),
-                           engine=je.Engine(precision="float32")), ArgumentError, "overflow"),
+        (lambda: simulated(je.Recorded([[1e101, 0], [0, 1]], family=je.Gaussian())),
+         ArgumentError, "overflow"),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_by_name(call, error, words):

@@ -28,7 +28,7 @@ def statistics(counts, means, design=None, theta_hat=None):
     counts, means = given
     return LinearStatistics(
         t=jnp.int32(0), counts=counts, means=means, reward_sums=None,
-        design=design or DiagonalDesign(1 / counts), lost=None, products=None,
+        design=design or DiagonalDesign(1 / counts), products=None,
         theta_hat=means if theta_hat is None else jnp.asarray(theta_hat),
     )  # fmt: skip
 

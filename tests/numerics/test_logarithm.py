@@ -1,4 +1,4 @@
-"""Logarithms in plain arithmetic: accuracy, ends, derivatives, float32."""
+"""Logarithms in plain arithmetic: accuracy, ends, derivatives; other types."""
 
 import jax
 import jax.numpy as jnp

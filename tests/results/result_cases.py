@@ -152,7 +152,7 @@ def result_of(instance: Any = COINS, width: int | None = None, **changes: Any) -
         "instance": instance.name or repr(instance), **{name: repr(given[name]) for name in parts},
         "stopping": ", ".join(map(repr, stopping)), "seed": 3, "max_samples": 1000,
         "initial_pulls": 1, "noise": "seeded", "proven": "it was not simulated",
-        **instance.family_settings, "precision": "float64",
+        **instance.family_settings,
         "version": je.__version__, "revision": 5, "instance_sha256": hash_of(instance),
     }  # fmt: skip
     return je.Result(**{"settings": settings, **given})

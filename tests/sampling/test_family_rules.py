@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.testing.settings import run_by_run
 from tests.twin import weighing
 
 SLOW = pytest.mark.slow
@@ -131,10 +132,10 @@ def test_the_one_run_form_gives_the_same_runs(family, rule, problem):
         max_samples=300 if "tas" in rule and problem == "topm" else 1500,
         initial_pulls=initial(rule, problem, family),
     )  # fmt: skip
-    given = instance(family, HARD[family]), PROBLEMS[problem][0], RULES[rule][0]
+    given, asked = (instance(family, HARD[family]), PROBLEMS[problem][0]), RULES[rule][0]
     one, other = (
-        je.simulate(*given, engine=je.Engine(vmapped=vmapped, devices=1), **common)
-        for vmapped in (False, True)
+        je.simulate(*given, same, engine=je.Engine(devices=1), **common)
+        for same in (asked, run_by_run(asked))
     )
     for name in ("samples", "answer", "pulls"):
         np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)

@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import linprog
 
 import jaxelim as je
+from jaxelim.testing.settings import run_by_run
 from tests import twin
 
 DATA = Path(__file__).parents[1] / "data"
@@ -102,7 +103,7 @@ def widest_face(payoffs):
 
 @pytest.mark.slow_rows("linear-bai-True-True")
 @pytest.mark.parametrize(
-    "structure, kind, at_sampling, vmapped",
+    "structure, kind, at_sampling, by_run",
     [
         ("linear", "bai", True, True),
         pytest.param("linear", "topm", True, False, marks=pytest.mark.slow),
@@ -112,14 +113,15 @@ def widest_face(payoffs):
         pytest.param("unstructured", "bai", True, True, marks=pytest.mark.slow),
     ],
 )
-def test_agrees_with_the_twin(structure, kind, at_sampling, vmapped, monkeypatch):
+def test_agrees_with_the_twin(structure, kind, at_sampling, by_run, monkeypatch):
     """Step by step on small instances.
 
     At a difference, an earlier game must have several optimal strategies.
     """
     problem, of_twin = PROBLEMS[kind]
     noise = np.random.default_rng(5).normal(size=(12, 300))
-    engine = je.Engine(lanes=1, devices=1, vmapped=vmapped)
+    rule, engine = je.FWS(), je.Engine(lanes=1, devices=1)
+    rule = run_by_run(rule) if by_run else rule
     choose, games, same = twin.Fws.choose, [], 0
 
     def watched(self, stats, t, active):
@@ -135,7 +137,7 @@ def test_agrees_with_the_twin(structure, kind, at_sampling, vmapped, monkeypatch
         ours = je.trace(
             instance,
             problem,
-            je.FWS(),
+            rule,
             noise=noise[run],
             delta=0.1,
             engine=engine,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.testing.settings import run_by_run
 from tests import twin
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
@@ -116,23 +117,17 @@ def test_items_that_are_the_arms(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes", [{"vmapped": True}, {"precision": "float32"}, {"lanes": 32}], ids=str
-)
 @pytest.mark.parametrize("name", ["lingape", "rage", "xy_adaptive", "lingifa"])
-def test_forms_of_the_engine(name, changes):
-    """One run at a time, float32 and other lanes: the same runs (float32: stops within 2%)."""
+def test_lanes_and_runs_one_by_one_agree(name):
     arms, theta, items = layout("linear")
     stop = je.Native() if "native" in RULES[name].traits.stopping else FULL
     given = dict(stopping=stop, runs=16, max_samples=3000, delta=0.1)
     instance, problem = je.Instance(arms, theta), je.BestArm(items=items)
     known = je.simulate(instance, problem, RULES[name], **given)
-    ours = je.simulate(instance, problem, RULES[name], **given, engine=je.Engine(**changes))
-    if "precision" in changes:
-        assert abs(ours.samples.mean() / known.samples.mean() - 1) < 0.02
-        return
-    for field in ("samples", "answer", "pulls"):
-        np.testing.assert_array_equal(getattr(ours, field), getattr(known, field), field)
+    for rule, lanes in ((run_by_run(RULES[name]), None), (RULES[name], 32)):
+        ours = je.simulate(instance, problem, rule, **given, engine=je.Engine(lanes=lanes))
+        for field in ("samples", "answer", "pulls"):
+            np.testing.assert_array_equal(getattr(ours, field), getattr(known, field), field)
 
 
 @pytest.mark.slow

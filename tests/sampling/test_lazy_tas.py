@@ -13,6 +13,7 @@ import pytest
 import jaxelim as je
 from jaxelim.engine import cpu_options
 from jaxelim.sampling.lazy_tas import averaged
+from jaxelim.testing.settings import run_by_run
 from tests import twin
 
 DATA = Path(__file__).parents[1] / "data"
@@ -160,9 +161,9 @@ def test_every_operation_of_the_average_is_rounded(form, design):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("vmapped", [False, True], ids=["lanes", "vmapped"])
+@pytest.mark.parametrize("as_run", [lambda rule: rule, run_by_run], ids=["lanes", "by run"])
 @pytest.mark.parametrize("pair", ["linear-d10", "unstructured-k40"])
-def test_the_allocations_equal_the_twins_bit_by_bit(pair, vmapped, monkeypatch):
+def test_the_allocations_equal_the_twins_bit_by_bit(pair, as_run, monkeypatch):
     seen, solves, pulls = {}, [], 260
 
     def record(t, bits):  # callbacks have no 64-bit types, so floats come in two halves
@@ -190,13 +191,12 @@ def test_the_allocations_equal_the_twins_bit_by_bit(pair, vmapped, monkeypatch):
     je.simulate(
         je.load_instance(name),
         problem,
-        Watched(),
+        as_run(Watched()),
         runs=1,
         noise=noise()[None, :pulls],
         threshold=never,
         max_samples=pulls,
         ridge=1,
-        engine=je.Engine(vmapped=vmapped),
     )
     jax.effects_barrier()
     for t, w in zip((64, 128, 256), solves, strict=True):
@@ -269,9 +269,7 @@ def test_lanes_and_single_runs_agree():
         ridge=1,
     )
     fast = je.simulate(instance, je.BestArm(), je.LazyTaS(), **asked)
-    plain = je.simulate(
-        instance, je.BestArm(), je.LazyTaS(), engine=je.Engine(vmapped=True), **asked
-    )
+    plain = je.simulate(instance, je.BestArm(), run_by_run(je.LazyTaS()), **asked)
     for name in ("samples", "pulls", "answer", "tests_sampling"):
         np.testing.assert_array_equal(getattr(fast, name), getattr(plain, name))
 

@@ -11,6 +11,7 @@ import pytest
 import jaxelim as je
 from jaxelim.lanes import LaneOps
 from jaxelim.sampling.parts.indices import rank
+from jaxelim.testing.settings import run_by_run
 from tests import twin
 
 DATA = Path(__file__).parents[1] / "data"
@@ -131,8 +132,8 @@ def cases():
                 for elimination in (
                     (None, "selective", "full") if rule.traits.elimination else (None,)
                 ):
-                    for vmapped in (False, True):
-                        case = (name, problem, layout, elimination, vmapped)
+                    for by_run in (False, True):
+                        case = (name, problem, layout, elimination, by_run)
                         marks = () if case in quick else pytest.mark.slow
                         quick.discard(case)
                         yield pytest.param(*case, marks=marks)
@@ -140,8 +141,8 @@ def cases():
 
 
 @pytest.mark.slow_rows("lucb-topm-unstructured-5-None-False")
-@pytest.mark.parametrize(("name", "problem", "layout", "elimination", "vmapped"), list(cases()))
-def test_agrees_with_the_twin(name, problem, layout, elimination, vmapped):
+@pytest.mark.parametrize(("name", "problem", "layout", "elimination", "by_run"), list(cases()))
+def test_agrees_with_the_twin(name, problem, layout, elimination, by_run):
     """Pulls, stops, answers and costs of both forms of every rule, on shared noise."""
     rule, (arms, theta), (public, plain) = RULES[name], LAYOUTS[layout], PROBLEMS[problem]
     stopping = (elimination,) if elimination else rule.traits.stopping
@@ -150,14 +151,14 @@ def test_agrees_with_the_twin(name, problem, layout, elimination, vmapped):
     result = je.simulate(
         je.Instance(arms, theta),
         public,
-        rule,
+        run_by_run(rule) if by_run else rule,
         delta=0.1,
         stopping=[STOPPING[s] for s in stopping],
         elimination=STOPPING.get(elimination),
         noise=noise,
         runs=2,
         max_samples=length,
-        engine=je.Engine(lanes=8, vmapped=vmapped),
+        engine=je.Engine(lanes=8),
         ridge=1.0,
     )
     for i in range(len(arms)):

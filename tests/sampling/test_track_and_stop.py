@@ -16,6 +16,7 @@ from jaxelim.lanes import LaneOps
 from jaxelim.saddle.newton import State
 from jaxelim.saddle.solver import climb
 from jaxelim.sampling.parts import schedule, tracking
+from jaxelim.testing.settings import run_by_run
 from tests import twin
 
 
@@ -109,16 +110,16 @@ def test_agrees_with_the_twin(problem, spec, structure, eliminates, rule, name, 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", [je.BestArm(), je.Thresholding(0.35)], ids=["bai", "osi"])
 def test_layouts_of_exact_solves(problem):
-    """Unstructured Gaussian arms: the same runs in lanes, under vmap and in all designs."""
+    """Unstructured Gaussian arms: the same runs in lanes and under vmap."""
     instance = je.Instance.unstructured([1.2, 0.2, 0.5, -0.3, 0.8, 0.1])
     stop = je.SelectiveElimination()
     common = dict(delta=0.01, stopping=stop, elimination=stop, runs=20, seed=3, max_samples=9000,
                   ridge=1.0)  # fmt: skip
-    one = je.simulate(instance, problem, je.TrackAndStop(), **common)
+    rule = je.TrackAndStop()
+    one = je.simulate(instance, problem, rule, **common)
     assert one.stopped.all() and one.timings["choose_rounds"] == 0
-    for layout in (je.Engine(vmapped=True), je.Engine(form="square"), je.Engine(form="arms"),
-                   je.Engine(lanes=16, chunk=40)):  # fmt: skip
-        other = je.simulate(instance, problem, je.TrackAndStop(), engine=layout, **common)
+    for same, layout in ((run_by_run(rule), je.Engine()), (rule, je.Engine(lanes=16, chunk=40))):
+        other = je.simulate(instance, problem, same, engine=layout, **common)
         for name in ("samples", "answer", "pulls", "tests_sampling"):
             np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
 
@@ -179,14 +180,7 @@ def test_every_solve_is_certified_in_lanes_and_alone():
     result = je.simulate(instance, je.BestArm(), rule, **asked, ridge=1.0)
     assert np.all(result.answer.any(-1))  # the native answer is empty
     assert np.median(result.samples) > 60
-    alone = je.simulate(
-        instance,
-        je.BestArm(),
-        Certified(schedule=3, gap_share=1e-6),
-        engine=je.Engine(vmapped=True),
-        **asked,
-        ridge=1.0,
-    )
+    alone = je.simulate(instance, je.BestArm(), run_by_run(rule), **asked, ridge=1.0)
     np.testing.assert_array_equal(result.samples, alone.samples)
     np.testing.assert_array_equal(result.pulls, alone.pulls)
     # Pieces are tested once per solve if the last pair is still certified, and once
@@ -266,14 +260,7 @@ def test_solves_over_the_active_pieces():
     times = few.elimination_times[0, 0][:, best]
     # of 12 pieces at most four are left
     assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8
-    whole = je.simulate(
-        instance,
-        je.TopM(2),
-        rule,
-        engine=je.Engine(vmapped=True),
-        **asked,
-        ridge=1.0,
-    )
+    whole = je.simulate(instance, je.TopM(2), run_by_run(rule), **asked, ridge=1.0)
     for name in ("samples", "pulls", "answer", "solves"):
         np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
     # Rounding decides on one more step where a gap is just met.

@@ -81,9 +81,6 @@ def test_an_alpha_is_checked_up_to_the_cap():
     late = NO_LEVELS["nan"][0]
     error = refused("alpha", max_samples=10**6, **resets(late))
     assert "nan" in error.note
-    refused(
-        "form", max_samples=49, engine=je.Engine(form="diagonal"), instance=LINEAR, **resets(late)
-    )
 
 
 class Undefined(je.Heuristic):

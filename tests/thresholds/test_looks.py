@@ -113,7 +113,7 @@ def test_runs_under_a_threshold_by_piece_do_not_depend_on_the_layout():
     layouts = (
         je.Engine(lanes=16, devices=1, shrink=False),
         je.Engine(lanes=64, devices=1, chunk=40),
-        je.Engine(lanes=16, devices=2, vmapped=True),
+        je.Engine(lanes=16, devices=2),
     )
     first, *others = (play("top-m", je.Mixture(), engine=one, **settings) for one in layouts)
     assert np.asarray(first.samples).max() > EVERY_T

@@ -205,7 +205,7 @@ def _of_instances(result: "Result") -> Iterator[MeansOfRuns]:
         moments = list(result.variances.reshape(rows) / scale**2)
     for i, alone in enumerate(instance.unbatched):
         family = alone.family.settled(
-            instance=alone, problem=BestArm(), ridge=result.settings.get("ridge"), form=None,
+            instance=alone, problem=BestArm(), ridge=result.settings.get("ridge"),
             max_samples=result.settings["max_samples"], sums=False, theta=False, tuned=True,
         )  # fmt: skip
         grid = priors(result.threshold)

@@ -30,7 +30,7 @@ ARRAYS = (
 TABLES = ("settings", "layout", "timings")
 """The parts of a result that are dictionaries."""
 _KEPT = ("seed", "max_samples", "initial_pulls", "batch", "delay", "ridge", "noise",
-         "noise_sha256", "precision")  # fmt: skip
+         "noise_sha256")  # fmt: skip
 """Settings that are no part of an experiment's other arguments."""
 
 

@@ -205,7 +205,6 @@ class Result:
             **({} if call.ridge is None else {"ridge": call.ridge}),
             "noise": "given" if call.noise is not None else "seeded",
             **call.instance.family_settings,
-            "precision": call.engine.precision,
             **call.rule.report(call.computed, call.problem),
             **origin(call),
         }
