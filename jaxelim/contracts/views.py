@@ -365,15 +365,3 @@ class View(_Seen):
         """The evidence of linear Gaussian rewards: the design, margins and directions."""
         evidence: Any = self.evidence
         return evidence
-
-    def at(self, means: Array) -> "View":
-        """The view for other means [K]: their answer, its pieces, and which are active.
-
-        `evidence` remains that of the empirical answer.
-        """
-        view = dataclasses.replace(self, means=means, theta_hat=None)
-        answer = self.problem.answer(view.estimate)
-        shape = self.problem.shape(view.estimate, answer)
-        view = dataclasses.replace(view, answer=answer, shape=shape)
-        active, active_count = looks.pieces_for_sampling(view, self.elimination, self.piece_set)
-        return dataclasses.replace(view, active=active, active_count=active_count)

@@ -39,7 +39,7 @@ def kind_of_shape(shape: Shape) -> str:
     return "best-arm" if type(shape) is Rows and not shape.several else "any"
 
 
-def optimum(evidence, kind: str, valid, bonus, gap, max_iterations: int = 100) -> Solution:
+def optimum(evidence, kind: str, valid, bonus, gap) -> Solution:
     """`solve`, or a closed form where the kind has one. Pure, for jit and vmap.
 
     Args:
@@ -48,10 +48,9 @@ def optimum(evidence, kind: str, valid, bonus, gap, max_iterations: int = 100) -
         valid: [P] bool, False on padding.
         bonus: [K] c; read for the kind "any" only.
         gap: relative duality gap.
-        max_iterations: bound on the interior-point steps.
     """
     if kind == "any":
-        return solve(evidence, valid, bonus, gap, max_iterations)
+        return solve(evidence, valid, bonus, gap)
     shape: Sides = evidence.shape
     ahead = evidence.outside() > 0
     solvable, live = jnp.all(ahead | ~valid) & jnp.any(valid), valid & ahead

@@ -9,6 +9,7 @@ from jax import Array
 
 from jaxelim.checks import integer
 from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.traits import Traits
 from jaxelim.sampling.parts.indices import less_pulled
@@ -77,7 +78,7 @@ class LUCB(SamplingRule):
         lanes = view.lanes
         if view.family.has("design"):  # other families' means are R_k/N_k
             assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
-            view = view.at(view.reward_sums / view.counts)
+            view = _at(view, view.reward_sums / view.counts)
         overlap = jnp.where(view.active, view.family.overlap(view, view.beta), -jnp.inf)
         piece = lanes.argmax(overlap)
         b, c = view.shape.pair(lanes, piece)
@@ -103,3 +104,12 @@ class LUCB(SamplingRule):
 
     def native_test(self):
         return INTERVALS
+
+
+def _at(view, means):
+    """The view for other means [K]: their answer, its pieces, and which are active."""
+    view = dataclasses.replace(view, means=means, theta_hat=None)
+    answer = view.problem.answer(view.estimate)
+    view = dataclasses.replace(view, answer=answer, shape=view.problem.shape(view.estimate, answer))
+    active, count = pieces_for_sampling(view, view.elimination, view.piece_set)
+    return dataclasses.replace(view, active=active, active_count=count)

@@ -69,8 +69,7 @@ def test_the_two_dimensional_example_at_a_small_size(tmp_path, capsys):
         assert "jaxelim merge" in capsys.readouterr().out and not (tmp_path / "out").exists()
     store.merge([tmp_path / "1", tmp_path / "2"], config.results)
     two_dimensional.main(config)
-    text, said = capsys.readouterr()
-    assert "0 runs computed" in said
+    text = capsys.readouterr().out
     assert "bounds of the theorem" in text and "0 observations cut off" in text
     names = ["small-bounds.pdf", "small-bounds.png", "small.pdf", "small.png"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names

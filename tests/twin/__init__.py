@@ -40,7 +40,7 @@ from tests.twin.rules import (
     Uniform,
 )
 from tests.twin.solver import best_allocation, maximin
-from tests.twin.thresholds import gk16, heuristic, linear, loglog
+from tests.twin.thresholds import gk16, heuristic
 
 __all__ = [
     "BaiArms",
@@ -76,9 +76,7 @@ __all__ = [
     "gk16",
     "gradients",
     "heuristic",
-    "linear",
     "llr",
-    "loglog",
     "maximin",
     "most_ambiguous",
     "most_informative",

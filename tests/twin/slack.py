@@ -82,23 +82,6 @@ class PairMask:
         return best, len(labels)
 
 
-class OneMask:
-    """The unsound form: an arm is dropped once any arm refutes its piece."""
-
-    def __init__(self, problem, full):
-        self.problem, self.left = problem, np.ones(problem.K, bool)
-
-    def update(self, counts, means, beta):
-        labels = [
-            (i, k) for i in range(self.problem.K) for k in np.flatnonzero(self.left) if i != k
-        ]
-        for (_, k), ratio in zip(labels, self.problem.ratios(labels, counts, means), strict=True):
-            self.left[k] &= not ratio > beta
-        left = np.flatnonzero(self.left)
-        best = int(left[np.argmax(means[left])]) if left.size else int(np.argmax(means))
-        return (best if left.size <= 1 else None), len(labels)
-
-
 SETS = {"llr": Llr, "selective": PairMask, "full": PairMask}
 
 
