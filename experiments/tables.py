@@ -109,7 +109,7 @@ def rows(table: str, options: TableOptions) -> list[Row]:
     paper's numbers.
 
     Raises:
-        UnknownNameError: an unknown rule or problem.
+        ArgumentError: an unknown rule or problem.
         ArgumentError: no row is left.
     """
     layout = LAYOUTS[table]

@@ -40,7 +40,6 @@ from jaxelim.contracts.views import View as View
 from jaxelim.errors import ArgumentError as ArgumentError
 from jaxelim.errors import DamagedFileError as DamagedFileError
 from jaxelim.errors import FamilyError as FamilyError
-from jaxelim.errors import InstanceFileError as InstanceFileError
 from jaxelim.errors import Interrupted as Interrupted
 from jaxelim.errors import JaxelimError as JaxelimError
 from jaxelim.errors import LiveFileWarning as LiveFileWarning
@@ -49,8 +48,6 @@ from jaxelim.errors import RuleError as RuleError
 from jaxelim.errors import SetupError as SetupError
 from jaxelim.errors import StarvationWarning as StarvationWarning
 from jaxelim.errors import StoreError as StoreError
-from jaxelim.errors import TieError as TieError
-from jaxelim.errors import UnknownNameError as UnknownNameError
 from jaxelim.errors import UnsupportedError as UnsupportedError
 from jaxelim.errors import WorkerError as WorkerError
 from jaxelim.families import Bernoulli as Bernoulli

@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxelim import checks, families, instances, problems, sampling, stopping, thresholds
 from jaxelim.contracts import Family, SamplingRule
-from jaxelim.errors import ArgumentError, UnknownNameError
+from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.instances.arms import Arms
 
 
@@ -45,7 +45,7 @@ def find_rule(name: str) -> type[SamplingRule]:
     """The rule of a command-line name, or of a paper's name for it.
 
     Raises:
-        UnknownNameError: no rule has this name.
+        ArgumentError: no rule has this name.
     """
     known, others = rules(), aliases()
     name = others.get(name, name)
@@ -58,7 +58,7 @@ def rule_with(name: str, settings: Iterable[str] | Mapping[str, Any]) -> Samplin
     Settings are NAME=VALUE, values in JSON or plain words, or a mapping of both.
 
     Raises:
-        UnknownNameError: no rule, or no setting of the rule, has this name.
+        ArgumentError: no rule, or no setting of the rule, has this name.
         ArgumentError: a setting without "=", given twice, or with a value that the
             rule refuses.
     """
@@ -76,7 +76,7 @@ def find_family(name: str, settings: Iterable[str]) -> Family:
     The first settings may follow the name, as the ends in "bounded:0,5".
 
     Raises:
-        UnknownNameError, ArgumentError: as `rule_with`.
+        ArgumentError: as `rule_with`.
     """
     return families.named(name, _values(settings))
 
@@ -106,7 +106,7 @@ def find_stopping(name: str) -> Any:
     """The stopping rule of a name.
 
     Raises:
-        UnknownNameError: no stopping rule has this name.
+        ArgumentError: no stopping rule has this name.
     """
     return find("stopping", name, stopping_rules())()
 
@@ -115,7 +115,7 @@ def find_elimination(name: str) -> Any:
     """The elimination at sampling of a name; None for "none".
 
     Raises:
-        UnknownNameError: no elimination has this name.
+        ArgumentError: no elimination has this name.
     """
     known = {name: kind for name, kind in stopping_rules().items() if kind.eliminates}
     return find("elimination", name, {"none": lambda: None, **known})()
@@ -141,7 +141,7 @@ def find_threshold(name: str, instance: Arms, problem: Any) -> Any:
     """The threshold of a name; "kaufmann-koolen" is that of the instance and the problem.
 
     Raises:
-        UnknownNameError: no threshold has this name.
+        ArgumentError: no threshold has this name.
         UnsupportedError: the threshold is not defined for these rewards, or for this
             problem.
     """
@@ -173,7 +173,7 @@ def find_problem(
     `items` for best-item. Without a level it is 0.
 
     Raises:
-        UnknownNameError: no problem has this name.
+        ArgumentError: no problem has this name.
         ArgumentError: a setting that the problem refuses, or that is of other problems;
             best-item without items.
     """
@@ -210,7 +210,7 @@ def problem_on(
 
     Raises:
         ArgumentError: m is missing and the instance has no usual one.
-        UnknownNameError, InstanceFileError: as `find_problem` and `load_items`.
+        ArgumentError: as `find_problem` and `load_items`.
     """
     if m is None and name == "top-m":
         m = instances.describe(instance).m if instance in instances.names() else None
@@ -224,7 +224,7 @@ def problem_on(
 def _known(argument: str, name: str, known: Iterable[str]) -> str:
     known = list(known)
     if name not in known:
-        raise UnknownNameError(argument, name, known)
+        raise unknown_name(argument, name, known)
     return name
 
 
@@ -232,7 +232,7 @@ def find(argument: str, name: str, known: dict[str, Any]) -> Any:
     """known[name].
 
     Raises:
-        UnknownNameError: there is no such name; the message gives the nearest.
+        ArgumentError: there is no such name; the message gives the nearest.
     """
     return known[_known(argument, name, known)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.errors import ArgumentError, UnknownNameError, in_words
+from jaxelim.errors import ArgumentError, in_words, unknown_name
 
 MAX_SAMPLES = 1_000_000
 """The default cap on a run's samples, in `simulate` and on the command line."""
@@ -210,7 +210,7 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
     """Check that `value` is one of the `known` names, and return it.
 
     Raises:
-        UnknownNameError: it is another string; the message gives the
+        ArgumentError: it is another string; the message gives the
             nearest known name.
         ArgumentError: it is no string.
     """
@@ -218,7 +218,7 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
     if not isinstance(value, str):
         raise ArgumentError(name, value, ", ".join(repr(option) for option in known))
     if value not in known:
-        raise UnknownNameError(name, value, known)
+        raise unknown_name(name, value, known)
     return value
 
 

@@ -49,10 +49,6 @@ class ArgumentError(JaxelimError, ValueError):
         return f"{self.argument}: got {abbreviate(self.given)}{note}; allowed: {self.allowed}"
 
 
-class TieError(ArgumentError):
-    """The correct answer is not unique, so no procedure can find it in finite time."""
-
-
 class UnsupportedError(ArgumentError):
     """A combination of rule, problem, structure and stopping rule is not defined."""
 
@@ -120,47 +116,6 @@ class FamilyError(ArgumentError):
         self.t = t
         self.run = run
         self.instance = instance
-
-
-class InstanceFileError(ArgumentError):
-    """A file does not hold an instance.
-
-    Args:
-        path: the file, as the caller wrote it.
-        problem: what is wrong with it, in words.
-    """
-
-    def __init__(self, path: Any, problem: str):
-        allowed = (
-            "a JSON file with an object that holds theta [d] and arms [K][d], or means [K], and "
-            "optionally name, noise_std, family, costs or items"
-        )
-        super().__init__("name_or_path", path, allowed, problem)
-        self.args = (path, problem)
-        self.path = path
-        self.problem = problem
-
-
-class UnknownNameError(ArgumentError):
-    """Unknown name of a rule, a problem, an instance or another choice.
-
-    Args:
-        argument: the argument's name.
-        given: the unknown name.
-        known: the known names. The attribute `nearest` is the one most similar to
-            `given`, or None where none is near.
-        place: where it stands, as "row 3"; empty where that is plain.
-    """
-
-    def __init__(self, argument: str, given: Any, known: Iterable[str], place: str = ""):
-        self.known = tuple(known)
-        lowered = {name.lower(): name for name in reversed(self.known)}
-        matches = difflib.get_close_matches(str(given).lower(), list(lowered), n=1, cutoff=_NEAR)
-        self.nearest = lowered[matches[0]] if matches else None
-        allowed = ", ".join(repr(name) for name in self.known) or "nothing: no name is known"
-        note = [place, f"nearest: {self.nearest!r}" if self.nearest else ""]
-        super().__init__(argument, given, allowed, "; ".join(filter(None, note)))
-        self.args = (argument, given, self.known, place)
 
 
 class _RemedyError(JaxelimError, RuntimeError):
@@ -270,6 +225,25 @@ def warn(message: str, category: type[Warning]) -> None:
             break
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def unknown_name(
+    argument: str, given: Any, known: Iterable[str], place: str = ""
+) -> ArgumentError:
+    """The error of an unknown name of a rule, a problem, an instance or another choice.
+
+    Args:
+        argument: the argument's name.
+        given: the unknown name.
+        known: the known names; the message has the one most similar to `given`.
+        place: where it stands, as "row 3"; empty where that is plain.
+    """
+    names = tuple(known)
+    lowered = {name.lower(): name for name in reversed(names)}
+    near = difflib.get_close_matches(str(given).lower(), list(lowered), n=1, cutoff=_NEAR)
+    allowed = ", ".join(map(repr, names)) or "nothing: no name is known"
+    note = [place, f"nearest: {lowered[near[0]]!r}" if near else ""]
+    return ArgumentError(argument, given, allowed, "; ".join(filter(None, note)))
 
 
 def undefined(thing: Any, method: str) -> TypeError:

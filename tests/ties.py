@@ -110,7 +110,7 @@ def changed(instance, problem, rule, options=OPTIONS, **settings) -> Iterator[tu
     """
     try:
         known = simulated(instance, problem, rule, DEFAULT, **settings)
-    except (je.UnsupportedError, je.TieError):
+    except je.ArgumentError:
         return
     for name, option in options.items():
         layout = dataclasses.replace(DEFAULT, **option)

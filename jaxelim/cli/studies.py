@@ -80,7 +80,7 @@ def _arguments(path: Path) -> dict[str, Any]:
 
     Raises:
         ArgumentError: the file cannot be read, or lacks an argument.
-        UnknownNameError: it has another.
+        ArgumentError: it has another.
     """
     readers = {".toml": tomllib.loads, ".json": json.loads}
     if path.suffix not in readers:

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxelim import checks
 from jaxelim.contracts import Family
-from jaxelim.errors import ArgumentError, UnknownNameError
+from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.bounded import Bounded
 from jaxelim.families.exponential import Exponential
@@ -40,7 +40,7 @@ def named(name: str, settings: Mapping[str, Any]) -> Any:
     The first settings may follow the name, in JSON or plain words, as in "bounded:0,5".
 
     Raises:
-        UnknownNameError: there is no such family or setting.
+        ArgumentError: there is no such family or setting.
         ArgumentError: as `made`, or a setting is given twice.
     """
     name, _, text = name.partition(":")
@@ -62,13 +62,13 @@ def made(kind: Any, settings: Mapping[str, Any]) -> Any:
     """A family, or another dataclass, with these settings.
 
     Raises:
-        UnknownNameError: it has no setting of such a name.
+        ArgumentError: it has no setting of such a name.
         ArgumentError: a setting is missing, or the family refuses it.
     """
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     for name in settings:
         if name not in fields:
-            raise UnknownNameError("setting", name, list(fields))
+            raise unknown_name("setting", name, list(fields))
     for name, field in fields.items():
         defaults = {field.default, field.default_factory}
         if defaults == {dataclasses.MISSING} and name not in settings:

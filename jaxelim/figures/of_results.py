@@ -36,7 +36,7 @@ def every_figure(
         The figures by name; and for each other name why there is no such figure.
 
     Raises:
-        UnknownNameError: a name is none of these.
+        ArgumentError: a name is none of these.
     """
     wanted = [checks.choice("figure", name, _DRAWN) for name in names] or list(_DRAWN)
     drawn, missing = {}, {}

@@ -161,7 +161,7 @@ class Arms:
         """The index of an arm, by its name or its number.
 
         Raises:
-            UnknownNameError: there is no arm of this name.
+            ArgumentError: there is no arm of this name.
             ArgumentError: it is no arm.
         """
         if isinstance(arm, str) and self.names is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxelim import checks
-from jaxelim.errors import ArgumentError, TieError, UnsupportedError
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
 
 _PROBLEMS = ("best-arm", "top-m", "thresholding")
@@ -59,7 +59,7 @@ def linear_d20(
         theta_interval: the bounds (low, high) of theta[10:].
 
     Raises:
-        TieError: the top m arms are not unique for this m.
+        ArgumentError: the top m arms are not unique for this m.
         ArgumentError: any other argument is out of bounds, or (almost) no direction
             meets the condition of thresholding for this theta_interval.
     """
@@ -67,7 +67,7 @@ def linear_d20(
     K = checks.integer("K", K, low=10)
     m = _top(problem, m, default=5, high=K - 1)
     if not (m in (1, 5) or m >= 10):
-        raise TieError(
+        raise ArgumentError(
             "m",
             m,
             "1, 5, or from 10 to K - 1: the arms 2 .. 5 have equal means, and so have 6 .. 10",
@@ -180,7 +180,7 @@ def unstructured(
             (0.5, 1), with low > 0.
 
     Raises:
-        TieError: m > 5 with a mean_interval of length 0.
+        ArgumentError: m > 5 with a mean_interval of length 0.
         ArgumentError: any other argument is out of bounds.
     """
     checks.choice("problem", problem, _PROBLEMS)
@@ -200,7 +200,7 @@ def unstructured(
             "mean_interval", mean_interval, "bounds (low, high) with high < 0.6, the fifth mean"
         )
     if m > 5 and low == high:
-        raise TieError(
+        raise ArgumentError(
             "mean_interval",
             mean_interval,
             "bounds with low < high, as the m-th mean is drawn from them",
@@ -227,13 +227,14 @@ def two_dimensional(K: int, eps: ArrayLike) -> Instance:
         eps: a number strictly between 0 and 1/2; a 1-D array makes a batch.
 
     Raises:
-        TieError: eps is so small that 1 - eps is 1 in float64.
+        ArgumentError: eps is so small that 1 - eps is 1 in float64.
         ArgumentError: any other argument is out of bounds.
     """
     K = checks.integer("K", K, low=3)
     values, single = _numbers("eps", eps, 0.5, "1/2")
     if (1 - values == 1).any():
-        raise TieError("eps", eps, "numbers large enough for 1 - eps to differ from 1 in float64")
+        allowed = "numbers large enough for 1 - eps to differ from 1 in float64"
+        raise ArgumentError("eps", eps, allowed)
     angles = math.pi * (1 + np.arange(1, K - 1) / (2 * (K - 1)))
     arms = np.concatenate([np.eye(2), np.stack([np.cos(angles), np.sin(angles)], axis=1)])
     theta = np.stack([np.ones_like(values), 1 - values], axis=1)
@@ -253,13 +254,13 @@ def soare(d: int, omega: ArrayLike) -> Instance:
             makes a batch.
 
     Raises:
-        TieError: omega is so small that cos(omega) is 1 in float64.
+        ArgumentError: omega is so small that cos(omega) is 1 in float64.
         ArgumentError: any other argument is out of bounds.
     """
     d = checks.integer("d", d, low=2)
     angles, single = _numbers("omega", omega, math.pi / 2, "pi/2")
     if (np.cos(angles) == 1).any():
-        raise TieError(
+        raise ArgumentError(
             "omega", omega, "angles large enough for cos(omega) to differ from 1 in float64"
         )
     arms = np.zeros((angles.size, d + 1, d))

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from jaxelim import checks, families
-from jaxelim.errors import ArgumentError, InstanceFileError, UnknownNameError
+from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.instances.instance import Instance
 
 # The files have the paper's abbreviations; all else uses the names of the command line.
@@ -72,10 +72,10 @@ def describe(name: str) -> Description:
     """The description of the shipped instance `name`.
 
     Raises:
-        UnknownNameError: no shipped instance has this name.
+        ArgumentError: no shipped instance has this name.
     """
     if name not in names():
-        raise UnknownNameError("name", name, names())
+        raise unknown_name("name", name, names())
     content, instance = _shipped(name)
     return Description(
         name=name,
@@ -95,8 +95,8 @@ def load_instance(name_or_path: str | os.PathLike[str]) -> Instance:
     for the file. A file without a name gives the instance its own, without ".json".
 
     Raises:
-        UnknownNameError: a string is neither a shipped name nor similar to a path.
-        InstanceFileError: the file is missing, cannot be read, or holds no instance.
+        ArgumentError: a string is neither a shipped name nor similar to a path.
+        ArgumentError: the file is missing, cannot be read, or holds no instance.
         ArgumentError: the argument is neither a string nor a path.
     """
     return _read(name_or_path)[1]
@@ -106,12 +106,12 @@ def load_items(name_or_path: str | os.PathLike[str]) -> np.ndarray:
     """Load the items, [P, d], that the JSON file of an instance holds, for `BestArm(items=..)`.
 
     Raises:
-        InstanceFileError: the file holds no items.
-        UnknownNameError, InstanceFileError, ArgumentError: as `load_instance`.
+        ArgumentError: the file holds no items.
+        ArgumentError: as `load_instance`.
     """
     content, _ = _read(name_or_path)
     if content.get("items") is None:
-        raise InstanceFileError(os.fspath(name_or_path), "the key 'items' is missing")
+        raise _refused(os.fspath(name_or_path), "the key 'items' is missing")
     return np.array(content["items"], np.float64)
 
 
@@ -128,21 +128,30 @@ def _read(name_or_path: str | os.PathLike[str]) -> tuple[dict[str, Any], Instanc
             return _shipped(name_or_path)
         looks_like_path = name_or_path.endswith(".json") or Path(name_or_path).name != name_or_path
         if not looks_like_path and not os.path.exists(name_or_path):
-            raise UnknownNameError("name_or_path", name_or_path, names())
+            raise unknown_name("name_or_path", name_or_path, names())
     path = os.fspath(name_or_path)
     if not os.path.exists(path):
-        raise InstanceFileError(path, "there is no such file")
+        raise _refused(path, "there is no such file")
     if not os.path.isfile(path):
-        raise InstanceFileError(path, "it is no regular file")
+        raise _refused(path, "it is no regular file")
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InstanceFileError(
+        raise _refused(
             path, f"it is not UTF-8 text: byte {error.start} is {error.reason}"
         ) from None
     except OSError as error:
-        raise InstanceFileError(path, f"it cannot be read: {error.strerror}") from None
+        raise _refused(path, f"it cannot be read: {error.strerror}") from None
     return _parse(path, text)
+
+
+def _refused(path: Any, problem: str) -> ArgumentError:
+    """The error of a file that does not hold an instance; `problem` says why, in words."""
+    allowed = (
+        "a JSON file with an object that holds theta [d] and arms [K][d], or means [K], and "
+        "optionally name, noise_std, family, costs or items"
+    )
+    return ArgumentError("name_or_path", path, allowed, problem)
 
 
 @cache
@@ -156,23 +165,23 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
     try:
         content = json.loads(text, object_pairs_hook=_distinct_keys)
     except RecursionError:
-        raise InstanceFileError(path, "it is nested too deeply") from None
+        raise _refused(path, "it is nested too deeply") from None
     except ValueError as error:  # not JSON, a key given twice, or an integer with too many digits
-        raise InstanceFileError(path, f"it is not JSON: {error}") from None
+        raise _refused(path, f"it is not JSON: {error}") from None
     if not isinstance(content, dict):
-        raise InstanceFileError(path, f"it holds a {type(content).__name__}, not an object")
+        raise _refused(path, f"it holds a {type(content).__name__}, not an object")
     for key in content:
         if key not in _KEYS and not key.startswith("_"):
-            unknown = UnknownNameError("key", key, _KEYS)
-            raise InstanceFileError(path, f"{unknown}, and keys that begin with '_'")
+            unknown = unknown_name("key", key, _KEYS)
+            raise _refused(path, f"{unknown}, and keys that begin with '_'")
     named = [key for key in ("theta", "arms") if key in content]
     if "means" in content and named:
-        raise InstanceFileError(
+        raise _refused(
             path, f"it has the keys 'means' and {named[0]!r}, of which it may have one"
         )
     for key in ("theta", "arms"):
         if key not in content and "means" not in content:
-            raise InstanceFileError(path, f"the key {key!r} is missing")
+            raise _refused(path, f"the key {key!r} is missing")
     try:
         family, std = None, content.get("noise_std")
         if content.get("family") is not None:
@@ -190,10 +199,10 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         if content.get("items") is not None:
             checks.real_array("items", content["items"], shape=(None, instance.d))
         return content, instance
-    except InstanceFileError:
-        raise
     except ArgumentError as error:
-        raise InstanceFileError(path, str(error)) from None
+        if error.argument == "name_or_path":
+            raise
+        raise _refused(path, str(error)) from None
 
 
 def _name_of(path: str) -> str:
@@ -212,7 +221,7 @@ def _family(path: str, written: Any) -> families.Family:
             raise ArgumentError("family", written, ", ".join(map(repr, families.known())))
         return families.named(written, settings)
     except ArgumentError as error:
-        raise InstanceFileError(path, f"{error}; {_FORMS}") from None
+        raise _refused(path, f"{error}; {_FORMS}") from None
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

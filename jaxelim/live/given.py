@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.contracts import Family
-from jaxelim.errors import ArgumentError, UnknownNameError
+from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.instances.arms import Arms
 
 LARGEST = 1e100
@@ -51,7 +51,7 @@ def entries(
     """The rewards that `LiveRun.tell` is given, checked, and whether they are a table.
 
     Raises:
-        UnknownNameError, ArgumentError: as of `LiveRun.tell`.
+        ArgumentError: as of `LiveRun.tell`.
     """
     table = _columns(told) is not None or _is_file(told)
     if value is None and not table:
@@ -77,7 +77,7 @@ def _rows(told: Any, value: Any, arm: Any, reward: Any, arms: Arms) -> Rows:
     """The rows of a table, of which `arm` and `reward` name columns; or of two sequences.
 
     Raises:
-        ArgumentError, UnknownNameError: it has no such columns, or their lengths differ.
+        ArgumentError: it has no such columns, or their lengths differ.
     """
     if _is_file(told):
         return _of_csv(told, arm, reward, arms)
@@ -116,7 +116,7 @@ def _two(names: list, arm: Any, reward: Any) -> tuple[Any, Any]:
     """The names of the two columns that are read.
 
     Raises:
-        ArgumentError, UnknownNameError: they are not named, not there, or there twice.
+        ArgumentError: they are not named, not there, or there twice.
     """
     if arm is None and reward is None and len(names) == 2:
         return names[0], names[1]
@@ -128,7 +128,7 @@ def _two(names: list, arm: Any, reward: Any) -> tuple[Any, Any]:
         if names.count(name) > 1:
             raise ArgumentError(word, name, "a name that one column has", "several have it")
         if name not in names:
-            raise UnknownNameError(word, name, map(str, names))
+            raise unknown_name(word, name, map(str, names))
     return arm, reward
 
 
@@ -147,7 +147,7 @@ def _of_csv(source: Any, arm: str | None, reward: str | None, arms: Arms) -> Row
     """The rows of a CSV file, numbered by its lines.
 
     Raises:
-        ArgumentError, UnknownNameError: it cannot be read, or has other columns.
+        ArgumentError: it cannot be read, or has other columns.
     """
     name, row = str(source) if isinstance(source, os.PathLike) else "-", 0
     try:
@@ -202,7 +202,7 @@ def _of_rows(given: Rows, arms: Arms, missing: str) -> Entries:
     """The rewards of rows, each checked; `missing`: what is done with those that lack a cell.
 
     Raises:
-        UnknownNameError, ArgumentError: no such arm, no number, a reward that the family
+        ArgumentError: no such arm, no number, a reward that the family
             cannot draw, or an empty cell, with its row; or there is no row.
     """
     checks.choice("missing", missing, MISSING)
@@ -257,7 +257,7 @@ def _index(cell: Any, arms: Arms, place: str) -> int:
     """The index of an arm, by its name or its number, also where these are text.
 
     Raises:
-        UnknownNameError, ArgumentError: there is no such arm.
+        ArgumentError: there is no such arm.
     """
     text = str(cell).strip()
     if arms.names is not None and text in arms.names:
@@ -268,10 +268,9 @@ def _index(cell: Any, arms: Arms, place: str) -> int:
         cell = int(text)
     try:
         return arms.index(cell)
-    except UnknownNameError as error:
-        raise UnknownNameError("arm", cell, error.known, place) from None
     except ArgumentError as error:
-        raise ArgumentError("arm", cell, error.allowed, place) from None
+        note = "; ".join(filter(None, (place, error.note)))
+        raise ArgumentError("arm", cell, error.allowed, note) from None
 
 
 def _known(cell: Any, arms: Arms) -> bool:
@@ -336,7 +335,7 @@ def counts(told: Any, arms: Arms) -> list[list]:
     """Rows (arm, sum, number) of a mapping, with a sum of squares where the family needs it.
 
     Raises:
-        UnknownNameError, ArgumentError: it is no such mapping, there is no such arm, or its
+        ArgumentError: it is no such mapping, there is no such arm, or its
             rewards cannot have these sums.
     """
     family, found = arms.family, []

@@ -183,7 +183,7 @@ class LiveRun(LiveState):
             The number of rows that were left out.
 
         Raises:
-            UnknownNameError, ArgumentError: no such arm or column, a cell that is no reward
+            ArgumentError: no such arm or column, a cell that is no reward
                 of the family, with its row, or counts that lack first rewards of an arm.
             ArgumentError: rewards in order look sorted.
             UnsupportedError: the family needs more than counts.

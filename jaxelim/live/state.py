@@ -219,7 +219,7 @@ class LiveState:
             The value, and the ends `low` and `high`.
 
         Raises:
-            UnknownNameError, ArgumentError: no such arms, or level is not in (0, 1).
+            ArgumentError: no such arms, or level is not in (0, 1).
             UnsupportedError: as `intervals`.
         """
         pair, k = confidence.pair_of(self._job.arms, a, b), len(self.names)

@@ -179,7 +179,7 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         from the fields alone.
 
     Raises:
-        TieError: the correct answer is not unique (H* = 0); the message names the arms.
+        ArgumentError: the correct answer is not unique (H* = 0); the message names the arms.
         ArgumentError: no pieces, features that do not span a direction of a piece, or of
             condition number above 1e8, a level out of the family's range, or an argument
             out of range.

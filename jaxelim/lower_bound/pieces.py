@@ -15,7 +15,7 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.contracts import Family
 from jaxelim.contracts.slack import SlackRows
-from jaxelim.errors import ArgumentError, TieError, UnsupportedError
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
 
 # Features of a larger condition number are refused: half of the digits of float64 are left.
@@ -106,7 +106,7 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     """The pieces of every instance's correct answer, checked.
 
     Raises:
-        TieError: theta lies in a piece or on its boundary: the answer is not
+        ArgumentError: theta lies in a piece or on its boundary: the answer is not
             unique, H* = 0.
         ArgumentError: no pieces, or features that do not span a direction of a piece, or of
             condition number above 1e8.
@@ -218,7 +218,7 @@ def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> 
     allowed = "an instance with one correct answer, off the boundary of every piece"
     if getattr(problem, "name", "") == "best-arm":
         allowed += "; or BestArm(epsilon=..)"
-    raise TieError("instance", instance, allowed, f"{label}a tie, H* = 0: {names}")
+    raise ArgumentError("instance", instance, allowed, f"{label}a tie, H* = 0: {names}")
 
 
 def _refuse_out_of_reach(label, instance, arms, directions) -> None:

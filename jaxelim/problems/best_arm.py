@@ -13,7 +13,7 @@ from jaxelim.contracts.items import Items
 from jaxelim.contracts.references import ReferenceRows
 from jaxelim.contracts.shapes import Rows
 from jaxelim.contracts.slack import SlackRows
-from jaxelim.errors import ArgumentError, TieError, UnsupportedError
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import index_like
 from jaxelim.problems.arm_sets import ArmSet
 from jaxelim.problems.top_m import PairSet
@@ -152,13 +152,13 @@ class BestArm(Problem):
         if self.reference is not None and means.max() <= self.reference:
             if means.max() == self.reference:
                 tied = f"arms {best.tolist()} with the largest mean, which is the reference"
-                raise TieError("instance", tied, "a largest mean off the reference")
+                raise ArgumentError("instance", tied, "a largest mean off the reference")
         elif best.size > 1:
             tied, allowed = f"{what} {best.tolist()} with the same largest mean", what[:-1]
             if self == BestArm():
                 allowed += "; for equal arms, as in an A/A test, BestArm(epsilon=..), or means that"
                 allowed += " differ by 1e-9 and a max_samples"
-            raise TieError("instance", tied, f"one best {allowed}")
+            raise ArgumentError("instance", tied, f"one best {allowed}")
 
     def right(self, means: np.ndarray) -> np.ndarray:
         """Host: the right answers, by decreasing mean (ties: lowest index first)."""

@@ -14,7 +14,7 @@ from jaxelim.cache import jitted
 from jaxelim.checks import real_array
 from jaxelim.contracts import PieceSet, Problem, looks
 from jaxelim.contracts.shapes import Directions
-from jaxelim.errors import ArgumentError, TieError, in_words
+from jaxelim.errors import ArgumentError, in_words
 from jaxelim.lanes import saturated
 
 
@@ -179,7 +179,7 @@ class HalfSpaces(Problem):
             raise ArgumentError("answer", i, f"an index below {len(self.directions)}")
         inside = self.directions[i] @ theta <= self.offsets[i]
         if np.any(inside & self.valid[i]):
-            raise TieError(
+            raise ArgumentError(
                 "instance",
                 f"theta lies in half-space {int(np.argmax(inside))} of its own answer {i}",
                 "theta outside every half-space of its answer",

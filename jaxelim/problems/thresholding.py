@@ -11,7 +11,7 @@ from jax import Array
 from jaxelim.checks import real
 from jaxelim.contracts import PieceSet, Problem
 from jaxelim.contracts.shapes import Levels
-from jaxelim.errors import TieError
+from jaxelim.errors import ArgumentError
 from jaxelim.problems.masks import made_from
 
 
@@ -78,7 +78,7 @@ class Thresholding(Problem):
         on = np.flatnonzero(arms @ theta == self.level)
         if on.size:
             tied = f"arms {on.tolist()} with their mean on the level {self.level}"
-            raise TieError("instance", tied, "no mean on it")
+            raise ArgumentError("instance", tied, "no mean on it")
 
     def half_spaces(self, arms, theta):
         sign = np.where(arms @ theta >= self.level, 1.0, -1.0)

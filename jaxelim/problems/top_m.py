@@ -10,7 +10,7 @@ from jax import Array
 
 from jaxelim.contracts import PieceSet, Problem
 from jaxelim.contracts.shapes import Rows, Shape
-from jaxelim.errors import ArgumentError, TieError
+from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.numerics.trees import balanced
 from jaxelim.problems.masks import made_from, refuted_pairs
@@ -188,7 +188,7 @@ class TopM(Problem):
         if order[self.m - 1] == order[self.m]:
             tied = np.flatnonzero(means == order[self.m]).tolist()
             where = f"arms {tied} tied across the top-{self.m} boundary"
-            raise TieError("instance", where, "one top-m set")
+            raise ArgumentError("instance", where, "one top-m set")
 
     def half_spaces(self, arms, theta):
         order = np.argsort(-(arms @ theta), kind="stable")

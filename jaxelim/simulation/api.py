@@ -115,7 +115,7 @@ def simulate(
         ArgumentError: an argument is wrong. The message names it, with the given and
             the allowed values.
         UnsupportedError: a combination that is not defined, with the reason.
-        TieError: an instance whose correct answer is not unique.
+        ArgumentError: an instance whose correct answer is not unique.
         FamilyError, RuleError: a method of the family or of the rule raises, or returns
             something that its contract does not allow.
         SetupError: the process or JAX's settings prevent jaxelim from computing.

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxelim import catalogue, checks
 from jaxelim.contracts import Problem, SamplingRule
-from jaxelim.errors import ArgumentError, UnknownNameError
+from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.call import CheckedCall
@@ -119,7 +119,7 @@ def _rule(entry: Any) -> dict[str, Any]:
     rule, settings = made.pop("rule", None), made.pop("settings", {})
     for name in made:
         if name not in OF_A_RULE:
-            raise UnknownNameError("rules", name, ("rule", "settings", *OF_A_RULE))
+            raise unknown_name("rules", name, ("rule", "settings", *OF_A_RULE))
     if isinstance(rule, str):
         rule = catalogue.rule_with(rule, settings)
     elif settings:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxelim.errors import ArgumentError, UnknownNameError
+from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.simulation.results.comparison import Comparison, compared
 from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.result import Result
@@ -79,7 +79,7 @@ class Study:
         """A result, by the names of its rule, instance and problem, in this order.
 
         Raises:
-            UnknownNameError: there is no such name.
+            ArgumentError: there is no such name.
             ArgumentError: several results have these names, or none has.
         """
         left = [key] if isinstance(key, str) else list(key)
@@ -90,7 +90,7 @@ class Study:
             elif len(known) == 1 and axis != "rule":
                 names.append(known[0])
             elif left:
-                raise UnknownNameError(axis, left[0], known)
+                raise unknown_name(axis, left[0], known)
             else:
                 allowed = f"a key with one of its {len(known)} {axis}s: {', '.join(known)}"
                 raise ArgumentError("key", key, allowed)
@@ -105,7 +105,7 @@ class Study:
         """The part of a study with these names, one or several of each axis; None: all.
 
         Raises:
-            UnknownNameError: there is no such name.
+            ArgumentError: there is no such name.
         """
         wanted = []
         for n, given in enumerate((rule, instance, problem)):
@@ -113,7 +113,7 @@ class Study:
             names = known if given is None else (given,) if isinstance(given, str) else given
             for name in names:
                 if name not in known:
-                    raise UnknownNameError(AXES[n], name, known)
+                    raise unknown_name(AXES[n], name, known)
             wanted.append(set(names))
         kept = {
             key: result
@@ -220,7 +220,7 @@ class Study:
             paired, by: as of `je.compare`; all rules have the same seeds.
 
         Raises:
-            UnknownNameError: there is no such rule.
+            ArgumentError: there is no such rule.
             ArgumentError: as `je.compare`.
         """
         baseline = self.rules[0] if baseline is None and self.rules else baseline

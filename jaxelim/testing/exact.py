@@ -29,7 +29,7 @@ def exact_bracket(
 
     Raises:
         UnsupportedError: a batch, or rewards of another family.
-        ArgumentError, TieError: as `complexity`.
+        ArgumentError: as `complexity`.
     """
     if instance.batched or not instance.family.has("design"):
         allowed = "one instance of gaussian rewards of one standard deviation"

@@ -88,24 +88,19 @@ def test_arms_must_span_where_there_is_no_ridge():
 
 def test_the_answer_must_be_unique():
     tie = je.Instance(np.eye(4), [1.0, 0.5, 0.5, 1.0])
-    refused(lambda: simulate(instance=tie), "instance", "[0, 3]", kind=je.TieError)
-    refused(
-        lambda: simulate(instance=tie, problem=je.TopM(1)), "instance", "[0, 3]", kind=je.TieError
-    )
-    refused(
-        lambda: simulate(instance=tie, problem=je.TopM(3)), "instance", "[1, 2]", kind=je.TieError
-    )
+    refused(lambda: simulate(instance=tie), "instance", "[0, 3]")
+    refused(lambda: simulate(instance=tie, problem=je.TopM(1)), "instance", "[0, 3]")
+    refused(lambda: simulate(instance=tie, problem=je.TopM(3)), "instance", "[1, 2]")
     refused(
         lambda: simulate(instance=tie, problem=je.Thresholding(0.5)),
         "instance",
         "[1, 2]",
-        kind=je.TieError,
     )
-    refused(lambda: trace(instance=tie), "instance", kind=je.TieError)
+    refused(lambda: trace(instance=tie), "instance")
     one_of_two = je.Instance(np.eye(2), [[1.0, 0.0], [0.5, 0.5]])
-    refused(lambda: simulate(instance=one_of_two), "instance", kind=je.TieError)
+    refused(lambda: simulate(instance=one_of_two), "instance")
     identical = je.Instance([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [1.0, 0.5])
-    refused(lambda: simulate(instance=identical), "instance", "[0, 1]", kind=je.TieError)
+    refused(lambda: simulate(instance=identical), "instance", "[0, 1]")
 
 
 def test_ties_that_do_not_matter_are_accepted():
@@ -142,9 +137,7 @@ def test_ties_that_do_not_matter_are_accepted():
 def test_a_file_without_an_instance(tmp_path, text):
     path = tmp_path / "instance.json"
     path.write_text(text)
-    refused(
-        lambda: je.load_instance(path), "name_or_path", "instance.json", kind=je.InstanceFileError
-    )
+    refused(lambda: je.load_instance(path), "name_or_path", "instance.json")
 
 
 @pytest.mark.parametrize("name", ["linear-d21", "missing.json", "", 3, None])

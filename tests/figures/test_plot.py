@@ -5,7 +5,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli, figures
-from jaxelim.errors import UnknownNameError
+from jaxelim.errors import ArgumentError
 
 pytestmark = pytest.mark.slow
 INSTANCE = je.Instance.unstructured([1.0, 0.2, -0.5], name="three arms")
@@ -69,6 +69,6 @@ def test_bad_plots_are_refused(results, tmp_path, capsys):
         said = capsys.readouterr()
         assert message in said.err + said.out, words
     assert cli.main(["plot", str(tmp_path / "none.nc")]) == 2
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(ArgumentError):
         figures.every_figure({"a": results[1]}, ["x"])
     assert not list(tmp_path.glob("*.png"))

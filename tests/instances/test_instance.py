@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from jaxelim import catalogue, cli, instances
-from jaxelim.errors import InstanceFileError, UnknownNameError
+from jaxelim.errors import ArgumentError
 from jaxelim.families import Bounded, known
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance, stack
@@ -179,7 +179,7 @@ def test_names_that_cannot_be_stored(tmp_path, name, words):
     assert text.endswith("allowed: a string without NUL and lone surrogates, or None")
     path = tmp_path / "one.json"
     path.write_text(json.dumps({"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "name": name}))
-    with pytest.raises(InstanceFileError, match="name: got"):
+    with pytest.raises(ArgumentError, match="name: got"):
         instances.load_instance(path)
 
 
@@ -314,21 +314,21 @@ def test_known_keys_of_a_file(tmp_path):
 def test_unknown_keys_of_a_file(tmp_path, key, nearest):
     path = tmp_path / "one.json"
     path.write_text(GOOD.replace("_other", key))
-    with pytest.raises(InstanceFileError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         instances.load_instance(path)
     near = f" (nearest: {nearest!r})" if nearest else ""
     told = f"key: got {key!r}{near}; allowed: {KNOWN}, and keys that begin with '_'"
-    assert caught.value.problem == told
+    assert caught.value.note == told
 
 
 @pytest.mark.parametrize("family", ['"cauchy"', '"Gaussian"', "1", "{}"])
 def test_unknown_families(tmp_path, family):
     path = tmp_path / "one.json"
     path.write_text(GOOD.replace('"_other"', f'"family": {family}, "_other"'))
-    with pytest.raises(InstanceFileError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         instances.load_instance(path)
-    assert caught.value.problem.startswith("family: got ")
-    names, _, forms = caught.value.problem.partition("; a family is written ")
+    assert caught.value.note.startswith("family: got ")
+    names, _, forms = caught.value.note.partition("; a family is written ")
     assert names.endswith(f"allowed: {', '.join(map(repr, known()))}")
     assert '"bounded:0,5"' in forms and '{"name": "bounded", "low": 0, "high": 5}' in forms
 
@@ -344,7 +344,7 @@ def test_settings_of_a_family_may_follow_its_name(tmp_path):
                            ("bounded:5,0", "above low"), ("bonded:0,5", "nearest: 'bounded'"),
                            ({"name": "bounded:0", "low": 1}, "each once")):  # fmt: skip
         path.write_text(json.dumps({"means": [1.5, 4.0], "family": written}))
-        with pytest.raises(InstanceFileError, match="a family is written") as caught:
+        with pytest.raises(ArgumentError, match="a family is written") as caught:
             instances.load_instance(path)
         assert words in str(caught.value)
 
@@ -407,26 +407,26 @@ def test_a_name_without_suffix_may_be_a_file(tmp_path, monkeypatch):
 def test_files_without_an_instance(tmp_path, content, words):
     path = tmp_path / "bad.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(InstanceFileError) as caught:
+    with pytest.raises(ArgumentError) as caught:
         instances.load_instance(path)
-    assert caught.value.path == str(path) and caught.value.argument == "name_or_path"
-    assert "bad.json" in str(caught.value) and words in caught.value.problem
+    assert caught.value.given == str(path) and caught.value.argument == "name_or_path"
+    assert "bad.json" in str(caught.value) and words in caught.value.note
 
 
 def test_missing_files(tmp_path):
     for path in (tmp_path / "none", str(tmp_path / "none"), "none.json", "./none"):
-        with pytest.raises(InstanceFileError, match="no such file"):
+        with pytest.raises(ArgumentError, match="no such file"):
             instances.load_instance(path)
-    with pytest.raises(InstanceFileError, match="no regular file"):
+    with pytest.raises(ArgumentError, match="no regular file"):
         instances.load_instance(tmp_path)
 
 
 def test_unknown_names():
     for name in ("linear-d2", "Linear-D20", "linear-d200"):
-        with pytest.raises(UnknownNameError, match="nearest: 'linear-d20'"):
+        with pytest.raises(ArgumentError, match="nearest: 'linear-d20'"):
             instances.load_instance(name)
     for name in ("", "x" * 10_000, "a\0b"):
-        with pytest.raises(UnknownNameError):
+        with pytest.raises(ArgumentError):
             instances.load_instance(name)
     for value in (None, 3, b"linear-d20", PHI):
         refused(lambda value=value: instances.load_instance(value), "name_or_path")

@@ -131,5 +131,5 @@ def test_means_make_an_instance(tmp_path):
         '{"means": 3}': "means",
     }.items():
         path.write_text(text)
-        with pytest.raises(je.InstanceFileError, match=words):
+        with pytest.raises(je.ArgumentError, match=words):
             je.load_instance(path)

@@ -138,7 +138,7 @@ def test_after_the_end_rewards_are_recorded_and_the_answer_stays():
 
 
 BAD = {
-    "an unknown name": (("purple", 1), je.UnknownNameError, "arm: got 'purple'.*red"),
+    "an unknown name": (("purple", 1), je.ArgumentError, "arm: got 'purple'.*red"),
     "a number out of range": ((3, 1), je.ArgumentError, "arm: got 3; allowed: an integer from 0"),
     "half a success": (("red", 0.5), je.ArgumentError, "rewards: got .*0.5 is not.*0 or 1"),
     "NaN": (("red", math.nan), je.ArgumentError, "reward: got nan"),

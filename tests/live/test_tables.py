@@ -122,7 +122,7 @@ def test_rows_of_frames_and_sequences():
         with pytest.raises(je.ArgumentError, match=message):
             one.tell(*given)
     assert one.told == 0
-    with pytest.raises(je.UnknownNameError, match="missing: got 'drop'"):
+    with pytest.raises(je.ArgumentError, match="missing: got 'drop'"):
         one.tell(["red"], [1], missing="drop")
     with pytest.raises(je.ArgumentError, match="in_order: got 'yes'"):
         one.tell(["red"], [1], in_order="yes")

@@ -170,9 +170,9 @@ def refused(call, kind, *words):
 def test_what_is_refused():
     fine = arms([0.5, 0.4], Bernoulli())
     tie = arms([0.5, 0.5, 0.4], Bernoulli())
-    refused(lambda: complexity(tie, je.BestArm()), je.TieError, "arms 0 and 1")
+    refused(lambda: complexity(tie, je.BestArm()), je.ArgumentError, "arms 0 and 1")
     on = arms([0.5, 0.4], Poisson())
-    refused(lambda: complexity(on, je.Thresholding(0.4)), je.TieError, "arm 1")
+    refused(lambda: complexity(on, je.Thresholding(0.4)), je.ArgumentError, "arm 1")
     for family, level in ((Bernoulli(), 1.0), (Bernoulli(), 0.0), (Exponential(), -1.0)):
         one = arms([0.5, 0.4], family)
         refused(lambda p=level, i=one: complexity(i, je.Thresholding(p)), je.ArgumentError,

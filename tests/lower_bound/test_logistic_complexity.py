@@ -187,7 +187,7 @@ def test_means_items_and_features_of_lower_rank():
         == 0
     )
     tied = je.Instance(np.eye(2), [0.5, 0.5], family=je.Logistic())
-    with pytest.raises(je.TieError, match="0.622459"):
+    with pytest.raises(je.ArgumentError, match="0.622459"):
         je.complexity(tied, je.BestArm())
 
 

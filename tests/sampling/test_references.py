@@ -126,13 +126,13 @@ def test_reprs_and_scales():
 
 def test_ties_with_the_reference_are_refused():
     problem, eye = je.BestArm(reference=0.5), np.eye(3)
-    with pytest.raises(je.TieError):
+    with pytest.raises(je.ArgumentError):
         problem.check(eye, np.array([0.5, 0.1, 0.2]))
     problem.check(eye, np.array([0.3, 0.3, 0.2]))  # no arm, whichever is the best
-    with pytest.raises(je.TieError, match="same largest mean"):
+    with pytest.raises(je.ArgumentError, match="same largest mean"):
         problem.check(eye, np.array([0.9, 0.9, 0.2]))
     problem.check(eye, np.array([0.9, 0.5, 0.2]))
-    with pytest.raises(je.TieError):
+    with pytest.raises(je.ArgumentError):
         je.complexity(je.Instance.unstructured([0.5, 0.1]), problem)
 
 

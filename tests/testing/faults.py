@@ -121,7 +121,7 @@ class Best(je.Problem):
     def check(self, arms, theta):
         means = np.sort(arms @ theta)
         if means[-1] == means[-2]:
-            raise je.TieError("instance", "two best arms", "one best arm")
+            raise je.ArgumentError("instance", "two best arms", "one best arm")
 
     def answer(self, seen):
         return jnp.argmax(seen.means)
@@ -198,7 +198,7 @@ def _always(self, answers, truth, means):
 
 def _first_two(self, arms, theta):
     if (arms @ theta)[0] == (arms @ theta)[1]:
-        raise je.TieError("instance", "two best arms", "one best arm")
+        raise je.ArgumentError("instance", "two best arms", "one best arm")
 
 
 def _forgets(self, seen):

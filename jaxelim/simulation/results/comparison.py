@@ -149,7 +149,7 @@ def compare(
         both have (or their only ones) and delta that both have.
 
     Raises:
-        UnknownNameError: no result has the baseline's name.
+        ArgumentError: no result has the baseline's name.
         ArgumentError: fewer than two results, results without a common stopping rule or
             delta, batches of different sizes, paired=True for different numbers of
             runs, or by="costs" for arms without costs.

@@ -146,7 +146,7 @@ def pair_of(arms: Arms, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
     """Two different arms, as the caller names them, as indices [1].
 
     Raises:
-        UnknownNameError, ArgumentError: there are no such arms.
+        ArgumentError: there are no such arms.
     """
     first, second = arms.index(a), arms.index(b)
     if first == second:

@@ -99,7 +99,7 @@ def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
     """The result in a dataset of a file, with the parts that are passed.
 
     Raises:
-        as `load_result`, and UnknownNameError for parts that a result has not.
+        as `load_result`, and ArgumentError for parts that a result has not.
     """
     if "jaxelim_result" not in data.attrs:
         raise StoreError(path, "it holds no result of jaxelim")
@@ -140,7 +140,7 @@ def assembled(
     Raises:
         ArgumentError: a part that is passed is not the one in the file.
         StoreError: jaxelim's own class does not take the file's settings.
-        UnknownNameError: a part that a result has not.
+        ArgumentError: a part that a result has not.
     """
     for name in passed:
         checks.choice("part", name, _PARTS)
