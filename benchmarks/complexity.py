@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from scipy.optimize import minimize
 
+from jaxelim.bounds import complexity, optimum
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound import complexity, optimum
 from jaxelim.problems import BestArm
 
 K, D, GAP = 50, 20, 1e-6

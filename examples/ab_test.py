@@ -36,10 +36,10 @@ WINDOW = 200
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class InTurn(je.SamplingRule):
+class InTurn(je.contracts.SamplingRule):
     """Show the variants that are left in turn: the least shown of them."""
 
-    traits = je.Traits(problems=("best-arm",), families=None, uses_delta=False)
+    traits = je.contracts.Traits(problems=("best-arm",), families=None, uses_delta=False)
 
     def choose(self, view, state):
         left = view.active | view.public
@@ -109,7 +109,10 @@ def table(runs: int) -> str:
         rows.append((f"fixed horizon, n for {words}", rates.size * n, rates.size * n, lost, wrong,
                      int((winner < 0).sum())))  # fmt: skip
     instance = je.Instance.unstructured(rates, je.Bernoulli(), name="variants")
-    koolen, drop = je.KaufmannKoolen.of(instance, je.BestArm()), je.SelectiveElimination()
+    koolen, drop = (
+        je.thresholds.KaufmannKoolen.of(instance, je.BestArm()),
+        je.SelectiveElimination(),
+    )
     plain = je.Heuristic()
     for words, rule, (stopping, elimination), threshold in (
         ("live, the active variants in turn", InTurn(), (drop, drop), je.Mixture()),

@@ -84,7 +84,7 @@ def paired(scores: np.ndarray, costs: bool = False) -> Selection:
     return challengers(scores - scores[INCUMBENT], -1.0, 0.0, costs)
 
 
-def select(selection: Selection, rule: je.SamplingRule, runs: int) -> je.Result:
+def select(selection: Selection, rule: je.contracts.SamplingRule, runs: int) -> je.Result:
     """Runs of one rule on a selection: 32 calls at a time, until the answer is proven."""
     drop = je.SelectiveElimination()
     return je.simulate(
@@ -100,7 +100,7 @@ class Row(NamedTuple):
     name: str
     made: Callable[..., Selection]
     called: str
-    rule: je.SamplingRule
+    rule: je.contracts.SamplingRule
     luck: float = 0.7
     costs: bool = False
 

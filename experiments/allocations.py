@@ -103,7 +103,9 @@ def bracket(config: Allocations) -> None:
             b_eq=[1],
         )
         theirs = paper.oracle_weights(name, kind)
-        theirs = je.allocation_value(instance, problem, theirs / theirs.sum()) / found.value - 1
+        theirs = (
+            je.bounds.allocation_value(instance, problem, theirs / theirs.sum()) / found.value - 1
+        )
         print(
             f"{name:21s} {problem!r:23s} {found.value:.10e} {found.gap:.1e} "
             f"{found.iterations:4d}     "
@@ -122,8 +124,8 @@ def runs(config: Allocations) -> None:
     instance, problem, delta = je.load_instance("linear-d10"), je.BestArm(), 0.01
     found = je.complexity(instance, problem, 1e-10)
     lower, practical = (
-        je.sample_bound(delta, found),
-        je.practical_time(delta, found),
+        je.bounds.sample_bound(delta, found),
+        je.bounds.practical_time(delta, found),
     )
     rules = {"LinGapE": je.LinGapE(), "Oracle": je.Oracle(), "Uniform": je.Uniform()}
     results = {
@@ -154,7 +156,7 @@ def runs(config: Allocations) -> None:
 def price(instance, problem, result) -> np.ndarray:
     """The price of the mean shares of the pulls."""
     share = (result.pulls[0, 0] / result.samples[0, 0][:, None]).mean(0)
-    return je.price(instance, problem, share / share.sum())
+    return je.bounds.price(instance, problem, share / share.sum())
 
 
 def practical(config: Allocations) -> None:
@@ -164,7 +166,7 @@ def practical(config: Allocations) -> None:
     for instance in [*map(je.load_instance, ("linear-d10", "linear-d20", "unstructured-k40")), two]:
         found = je.complexity(instance, je.BestArm())
         for delta in (0.1, 0.01, 1e-4, 1e-8):
-            time = je.practical_time(delta, found, je.Heuristic())
+            time = je.bounds.practical_time(delta, found, je.Heuristic())
             done = je.simulate(
                 instance, je.BestArm(), je.Oracle(), delta=delta, runs=config.runs, seed=1
             )

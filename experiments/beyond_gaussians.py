@@ -36,7 +36,7 @@ def instances() -> dict[str, tuple[je.Instance, float]]:
     }
 
 
-RULES: dict[str, je.SamplingRule] = {
+RULES: dict[str, je.contracts.SamplingRule] = {
     "k-learner": je.LinGame(),
     "kl-lucb": je.LUCB(),
     "lazy-tas": je.LazyTaS(),

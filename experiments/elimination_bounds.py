@@ -16,9 +16,9 @@ import numpy as np
 from scipy.optimize import linprog
 
 import jaxelim as je
+from jaxelim.bounds.bounds import beta_at, first_time, heuristic
+from jaxelim.bounds.solves import squared_norms
 from jaxelim.instances import two_dimensional
-from jaxelim.lower_bound.bounds import beta_at, first_time, heuristic
-from jaxelim.lower_bound.solves import squared_norms
 
 Threshold = Callable[[Any, Any], Any]
 Regret = Callable[[float], float]

@@ -62,8 +62,8 @@ def draw(options: Left) -> None:
     instance = next(iter(rows.values())).cell.instance
     solved = je.complexity(instance, je.BestArm())
     lower, practical = (
-        je.sample_bound(0.01, solved),
-        je.practical_time(0.01, solved),
+        je.bounds.sample_bound(0.01, solved),
+        je.bounds.practical_time(0.01, solved),
     )
     tau = {name: stopping_times(data) for name, data in plain.items()}
     active, pulls = {}, {}

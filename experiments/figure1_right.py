@@ -38,12 +38,12 @@ class Right(cells.Options):
         checks.deltas(list(self.delta))
 
 
-def rules(options: Right) -> dict[str, je.SamplingRule]:
+def rules(options: Right) -> dict[str, je.contracts.SamplingRule]:
     """The rules by their names.
 
     The oracle has two: one with the exact w*, one with the authors' approximation.
     """
-    found: dict[str, je.SamplingRule] = {}
+    found: dict[str, je.contracts.SamplingRule] = {}
     for name in options.rules:
         kind = catalogue.find_rule(name)
         found[kind.__name__] = kind()

@@ -31,8 +31,8 @@ class Line:
         other: mean and standard error of another program, 500 runs; None: not run.
     """
 
-    rule: je.SamplingRule
-    stopping: je.StoppingRule
+    rule: je.contracts.SamplingRule
+    stopping: je.contracts.StoppingRule
     paper: tuple[int | None, int | None] = (None, None)
     other: tuple[tuple[int, int] | None, tuple[int, int] | None] = (None, None)
 

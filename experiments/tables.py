@@ -145,7 +145,7 @@ def rows(table: str, options: TableOptions) -> list[Row]:
     return sorted(found, key=lambda row: order[row.problem, row.algorithm])
 
 
-def rules_of(table: str, problem: str) -> set[type[je.SamplingRule]]:
+def rules_of(table: str, problem: str) -> set[type[je.contracts.SamplingRule]]:
     """The sampling rules that the paper's table has."""
     return {
         _kind(algorithm) for of, one, algorithm, _ in paper.cells() if (of, one) == (table, problem)
@@ -153,7 +153,7 @@ def rules_of(table: str, problem: str) -> set[type[je.SamplingRule]]:
 
 
 def _unpublished(
-    table: str, problem: str, kind: type[je.SamplingRule], options: TableOptions
+    table: str, problem: str, kind: type[je.contracts.SamplingRule], options: TableOptions
 ) -> list[Row]:
     """The rows that a rule would have in a table that lacks it.
 
@@ -183,11 +183,11 @@ def _plain(algorithm: str) -> str:
     return algorithm.removesuffix(" + elim")
 
 
-def _kind(algorithm: str) -> type[je.SamplingRule]:
+def _kind(algorithm: str) -> type[je.contracts.SamplingRule]:
     return catalogue.find_rule(_plain(algorithm).lower().replace(" ", "-"))
 
 
-def _problem(layout: Layout, problem: str) -> je.Problem:
+def _problem(layout: Layout, problem: str) -> je.contracts.Problem:
     if problem == "topm":
         return je.TopM(describe(layout.instances[problem]).m or 1)
     return je.BestArm() if problem == "bai" else je.Thresholding()

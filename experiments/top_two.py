@@ -33,7 +33,7 @@ class Setting:
     """
 
     means: tuple[float, ...]
-    family: je.Family
+    family: je.contracts.Family
     delta: float
     source: str
 
@@ -53,7 +53,7 @@ INSTANCES = {
 }
 """The instances, by the names that --instances takes."""
 
-RULES: dict[str, je.SamplingRule] = {
+RULES: dict[str, je.contracts.SamplingRule] = {
     "eb-tc": je.EBTC(),
     "eb-tci": je.EBTCI(),
     "eb-tci, ids": je.EBTCI("ids", "tracking"),
@@ -137,7 +137,7 @@ def share_jobs(options: Table) -> dict[str, cells.Cell]:
     return {row: _cell(options, options.shares, row, "shares", DELTAS) for row in rows}
 
 
-def half_allocation(means: tuple[float, ...], family: je.Family) -> np.ndarray:
+def half_allocation(means: tuple[float, ...], family: je.contracts.Family) -> np.ndarray:
     """w^{1/2} [K]: the weights that maximise the least H_p with 1/2 for the best arm.
 
     At a common value y of all H_p the weights of the others are found by bisection, and y
@@ -161,7 +161,7 @@ def half_allocation(means: tuple[float, ...], family: je.Family) -> np.ndarray:
     return found / found.sum()
 
 
-def _divergence(family: je.Family) -> Callable[[float, float], float]:
+def _divergence(family: je.contracts.Family) -> Callable[[float, float], float]:
     """d(x, y), in the textbook's form."""
     if isinstance(family, je.Gaussian):
         return lambda x, y: (x - y) ** 2 / 2
@@ -195,7 +195,7 @@ def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, je.Result
         whole, setting = held[cell.name], INSTANCES[name]
         if name not in bounds:
             value = je.complexity(cell.instance, je.BestArm()).value
-            bounds[name] = float(je.kl_bound(setting.delta, value))
+            bounds[name] = float(je.bounds.kl_bound(setting.delta, value))
         data = whole.to_xarray().isel(delta=0, stopping=0)
         other, error = OTHER.get(row, (math.nan,) * 2) if name == "gk16" else (math.nan,) * 2
         pulls = data["pulls"].transpose("run", ...).values

@@ -25,7 +25,7 @@ from jaxelim.errors import ArgumentError
 
 DELTA = 0.05
 ANGLE = 0.1
-RULES: dict[str, je.SamplingRule] = {
+RULES: dict[str, je.contracts.SamplingRule] = {
     "rage": je.RAGE(),
     "lingape": je.LinGapE(),
     "lingame": je.LinGame(),
@@ -36,7 +36,7 @@ RULES: dict[str, je.SamplingRule] = {
 OBSERVERS = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
 
 
-def instance(n: int) -> tuple[je.Instance, je.Problem]:
+def instance(n: int) -> tuple[je.Instance, je.contracts.Problem]:
     """The arms and theta in 2n dimensions, and the problem with its 2n items."""
     basis = np.eye(2 * n)
     turned = math.cos(ANGLE) * basis[:n] + math.sin(ANGLE) * basis[n:]
@@ -101,7 +101,7 @@ def measures(found: dict[tuple[int, str], cells.Cell], held: dict[str, je.Result
     for (n, name), cell in found.items():
         if n not in solved:
             solved[n] = je.complexity(*instance(n), 1e-8)
-        bound = float(je.kl_bound(DELTA, solved[n].value))
+        bound = float(je.bounds.kl_bound(DELTA, solved[n].value))
         whole = held[cell.name]
         for place, stopping in enumerate(cell.stopping):
             data = whole.to_xarray().isel(delta=0, stopping=place)

@@ -73,12 +73,12 @@ class TwoDimensional(cells.Options):
         super().__post_init__()
         checks.integer("runs", self.runs, low=2)
         if not self.output.name:
-            raise je.ArgumentError(
+            raise je.errors.ArgumentError(
                 "output", str(self.output), "the path of a figure, without ending"
             )
         for name in ("eps", "delta", "test_arms", "test_eps"):
             if not getattr(self, name):
-                raise je.ArgumentError(name, getattr(self, name), "at least one value")
+                raise je.errors.ArgumentError(name, getattr(self, name), "at least one value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +198,7 @@ def bounds_of(config: TwoDimensional, batch: je.Instance) -> dict[str, np.ndarra
     for one in batch.unbatched:
         R = regret_of(one, je.Oracle(), 2000)  # its pulls are periodic long before
         found = elimination_bounds(one, je.BestArm(), config.at_delta, regret=R)
-        lower = je.sample_bound(config.at_delta, found.value)
+        lower = je.bounds.sample_bound(config.at_delta, found.value)
         each = (
             found.value,
             R(10**9) / found.value,

@@ -9,7 +9,6 @@ print(result.summary())
 import importlib
 import os
 import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if os.path.basename("".join(sys.argv[:1])) == "jaxelim":
@@ -19,63 +18,53 @@ if os.path.basename("".join(sys.argv[:1])) == "jaxelim":
 
 __version__ = "0.1.0"  # pyproject.toml reads it here, so a checkout needs no installation
 
+from jaxelim import bounds as bounds
+from jaxelim import contracts as contracts
+from jaxelim import errors as errors
+from jaxelim import families as families
 from jaxelim import instances as instances
-from jaxelim.contracts import ASK as ASK
-from jaxelim.contracts import OK as OK
-from jaxelim.contracts import Family as Family
-from jaxelim.contracts import PieceSet as PieceSet
-from jaxelim.contracts import Problem as Problem
-from jaxelim.contracts import SamplingRule as SamplingRule
-from jaxelim.contracts import StoppingRule as StoppingRule
-from jaxelim.contracts.shapes import Directions as Directions
-from jaxelim.contracts.shapes import Interval as Interval
-from jaxelim.contracts.shapes import Levels as Levels
-from jaxelim.contracts.shapes import Rows as Rows
-from jaxelim.contracts.traits import Traits as Traits
-from jaxelim.contracts.views import Estimate as Estimate
-from jaxelim.contracts.views import Evidence as Evidence
-from jaxelim.contracts.views import Snapshot as Snapshot
-from jaxelim.contracts.views import Statistics as Statistics
-from jaxelim.contracts.views import View as View
-from jaxelim.errors import ArgumentError as ArgumentError
-from jaxelim.errors import DamagedFileError as DamagedFileError
-from jaxelim.errors import FamilyError as FamilyError
-from jaxelim.errors import Interrupted as Interrupted
-from jaxelim.errors import JaxelimError as JaxelimError
-from jaxelim.errors import LiveFileWarning as LiveFileWarning
-from jaxelim.errors import OverError as OverError
-from jaxelim.errors import RuleError as RuleError
-from jaxelim.errors import SetupError as SetupError
-from jaxelim.errors import StarvationWarning as StarvationWarning
-from jaxelim.errors import StoreError as StoreError
-from jaxelim.errors import UnsupportedError as UnsupportedError
-from jaxelim.errors import WorkerError as WorkerError
+from jaxelim import rules as rules
+from jaxelim import thresholds as thresholds
+from jaxelim.bounds import complexity as complexity
 from jaxelim.families import Bernoulli as Bernoulli
 from jaxelim.families import Bounded as Bounded
 from jaxelim.families import Exponential as Exponential
 from jaxelim.families import Gaussian as Gaussian
 from jaxelim.families import GaussianUnknownVariance as GaussianUnknownVariance
 from jaxelim.families import Logistic as Logistic
-from jaxelim.families import OneParameter as OneParameter
 from jaxelim.families import Poisson as Poisson
 from jaxelim.families import Recorded as Recorded
 from jaxelim.instances import load_instance as load_instance
 from jaxelim.instances import load_items as load_items
 from jaxelim.instances.instance import Instance as Instance
 from jaxelim.live import LiveRun as LiveRun
-from jaxelim.lower_bound import allocation_value as allocation_value
-from jaxelim.lower_bound import complexity as complexity
-from jaxelim.lower_bound import efficiency as efficiency
-from jaxelim.lower_bound import kl_bound as kl_bound
-from jaxelim.lower_bound import optimum as optimum
-from jaxelim.lower_bound import practical_time as practical_time
-from jaxelim.lower_bound import price as price
-from jaxelim.lower_bound import sample_bound as sample_bound
 from jaxelim.problems import BestArm as BestArm
 from jaxelim.problems import HalfSpaces as HalfSpaces
 from jaxelim.problems import Thresholding as Thresholding
 from jaxelim.problems import TopM as TopM
-from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
+from jaxelim.rules import EBTC as EBTC
+from jaxelim.rules import EBTCI as EBTCI
+from jaxelim.rules import FWS as FWS
+from jaxelim.rules import LUCB as LUCB
+from jaxelim.rules import RAGE as RAGE
+from jaxelim.rules import T3C as T3C
+from jaxelim.rules import TSTC as TSTC
+from jaxelim.rules import TSTCI as TSTCI
+from jaxelim.rules import TTTS as TTTS
+from jaxelim.rules import TTUCB as TTUCB
+from jaxelim.rules import LazyTaS as LazyTaS
+from jaxelim.rules import LinGame as LinGame
+from jaxelim.rules import LinGapE as LinGapE
+from jaxelim.rules import LinGIFA as LinGIFA
+from jaxelim.rules import OptimisticLinGame as OptimisticLinGame
+from jaxelim.rules import OptimisticTaS as OptimisticTaS
+from jaxelim.rules import Oracle as Oracle
+from jaxelim.rules import Racing as Racing
+from jaxelim.rules import TopTwo as TopTwo
+from jaxelim.rules import TrackAndStop as TrackAndStop
+from jaxelim.rules import UGapE as UGapE
+from jaxelim.rules import Uniform as Uniform
+from jaxelim.rules import XYAdaptive as XYAdaptive
 from jaxelim.simulation.api import Engine as Engine
 from jaxelim.simulation.api import simulate as simulate
 from jaxelim.simulation.api import trace as trace
@@ -92,44 +81,42 @@ from jaxelim.studies import Study as Study
 from jaxelim.studies import study as study
 from jaxelim.thresholds import GK16 as GK16
 from jaxelim.thresholds import Heuristic as Heuristic
-from jaxelim.thresholds import KaufmannKoolen as KaufmannKoolen
-from jaxelim.thresholds import LinearThreshold as LinearThreshold
 from jaxelim.thresholds import Mixture as Mixture
 
 if TYPE_CHECKING:
     from jaxelim import figures as figures
-    from jaxelim import parallel as parallel
     from jaxelim import store as store
     from jaxelim import testing as testing
     from jaxelim.simulation.results.loading import load_result as load_result
     from jaxelim.studies.files import load_store as load_store
     from jaxelim.studies.files import load_study as load_study
 
-for _name, _value in list(globals().items()):  # the star import names the rules' modules too
-    if getattr(_value, "__name__", "") == f"jaxelim.sampling.{_name}":
-        del globals()[_name]
+__all__ = [
+    "Bernoulli", "BestArm", "Bounded", "Comparison", "EBTC", "EBTCI", "Engine", "Exponential",
+    "FWS", "FullElimination", "GK16", "Gaussian", "GaussianUnknownVariance", "HalfSpaces",
+    "Heuristic", "Instance", "LLR", "LUCB", "LazyTaS", "LinGIFA", "LinGame", "LinGapE",
+    "LiveRun", "Logistic", "Mixture", "Native", "OptimisticLinGame", "OptimisticTaS", "Oracle",
+    "Poisson", "RAGE", "Racing", "Recorded", "Resets", "Result", "SelectiveElimination",
+    "Study", "T3C", "TSTC", "TSTCI", "TTTS", "TTUCB", "Thresholding", "TopM", "TopTwo", "Trace",
+    "TrackAndStop", "UGapE", "Uniform", "XYAdaptive", "bounds", "compare", "complexity",
+    "contracts", "errors", "families", "figures", "instances", "load_instance", "load_items",
+    "load_result", "load_store", "load_study", "rules", "simulate", "store", "study", "testing",
+    "thresholds", "trace",
+]  # fmt: skip
 
-_MODULES = ("figures", "instances", "parallel", "store", "testing")
-_LATE = {"load_result": "jaxelim.simulation.results.loading",
-         "load_store": "jaxelim.studies.files", "load_study": "jaxelim.studies.files"}  # fmt: skip
-
-
-def _public() -> list[str]:
-    """What is imported from jaxelim above, but its modules, and what is imported on first use."""
-    names = [name for name, value in globals().items()
-             if not name.startswith("_") and not isinstance(value, ModuleType)]  # fmt: skip
-    return sorted({*names, *_MODULES, *_LATE} - {"Any", "ModuleType", "TYPE_CHECKING"})
-
-
-globals()["__all__"] = _public()  # where no type checker reads it, which reads `X as X`
+_LATE = {
+    "load_result": "jaxelim.simulation.results.loading",
+    "load_store": "jaxelim.studies.files",
+    "load_study": "jaxelim.studies.files",
+}  # as matplotlib, xarray and scipy.stats are slow to import
 
 
 def __dir__() -> list[str]:
-    return ["__doc__", "__name__", "__version__", *_public()]
+    return ["__doc__", "__name__", "__version__", *__all__]
 
 
 def __getattr__(name: str) -> Any:
-    """Import these on first use, as matplotlib, xarray and scipy.stats are slow to import."""
+    """Import these on first use."""
     if name in ("figures", "store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
     if name in _LATE:

@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jaxelim import checks, families, instances, problems, sampling, stopping, thresholds
+from jaxelim import checks, families, instances, problems, stopping, thresholds
+from jaxelim import rules as sampling
 from jaxelim.contracts import Family, SamplingRule
 from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.instances.arms import Arms

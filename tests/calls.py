@@ -9,6 +9,10 @@ from jaxelim import engine, scope
 from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.plan import inputs_of, queue_of, settled, spec_of
 
+PLACES = (je.bounds, je.contracts, je.families, je.rules, je.thresholds, je.errors, je)
+NAMES = {name: getattr(place, name) for place in PLACES for name in dir(place)}
+"""All public names, as for what a repr says."""
+
 
 def checked(instance, problem, rule, **settings: Any) -> CheckedCall:
     """The checked call of a small simulation; `settings` are keywords of `simulate`."""

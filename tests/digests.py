@@ -131,8 +131,8 @@ class Job:
 
     name: str
     instance: je.Instance
-    problem: je.Problem
-    rule: je.SamplingRule | None
+    problem: je.contracts.Problem
+    rule: je.contracts.SamplingRule | None
     settings: dict
     call: Callable[["Job"], tuple[dict, dict]]
 
@@ -166,8 +166,8 @@ def solved(job: Job) -> tuple[dict, dict]:
     arrays = {
         "value": found.value,
         "allocation": found.allocation,
-        "uniform": je.allocation_value(job.instance, job.problem, weights),
-        "sample_bound": je.sample_bound(0.01, found.value),
+        "uniform": je.bounds.allocation_value(job.instance, job.problem, weights),
+        "sample_bound": je.bounds.sample_bound(0.01, found.value),
     }
     return as_one(arrays), {"value": np.asarray(found.value).tolist()}
 
@@ -239,7 +239,7 @@ JOBS = (
                stopping=(LLR, SELECTIVE), noise=NOISE),
     simulation("lingape linear threshold", SMALL, je.BestArm(), je.LinGapE(),
                stopping=(LLR, SELECTIVE), ridge=0.5, max_samples=6000,
-               threshold=je.LinearThreshold(3, 3.5, 2.5, ridge=0.5)),
+               threshold=je.thresholds.LinearThreshold(3, 3.5, 2.5, ridge=0.5)),
     simulation("lingape resets selective", SMALL, je.BestArm(), je.LinGapE(),
                elimination=je.Resets(SELECTIVE, alpha=je.Heuristic(), t0=2.0)),
     simulation("lingape resets full top-m", SMALL, je.TopM(2), je.LinGapE(),

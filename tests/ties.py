@@ -9,13 +9,13 @@ import jaxelim as je
 
 ARMS, DIMENSIONS, TOP = 6, 3, 2
 RUNS, LONGEST = 16, 300
-PROBLEMS: tuple[je.Problem, ...] = (je.BestArm(), je.TopM(TOP), je.Thresholding(0.1))
+PROBLEMS: tuple[je.contracts.Problem, ...] = (je.BestArm(), je.TopM(TOP), je.Thresholding(0.1))
 DEFAULT = je.Engine(devices=1, shrink=False)
 OPTIONS = {
     "one lane": {"shrink": True, "chunk": 16},
     "lanes, chunk, devices": {"lanes": 48, "chunk": 20, "devices": 2},
 }
-RULES: tuple[je.SamplingRule, ...] = (
+RULES: tuple[je.contracts.SamplingRule, ...] = (
     je.LinGapE(), je.LinGIFA(), je.LinGame(), je.OptimisticLinGame(), je.FWS(), je.LazyTaS(),
     je.TrackAndStop(schedule=4), je.TrackAndStop(tracking="C", schedule=4),
     je.OptimisticTaS(schedule=4), je.Oracle(), je.Uniform(), je.RAGE(steps=500), je.XYAdaptive(),
@@ -30,7 +30,7 @@ def _random(rng: np.random.Generator, arms: int = ARMS, d: int = DIMENSIONS):
     return rng.normal(size=(arms, d)), rng.normal(size=d)
 
 
-def _with_copy(rng: np.random.Generator, problem: je.Problem, d: int, shift: float):
+def _with_copy(rng: np.random.Generator, problem: je.contracts.Problem, d: int, shift: float):
     """One arm twice, `shift` apart; not one that would leave the answer open."""
     arms, theta = _random(rng, ARMS - 1, d)
     order = np.argsort(-(arms @ theta))
@@ -110,7 +110,7 @@ def changed(instance, problem, rule, options=OPTIONS, **settings) -> Iterator[tu
     """
     try:
         known = simulated(instance, problem, rule, DEFAULT, **settings)
-    except je.ArgumentError:
+    except je.errors.ArgumentError:
         return
     for name, option in options.items():
         layout = dataclasses.replace(DEFAULT, **option)

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import tyro
 
 from jaxelim import catalogue, checks, instances
+from jaxelim.bounds import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.cli.live_runs import FAMILIES, Compiles
 from jaxelim.contracts import Problem
 from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.tables import aligned
 
 _FAMILY = (

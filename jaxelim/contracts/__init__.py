@@ -14,9 +14,9 @@ from jax import Array
 
 from jaxelim import scope
 from jaxelim.contracts.family import Family
-from jaxelim.contracts.shapes import Shape
+from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape
 from jaxelim.contracts.traits import Traits, refuse_stray
-from jaxelim.contracts.views import Estimate, Snapshot, Tree, View
+from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import undefined
 from jaxelim.lanes import LaneOps
 
@@ -260,4 +260,8 @@ class StoppingRule:
         return seen.public
 
 
-__all__ = ["ASK", "OK", "Family", "PieceSet", "Problem", "SamplingRule", "StoppingRule"]
+__all__ = [
+    "ASK", "Directions", "Estimate", "Evidence", "Family", "Interval", "Levels", "OK",
+    "PieceSet", "Problem", "Rows", "SamplingRule", "Snapshot", "Statistics", "StoppingRule",
+    "Traits", "View",
+]  # fmt: skip

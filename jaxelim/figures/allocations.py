@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from jaxelim import checks
+from jaxelim.bounds import Complexity
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.entries import left_out, tau_of
 from jaxelim.figures.style import (
@@ -18,7 +19,6 @@ from jaxelim.figures.style import (
     single,
     styled,
 )
-from jaxelim.lower_bound import Complexity
 from jaxelim.simulation.results.result import Result
 
 

@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
 from jaxelim import checks
+from jaxelim.bounds import complexity
+from jaxelim.bounds.bounds import heuristic, kl_bound, practical_time, sample_bound
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.entries import (
     left_out,
@@ -19,8 +21,6 @@ from jaxelim.figures.entries import (
 )  # fmt: skip
 from jaxelim.figures.style import GREY, MARKERS, Drawing, logarithmic, outside, styled
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound import complexity
-from jaxelim.lower_bound.bounds import heuristic, kl_bound, practical_time, sample_bound
 from jaxelim.simulation.results.result import Result
 
 _POINTS = 40  # of each bound

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from matplotlib.figure import Figure
 
 from jaxelim import checks
+from jaxelim.bounds import Complexity, complexity, practical_time, sample_bound
 from jaxelim.errors import ArgumentError, JaxelimError
 from jaxelim.figures.active import active_arms_figure
 from jaxelim.figures.allocations import pulls_figure
 from jaxelim.figures.comparisons import comparison_figure
 from jaxelim.figures.deltas import common_question, common_threshold, delta_figure
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
-from jaxelim.lower_bound import Complexity, complexity, practical_time, sample_bound
 from jaxelim.simulation.results.comparison import compare
 from jaxelim.simulation.results.result import Result
 

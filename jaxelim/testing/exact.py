@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxelim.bounds.pieces import combinations, half_spaces, pieces_of
 from jaxelim.errors import UnsupportedError
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound.pieces import combinations, half_spaces, pieces_of
 
 Row = Sequence[Fraction]
 

@@ -4,7 +4,8 @@ import dataclasses
 import re
 from typing import Any
 
-from jaxelim import problems, sampling, thresholds
+from jaxelim import problems, thresholds
+from jaxelim import rules as sampling
 from jaxelim.testing.report import ContractError, require
 
 
@@ -49,9 +50,7 @@ def check_docstring(kind: type) -> str:
 def changed(rule: Any, **members: Any) -> Any:
     """The same rule, with other members of its class."""
     kind = type(rule)
-    other = object.__new__(
-        type(kind.__name__, (kind,), {**members, "__module__": kind.__module__})
-    )
+    other = object.__new__(type(kind.__name__, (kind,), {**members, "__module__": kind.__module__}))
     vars(other).update(vars(rule))
     return other
 

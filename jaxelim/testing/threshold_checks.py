@@ -15,7 +15,7 @@ from jaxelim.errors import UnsupportedError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.progress import by_parts
-from jaxelim.sampling import Uniform
+from jaxelim.rules import Uniform
 from jaxelim.simulation.api import simulate
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR

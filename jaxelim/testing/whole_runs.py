@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm
-from jaxelim.sampling import EBTCI, Uniform
+from jaxelim.rules import EBTCI, Uniform
 from jaxelim.simulation.api import Engine, simulate
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR

@@ -79,7 +79,7 @@ def test_thresholds():
     If L_t reaches a threshold with probability above delta + 0.02, its confidence
     interval cannot lie below delta.
     """
-    assert check_threshold(je.LinearThreshold(3, 1.0, 1.0), delta=0.05).high < 0.05
+    assert check_threshold(je.thresholds.LinearThreshold(3, 1.0, 1.0), delta=0.05).high < 0.05
     # The paper's heuristic threshold does not grow with d: for d = 3 it exceeds delta.
     assert (
         check_threshold(je.Heuristic(), delta=0.05).low
@@ -94,7 +94,7 @@ def test_thresholds():
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Sloppy(je.SamplingRule):
+class Sloppy(je.contracts.SamplingRule):
     """Pulls arms out of range.
 
     Args:
@@ -102,7 +102,7 @@ class Sloppy(je.SamplingRule):
     """
 
     step: int = 7
-    traits = je.Traits(uses_delta=False)
+    traits = je.contracts.Traits(uses_delta=False)
 
     def choose(self, view, state):
         return view.t * self.step, state
@@ -169,7 +169,7 @@ def test_a_report_begins_with_its_verdict(monkeypatch):
     assert cut == "passed, but 7 of 400 runs with equal rivals were cut off"
     linear = str(check_sampling_rule(je.LinGapE())).splitlines()[1]
     assert "linear and unstructured arms" in linear and "Bernoulli" not in linear
-    with pytest.raises(je.ArgumentError, match="^progress: "):
+    with pytest.raises(je.errors.ArgumentError, match="^progress: "):
         check_sampling_rule(je.LUCB(), progress="bar")
 
 

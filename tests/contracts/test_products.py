@@ -62,7 +62,7 @@ def test_h_star(derivative):
     """H* and w*, with first and second derivatives."""
 
     def of(arms, theta):
-        return je.optimum(arms, theta, je.BestArm())[:2]
+        return je.bounds.optimum(arms, theta, je.BestArm())[:2]
 
     with jax.enable_x64(True):
         asked = jax.jacfwd(jax.jacrev(of, (0, 1)), 1) if derivative else of

@@ -15,7 +15,7 @@ ONE = je.Engine(devices=1)
 
 
 @dataclasses.dataclass(frozen=True)
-class BestHalf(je.Problem):
+class BestHalf(je.contracts.Problem):
     """Whether the best arm is among the first `size` arms."""
 
     size: int = 2
@@ -33,7 +33,7 @@ class BestHalf(je.Problem):
 
     def shape(self, seen, answer):
         inside = jnp.arange(len(seen.means)) < self.size
-        return je.Rows(answer, inside != (answer < self.size))
+        return je.contracts.Rows(answer, inside != (answer < self.size))
 
 
 class Unique(BestHalf):
@@ -51,7 +51,7 @@ class Blind(BestHalf):
     def shape(self, seen, answer):
         shape = super().shape(seen, answer)
         rival = jnp.arange(len(seen.means)) == self.size
-        return je.Rows(shape.first, shape.exists & ~rival)
+        return je.contracts.Rows(shape.first, shape.exists & ~rival)
 
 
 def test_the_contract():
@@ -76,7 +76,7 @@ def test_stops_on_the_right_half():
     assert (full <= selective).all() and (selective <= llr).all() and (selective < llr).any()
     errors = (~found.correct).sum(-1)
     assert errors.max() <= stats.binom.isf(LUCK, 400, 0.1)
-    with pytest.raises(je.ArgumentError):  # best arm has no unique answer there
+    with pytest.raises(je.errors.ArgumentError):  # best arm has no unique answer there
         je.simulate(instance, je.BestArm(), je.LinGapE(), runs=2)
 
 
@@ -93,7 +93,7 @@ def test_at_sampling_too():
 
 def test_there_is_no_lower_bound():
     instance = je.Instance(np.eye(4), [1.0, 0.5, 0.2, 0.0])
-    with pytest.raises(je.UnsupportedError) as caught:
+    with pytest.raises(je.errors.UnsupportedError) as caught:
         je.complexity(instance, BestHalf())
     assert caught.value.argument == "problem" and "several share one" in str(caught.value)
 
@@ -105,12 +105,12 @@ class OutOfRange(BestHalf):
 
     def shape(self, seen, answer):
         shape = super().shape(seen, answer)
-        return je.Rows(jnp.where(seen.means[0] > 0.9, 7, shape.first), shape.exists)
+        return je.contracts.Rows(jnp.where(seen.means[0] > 0.9, 7, shape.first), shape.exists)
 
 
 def test_arms_of_a_shape_out_of_range_end_the_run():
     instance = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
-    with pytest.raises(je.ArgumentError) as caught:
+    with pytest.raises(je.errors.ArgumentError) as caught:
         je.simulate(instance, OutOfRange(), je.Uniform(), runs=4, engine=ONE)
     assert caught.value.argument == "problem" and "it gave 7 after" in str(caught.value)
 
@@ -131,6 +131,6 @@ class WrongWidth(BestHalf):
 
 @pytest.mark.parametrize("problem", [NoShape(), WrongWidth()], ids=["shape", "width"])
 def test_methods_that_return_something_else(problem):
-    with pytest.raises(je.ArgumentError) as caught:
+    with pytest.raises(je.errors.ArgumentError) as caught:
         je.simulate(je.Instance(np.eye(3), [1.0, 0.5, 0.0]), problem, je.Uniform(), runs=2)
     assert caught.value.argument == "problem" and " returned " in str(caught.value)

@@ -37,7 +37,7 @@ def test_too_small_a_threshold_is_caught():
 @pytest.mark.slow
 def test_a_threshold_that_errs_seldom_is_not():
     """n = 200: at most 3 errors keep the upper bound below 0.1; the rate is below 0.001."""
-    threshold = je.KaufmannKoolen(1, gaussian=True)
+    threshold = je.thresholds.KaufmannKoolen(1, gaussian=True)
     report = check_threshold(
         threshold, je.BestArm(), arms=2, stopping=(je.LLR(),), runs=200, steps=300
     )
@@ -98,13 +98,13 @@ def test_hard_instances_with_one_end():
     (dict(arms=1), "arms"), (dict(gap=0), "gap"), (dict(gap=np.inf), "gap"),
 ])  # fmt: skip
 def test_bad_arguments(arguments, name):
-    with pytest.raises(je.ArgumentError, match=f"^{name}: "):
+    with pytest.raises(je.errors.ArgumentError, match=f"^{name}: "):
         hard_instance(je.BestArm(), **arguments)
 
 
 def test_other_problems_need_an_instance():
     quadrants = je.HalfSpaces(lambda theta: jnp.int32(theta[0] > 0), np.eye(5)[None, :1])
-    with pytest.raises(je.UnsupportedError, match="for others give an instance"):
+    with pytest.raises(je.errors.UnsupportedError, match="for others give an instance"):
         check_threshold(je.Heuristic(), quadrants)
 
 
@@ -118,7 +118,7 @@ def test_our_thresholds(problem, family):
     errors are those of gk16 in top m, 0.07: it is called above with probability 1e-12.
     log(1/delta) errs in 0.16 to 0.24 of the runs.
     """
-    koolen = je.KaufmannKoolen.of(hard_instance(problem, family), problem)
+    koolen = je.thresholds.KaufmannKoolen.of(hard_instance(problem, family), problem)
     for threshold in (je.Heuristic(), je.GK16()):
         assert not check_threshold(threshold, problem, family=family).above, threshold
     report = check_threshold(koolen, problem, family=family)

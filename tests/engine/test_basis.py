@@ -124,10 +124,10 @@ def test_the_trait_holds(rule):
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class FirstCoordinate(je.SamplingRule):
+class FirstCoordinate(je.contracts.SamplingRule):
     """Pulls an arm in proportion to its first coordinate."""
 
-    traits = je.Traits(uses_delta=False, uses_rewards=False)
+    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False)
 
     def choose(self, view, state):
         return jnp.argmax(jnp.abs(view.features[:, 0]) / view.counts).astype(jnp.int32), state

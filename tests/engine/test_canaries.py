@@ -30,7 +30,7 @@ def test_sums_of_products_over_many_rows(d):
 
 
 @dataclasses.dataclass(frozen=True)
-class Norms(je.SamplingRule):
+class Norms(je.contracts.SamplingRule):
     """A rule of one's own under vmap, with that pattern: the arm by the norm of a product."""
 
     def choose(self, view, state):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim import OK
+from jaxelim.contracts import OK
 from jaxelim.engine import scores
 
 SMALL = je.Engine(devices=1, chunk=64)
@@ -18,7 +18,7 @@ LATE = 200  # samples before the first fault; fewer than any run here takes
 
 
 @dataclasses.dataclass(frozen=True)
-class Faulty(je.OneParameter):
+class Faulty(je.families.OneParameter):
     """Unit Gaussians, of which one method gives `value` at times.
 
     Args:
@@ -72,7 +72,7 @@ def instance(family):
     return je.Instance.unstructured(means, family)
 
 
-def fails(family, rule, kind: Any = je.FamilyError, problem=None, **settings):
+def fails(family, rule, kind: Any = je.errors.FamilyError, problem=None, **settings):
     settings = {"runs": 40, "max_samples": 3000, "delta": 1e-9, "engine": SMALL, **settings}
     with pytest.raises(kind) as caught:
         je.simulate(instance(family), problem or je.BestArm(), rule, **settings)
@@ -136,12 +136,12 @@ def test_a_live_run():
     run.tell(run.ask(3), [0.5, 0.2, 0.1])
     run.tell(run.ask(), 0.6)
     run.tell(["c"] * 3, [0.0, 0.0, -0.1])
-    with pytest.raises(je.FamilyError, match="an LLR was not finite after 7 rewards"):
+    with pytest.raises(je.errors.FamilyError, match="an LLR was not finite after 7 rewards"):
         run.ask()
 
 
 def test_a_pickled_error_says_where():
-    error = je.FamilyError("family", 1, "finite", "nan", 5, 6, 7)
+    error = je.errors.FamilyError("family", 1, "finite", "nan", 5, 6, 7)
     after = pickle.loads(pickle.dumps(error))
     assert (after.t, after.run, after.instance, str(after)) == (5, 6, 7, str(error))
 
@@ -150,10 +150,10 @@ def test_a_pickled_error_says_where():
 
 
 @dataclasses.dataclass(frozen=True)
-class Scored(je.SamplingRule):
+class Scored(je.contracts.SamplingRule):
     """Pulls the arm of the largest score, which is NaN from LATE on; or has a wrong status."""
 
-    traits = je.Traits(uses_delta=False, uses_rewards=False, families=None)
+    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False, families=None)
 
     def choose(self, view, state):
         least = jnp.argmin(view.counts)
@@ -170,13 +170,13 @@ class Status(Scored):
 
 def test_scores_of_a_rule():
     """The scores are NaN from 201 on; the first choice that rests on them is at 202."""
-    error = fails(je.Gaussian(), Scored(), je.RuleError)
+    error = fails(je.Gaussian(), Scored(), je.errors.RuleError)
     assert (error.t, error.run, error.arm) == (LATE + 2, 0, None)
     assert "it chose among scores that are NaN at t = 202 of run 0" in str(error)
 
 
 def test_a_status():
-    error = fails(je.Gaussian(), Status(), je.RuleError)
+    error = fails(je.Gaussian(), Status(), je.errors.RuleError)
     assert (error.t, error.run) == (LATE - 1, 0) and "status is ASK or OK" in str(error)
 
 

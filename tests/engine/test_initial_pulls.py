@@ -10,7 +10,7 @@ import pytest
 import jaxelim as je
 from experiments.cells import Cell
 from jaxelim.cli import main
-from jaxelim.sampling.parts import schedule
+from jaxelim.rules.parts import schedule
 from jaxelim.simulation.keys import key_of
 
 MEANS = np.array([2.2, 0.6, 0.0])
@@ -124,11 +124,15 @@ def test_refusals():
         return je.simulate(PLAIN, je.BestArm(), je.Uniform(), runs=2, **given)
 
     for wrong in (0, -1, True, 2.0, "2", 34):
-        with pytest.raises(je.ArgumentError, match=r"initial_pulls: .*None, or an integer from 1"):
+        with pytest.raises(
+            je.errors.ArgumentError, match=r"initial_pulls: .*None, or an integer from 1"
+        ):
             run(initial_pulls=wrong, max_samples=100)
-    with pytest.raises(je.ArgumentError, match="noise: .*at least initial_pulls K = 12 samples"):
+    with pytest.raises(
+        je.errors.ArgumentError, match="noise: .*at least initial_pulls K = 12 samples"
+    ):
         run(initial_pulls=4, noise=np.zeros((2, 11)))
-    with pytest.raises(je.ArgumentError, match="max_samples: .*from 3"):
+    with pytest.raises(je.errors.ArgumentError, match="max_samples: .*from 3"):
         run(max_samples=2)
 
 

@@ -121,10 +121,12 @@ def test_coins_are_those_of_the_twin(rule):
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Reader(je.SamplingRule):
+class Reader(je.contracts.SamplingRule):
     """Chooses by all that a rule sees: t, counts, means, sums and LLRs."""
 
-    traits: ClassVar[je.Traits] = je.Traits(families=None, uses_delta=False, lanes_last=True)
+    traits: ClassVar[je.contracts.Traits] = je.contracts.Traits(
+        families=None, uses_delta=False, lanes_last=True
+    )
 
     def choose(self, view, state):
         turn, lanes = view.t % 4, view.lanes
@@ -307,7 +309,9 @@ def test_what_a_result_says(tmp_path):
 def test_native_tests_are_not_proven():
     """A rule's own intervals count pending pulls."""
     common = dict(runs=2, max_samples=100, batch=4, stopping=je.Native())
-    lucb = je.simulate(COINS, je.BestArm(), je.LUCB(), threshold=je.KaufmannKoolen(3), **common)
+    lucb = je.simulate(
+        COINS, je.BestArm(), je.LUCB(), threshold=je.thresholds.KaufmannKoolen(3), **common
+    )
     assert "counts rewards that are pending" in str(lucb.proven)
 
 
@@ -321,12 +325,12 @@ def test_native_tests_are_not_proven():
     ("delay", "soon", "delay: got 'soon'"),
 ])  # fmt: skip
 def test_bad_schedules(argument, value, words):
-    with pytest.raises(je.ArgumentError, match=words):
+    with pytest.raises(je.errors.ArgumentError, match=words):
         je.simulate(COINS, je.BestArm(), je.Uniform(), runs=2, max_samples=100, **{argument: value})
 
 
 def test_noise_that_is_too_short():
     noise = np.full((2, 20), 0.5)
     words = "noise.*at least 24 samples: 4 initial pulls, and 20 until a reward enters"
-    with pytest.raises(je.ArgumentError, match=words):
+    with pytest.raises(je.errors.ArgumentError, match=words):
         je.simulate(COINS, je.BestArm(), je.Uniform(), runs=2, noise=noise, batch=10, delay=12)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim import ASK, OK
+from jaxelim.contracts import ASK, OK
 from jaxelim.engine import program
 
 K = 3
@@ -20,15 +20,15 @@ SLOW = je.Engine(devices=1, chunk=64)
 
 def a_rule(choose, **more):
     """A user's rule: `choose` and other members, as functions of (rule, view, ..)."""
-    traits = je.Traits(uses_delta=False, uses_rewards=False, **more.pop("traits", {}))
+    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False, **more.pop("traits", {}))
     members = {"choose": choose, "traits": traits, **more}
-    kind = type("Mine", (je.SamplingRule,), members)
+    kind = type("Mine", (je.contracts.SamplingRule,), members)
     return dataclasses.dataclass(frozen=True)(kind)()
 
 
 def refused(rule, instance=ONE, **settings):
     settings = {"runs": 40, "max_samples": 3000, "ridge": 1, "engine": SLOW, **settings}
-    with pytest.raises(je.RuleError) as caught:
+    with pytest.raises(je.errors.RuleError) as caught:
         je.simulate(instance, je.BestArm(), rule, **settings)
     error = caught.value
     assert error.argument == "rule" and error.rule is rule and "; allowed: " in str(error)
@@ -39,14 +39,14 @@ def refused(rule, instance=ONE, **settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Late(je.SamplingRule):
+class Late(je.contracts.SamplingRule):
     """Pulls the arms in turn, but `arm` at t = 150; subclasses do so in other methods.
 
     The arm is traced, so that all share a program.
     """
 
     arm: int = 0
-    traits = je.Traits(uses_delta=False, uses_rewards=False)
+    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False)
 
     def static_part(self):
         return dataclasses.replace(self, arm=0)
@@ -116,7 +116,7 @@ def test_the_earliest_run_is_named():
 
 
 def test_a_trace_is_refused():
-    with pytest.raises(je.RuleError, match=r"arm 200 at t = 150 of run 7\)"):
+    with pytest.raises(je.errors.RuleError, match=r"arm 200 at t = 150 of run 7\)"):
         je.trace(ONE, je.BestArm(), Late(200), run=7, ridge=1)
 
 
@@ -342,7 +342,7 @@ def test_an_answer_out_of_range(call, beyond, said):
     def answer(theta):
         return jnp.where(theta[0] < 0.7, beyond, 0)
 
-    with pytest.raises(je.ArgumentError) as caught:
+    with pytest.raises(je.errors.ArgumentError) as caught:
         call(ONE, je.HalfSpaces(answer, Y), je.LinGapE(), ridge=1, max_samples=3000, delta=1e-9)
     error = caught.value
     assert (
@@ -355,7 +355,7 @@ def test_an_answer_out_of_range(call, beyond, said):
 
 
 def test_an_answer_that_needs_numpy(nothing_compiles):
-    with pytest.raises(je.ArgumentError, match="TracerArrayConversionError") as caught:
+    with pytest.raises(je.errors.ArgumentError, match="TracerArrayConversionError") as caught:
         je.simulate(
             ONE,
             je.HalfSpaces(lambda theta: np.argmax(np.asarray(theta)), Y),
@@ -395,7 +395,7 @@ class MutableThreshold:
     "argument, given", [("rule", Mutable()), ("threshold", MutableThreshold())], ids=str
 )
 def test_unhashable_arguments(argument, given, nothing_compiles):
-    with pytest.raises(je.ArgumentError) as caught:
+    with pytest.raises(je.errors.ArgumentError) as caught:
         je.simulate(ONE, je.BestArm(), **{"rule": je.Uniform(), argument: given}, runs=2, ridge=1)
     assert caught.value.argument == argument and "unhashable type" in caught.value.note
 
@@ -423,10 +423,10 @@ def test_what_a_rule_reads_without_a_trait(read, traits, told, nothing_compiles)
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Ahead(je.SamplingRule):
+class Ahead(je.contracts.SamplingRule):
     """Pulls arm k so much more often than arm 0 as its state says: an array by arm, no lanes."""
 
-    traits = je.Traits(uses_delta=False, uses_rewards=False, lanes_last=True)
+    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False, lanes_last=True)
 
     def init(self, view):
         return jnp.arange(view.counts.shape[0], dtype=view.counts.dtype)

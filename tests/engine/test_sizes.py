@@ -17,10 +17,10 @@ from jaxelim.lanes import LaneOps, places_type
 
 
 @dataclasses.dataclass(frozen=True)
-class Last(je.SamplingRule):
+class Last(je.contracts.SamplingRule):
     """Pulls the last arm."""
 
-    traits = je.Traits(uses_delta=False, uses_rewards=False, lanes_last=True)
+    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False, lanes_last=True)
 
     def choose(self, view, state):
         return jnp.full_like(view.t, view.means.shape[0] - 1), state

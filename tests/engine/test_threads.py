@@ -34,7 +34,7 @@ def test_eight_calls_at_once_are_those_of_one_after_the_other():
         try:
             found[name, seed] = simulated(name, seed, progress=progress if cut else False)
             assert not cut
-        except je.Interrupted:
+        except je.errors.Interrupted:
             assert cut
 
     together(*(lambda each=each: call(*each) for each in calls))

@@ -12,9 +12,9 @@ from experiments.elimination_bounds import (
     elimination_bounds,
     stopping_difference,
 )
+from jaxelim.bounds.bounds import heuristic
 from jaxelim.instances import two_dimensional
-from jaxelim.lower_bound.bounds import heuristic
-from tests.lower_bound.complexity_cases import information
+from tests.bounds.complexity_cases import information
 
 K, EPS = 5, 0.1
 

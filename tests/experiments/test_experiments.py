@@ -101,11 +101,11 @@ def test_cells_are_those_of_the_paper():
         je.FullElimination(),
     )
     assert full["MisLid", "full"].cell.problem == je.TopM(3)
-    with pytest.raises(je.ArgumentError, match="lingape"):
+    with pytest.raises(je.errors.ArgumentError, match="lingape"):
         tables.rows("table1", tables.TableOptions(rules=("lingap",)))
-    with pytest.raises(je.ArgumentError, match="topm"):
+    with pytest.raises(je.errors.ArgumentError, match="topm"):
         tables.rows("table1", tables.TableOptions(problems=("top",)))
-    with pytest.raises(je.ArgumentError, match="table3"):
+    with pytest.raises(je.errors.ArgumentError, match="table3"):
         tables.rows("table3", tables.TableOptions(rules=("lucb",)))
 
 

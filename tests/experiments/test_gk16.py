@@ -56,7 +56,7 @@ def test_the_cells_are_those_of_the_paper():
     for row, one in rules.items():
         assert one["stopping"] == (je.LLR() if row.startswith("tas") else je.Native())
     assert rules["kl-lucb"]["rule"] == je.LUCB(pulls=2)
-    with pytest.raises(je.ArgumentError, match="kl-racing"):
+    with pytest.raises(je.errors.ArgumentError, match="kl-racing"):
         gk16.Table(rules=("kl-racin",))
-    with pytest.raises(je.ArgumentError, match="instances"):
+    with pytest.raises(je.errors.ArgumentError, match="instances"):
         gk16.Table(instances=("1", "1"))

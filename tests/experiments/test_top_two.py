@@ -21,9 +21,9 @@ def test_the_cells_and_the_options():
         assert cell.delta == tuple(10.0**-n for n in range(2, 10))
         assert not cell.rule.traits.uses_delta
     assert not top_two.share_jobs(top_two.Table(shares="none"))
-    with pytest.raises(je.ArgumentError, match="t3c"):
+    with pytest.raises(je.errors.ArgumentError, match="t3c"):
         top_two.Table(rules=("t3d",))
-    with pytest.raises(je.ArgumentError, match="shares"):
+    with pytest.raises(je.errors.ArgumentError, match="shares"):
         top_two.Table(shares="menar")
 
 

@@ -61,7 +61,7 @@ def test_the_instance():
     y = problem.items[0] - problem.items[2]
     least = 2 * np.abs(y).sum() ** 2 / (1 - np.cos(0.1)) ** 2
     assert float(je.complexity(instance, problem).time) > least > 800
-    with pytest.raises(je.ArgumentError, match="rage"):
+    with pytest.raises(je.errors.ArgumentError, match="rage"):
         transductive.Table(rules=("raga",))
-    with pytest.raises(je.ArgumentError, match="sizes"):
+    with pytest.raises(je.errors.ArgumentError, match="sizes"):
         transductive.Table(sizes=(5, 5))

@@ -25,5 +25,5 @@ def digest() -> str:
 if __name__ == "__main__":
     try:
         print(json.dumps({"digest": digest()}))
-    except je.JaxelimError as error:
+    except je.errors.JaxelimError as error:
         print(json.dumps({"error": type(error).__name__, "text": str(error)}))

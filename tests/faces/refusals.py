@@ -25,7 +25,7 @@ def nothing_compiles():
     assert {one for one in program.values() if one.traces} <= before
 
 
-def refused(call, argument, *words, kind=je.ArgumentError):
+def refused(call, argument, *words, kind=je.errors.ArgumentError):
     with pytest.raises(kind) as caught:
         call()
     error = caught.value

@@ -146,9 +146,7 @@ def test_the_message_names_the_value_and_what_is_allowed():
     refused(lambda: simulate(max_samples=3), "max_samples", "got 3", "from 4 to")
     refused(lambda: simulate(noise=NOISE[:1]), "noise", "(1, 50)", "2 runs")
     refused(lambda: simulate(ridge=-2.5), "ridge", "got -2.5", ">= 0")
-    refused(
-        lambda: simulate(record="pair_time"), "record", "'pair_times'"
-    )
+    refused(lambda: simulate(record="pair_time"), "record", "'pair_times'")
 
 
 # Thresholds
@@ -229,9 +227,7 @@ def test_threshold(threshold):
 def test_noise_whose_squares_overflow():
     for value in (1.1e100, -1.1e100):
         noise = np.where(np.arange(100).reshape(2, 50) == 53, value, 0)
-        error = refused(
-            lambda noise=noise: simulate(noise=noise), "noise", f"{value:g} at [1, 3]"
-        )
+        error = refused(lambda noise=noise: simulate(noise=noise), "noise", f"{value:g} at [1, 3]")
         assert error.allowed == "standard normals, at most 1e+100 in absolute value"
         refused(lambda noise=noise: trace(noise=noise[1]), "noise", "at [0, 3]")
         # the bound itself passes: the next argument is refused
@@ -249,7 +245,7 @@ def test_a_threshold_is_checked_up_to_the_cap():
     )
     refused(lambda: simulate(threshold=undefined_late, max_samples=49, delta=2), "delta")
     # the threshold passes: the next wrong argument is refused
-    with pytest.raises(je.ArgumentError) as caught:
+    with pytest.raises(je.errors.ArgumentError) as caught:
         simulate(threshold=undefined_late, max_samples=49, elimination="none")
     assert caught.value.argument == "elimination"
 
@@ -267,7 +263,7 @@ def test_a_threshold_is_checked_up_to_the_cap():
 )
 def test_linear_threshold(name, value):
     arguments = {"dimension": 3, "feature_bound": 1.0, "theta_bound": 1.0}
-    refused(lambda: je.LinearThreshold(**{**arguments, name: value}), name)
+    refused(lambda: je.thresholds.LinearThreshold(**{**arguments, name: value}), name)
 
 
 # Instances

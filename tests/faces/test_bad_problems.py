@@ -170,14 +170,16 @@ def test_oracle_weights_must_match_the_instance(instance, weights):
 
 
 @dataclasses.dataclass(frozen=True)
-class Narrow(je.SamplingRule):
+class Narrow(je.contracts.SamplingRule):
     """A rule defined for few problems and structures."""
 
-    traits = je.Traits(problems=("best-arm",), structures=("unstructured",), stopping=("llr",))
+    traits = je.contracts.Traits(
+        problems=("best-arm",), structures=("unstructured",), stopping=("llr",)
+    )
 
 
 def test_undefined_combinations():
-    unsupported = {"kind": je.UnsupportedError}
+    unsupported = {"kind": je.errors.UnsupportedError}
     narrow = {"rule": Narrow(), "instance": UNSTRUCTURED}
     refused(
         lambda: simulate(**narrow, problem=je.TopM(1)),
@@ -230,7 +232,7 @@ def test_elimination_at_sampling_needs_its_own_stopping_rule(stopping, eliminati
         "stopping",
         "for ever",
         repr(elimination),
-        kind=je.UnsupportedError,
+        kind=je.errors.UnsupportedError,
     )
 
 

@@ -100,7 +100,7 @@ def test_checking_a_path_changes_no_file(here):
 
 
 def test_a_name_with_nul():
-    with pytest.raises(je.ArgumentError, match="output: got .*null"):
+    with pytest.raises(je.errors.ArgumentError, match="output: got .*null"):
         writable_file("output", "a\0b")
 
 
@@ -126,7 +126,7 @@ def test_figures_that_cannot_be_written(here, monkeypatch, capsys, path, words):
         and words in err
         and err.count("\n") == 1
     )
-    with pytest.raises(je.ArgumentError, match="figure: got"):
+    with pytest.raises(je.errors.ArgumentError, match="figure: got"):
         demo.main(demo.Demo(figure=Path(path)))
     assert sorted(one.name for one in here.iterdir()) == ["file", "folder"]
 
@@ -186,14 +186,14 @@ def test_experiments_check_their_files_first(here, monkeypatch, capsys, name):
 
 
 def test_the_example_in_two_dimensions_needs_a_name():
-    with pytest.raises(je.ArgumentError, match="output: got '.'"):
+    with pytest.raises(je.errors.ArgumentError, match="output: got '.'"):
         two_dimensional.TwoDimensional(output=Path("."))
 
 
 def test_allocations_check_their_files_first(here, monkeypatch):
     monkeypatch.setattr(je, "complexity", never)
     (here / "results" / "survival.pdf").mkdir(parents=True)
-    with pytest.raises(je.ArgumentError, match="survival.pdf"):
+    with pytest.raises(je.errors.ArgumentError, match="survival.pdf"):
         allocations.main(allocations.Allocations())
     assert allocations.DRAWN.keys() <= set(allocations.Allocations().parts)
 

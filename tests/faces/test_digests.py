@@ -10,11 +10,12 @@ import pytest
 import jaxelim as je
 from jaxelim import catalogue
 from tests import digests
+from tests.calls import NAMES
 
 RUNS = [job for job in digests.JOBS if job.call in (digests.simulated, digests.traced)]
 
 
-CLASSES = {one for name in je.__all__ if inspect.isclass(one := getattr(je, name))}
+CLASSES = {one for one in NAMES.values() if inspect.isclass(one)}
 
 
 SHIPPED = (
@@ -42,7 +43,9 @@ def test_names_are_unique():
 
 def test_the_jobs_cover_the_package():
     rules = set(catalogue.rules().values())
-    problems = {kind for kind in CLASSES if issubclass(kind, je.Problem)} - {je.Problem}
+    problems = {kind for kind in CLASSES if issubclass(kind, je.contracts.Problem)} - {
+        je.contracts.Problem
+    }
     structures = {one for rule in rules for one in rule.traits.structures}
     assert {type(job.rule) for job in RUNS} >= rules
     pairs = {(type(job.problem), job.instance.structure) for job in RUNS}
@@ -57,7 +60,7 @@ def test_the_jobs_cover_the_package():
     eliminations = {je.SelectiveElimination, je.FullElimination, je.Resets, type(None)}
     assert {type(job.settings["elimination"]) for job in RUNS} == eliminations
     thresholds = {type(job.settings["threshold"]) for job in RUNS}
-    assert thresholds >= {je.Heuristic, je.GK16, je.LinearThreshold}
+    assert thresholds >= {je.Heuristic, je.GK16, je.thresholds.LinearThreshold}
 
     engines = [job.settings["engine"] for job in RUNS if "engine" in job.settings]
     assert {one.devices for one in engines} == {1, 2}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import jaxelim as je
+from tests.calls import NAMES
 
 ROOT = Path(je.__file__).parents[1]
 COMPILES = "jaxelim/testing/threshold_checks.py"
@@ -24,5 +25,5 @@ FILES = sorted(
 )
 def test_examples(file):
     module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
-    found = doctest.testmod(module, extraglobs=vars(je), optionflags=doctest.NORMALIZE_WHITESPACE)
+    found = doctest.testmod(module, extraglobs=NAMES, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert found.attempted and not found.failed

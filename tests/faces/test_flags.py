@@ -147,7 +147,7 @@ def test_flags_changed_between_two_calls(name, value):
 
 
 def refused(*words):
-    with pytest.raises(je.SetupError) as caught:
+    with pytest.raises(je.errors.SetupError) as caught:
         je.simulate(
             je.Instance(np.eye(2), [1.0, 0.0]), je.BestArm(), je.Uniform(), runs=1, max_samples=5
         )
@@ -197,7 +197,7 @@ def test_use_all_cores_after_jax_has_started(monkeypatch):
     assert scope.jax_started()
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
     with pytest.raises(
-        je.SetupError, match="JAX has started, so the number of its CPU devices is fixed"
+        je.errors.SetupError, match="JAX has started, so the number of its CPU devices is fixed"
     ):
         cli.use_all_cores()
 

@@ -12,6 +12,7 @@ import xarray as xr
 import jaxelim as je
 from jaxelim import cli
 from jaxelim.simulation.results.summary import cut_off
+from tests.calls import NAMES
 
 EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
 SELECTIVE = je.SelectiveElimination()
@@ -183,7 +184,7 @@ def test_seeds_give_different_standard_normals():
         je.Oracle([0.25, 0.75]),
         je.Heuristic(),
         je.GK16(),
-        je.LinearThreshold(3, 1.0, 2.0),
+        je.thresholds.LinearThreshold(3, 1.0, 2.0),
         je.LLR(),
         je.SelectiveElimination(),
         je.FullElimination(),
@@ -193,8 +194,8 @@ def test_seeds_give_different_standard_normals():
     ids=repr,
 )
 def test_repr_evaluates_back(thing):
-    assert eval(repr(thing), vars(je)) == thing
-    assert hash(eval(repr(thing), vars(je))) == hash(thing)
+    assert eval(repr(thing), NAMES) == thing
+    assert hash(eval(repr(thing), NAMES)) == hash(thing)
 
 
 @pytest.mark.slow

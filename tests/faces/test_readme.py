@@ -9,8 +9,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-import jaxelim as je
 from jaxelim import catalogue
+from tests.calls import NAMES
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted(
@@ -86,4 +86,4 @@ def test_every_rule_documents_its_arguments():
         fields = [one.name for one in dataclasses.fields(rule)]
         for field in fields:
             assert re.search(rf"^\s+{field}: ", doc, re.M), (name, field)
-        assert rule.traits.source and eval(repr(rule()), vars(je)) == rule()
+        assert rule.traits.source and eval(repr(rule()), NAMES) == rule()

@@ -64,7 +64,7 @@ def tr(**changes):
 def chooses(choose):
     """A run of a rule with this `choose`."""
 
-    class Mine(je.SamplingRule):
+    class Mine(je.contracts.SamplingRule):
         """A user's rule."""
 
     Mine.choose = lambda self, view, state: choose(view, state)
@@ -86,7 +86,7 @@ def command(*arguments):
         code = cli.main(list(arguments))
     assert code == 2 and not out.getvalue(), (code, out.getvalue())
     (line,) = err.getvalue().splitlines()
-    raise je.JaxelimError(line)
+    raise je.errors.JaxelimError(line)
 
 
 def said(text):
@@ -104,6 +104,6 @@ ROWS = [
 
 @pytest.mark.parametrize("expression, beginning", ROWS, ids=[row[0][:80] for row in ROWS])
 def test_row(expression, beginning):
-    with pytest.raises(je.JaxelimError) as caught:
+    with pytest.raises(je.errors.JaxelimError) as caught:
         eval(expression)
     assert said(str(caught.value)).startswith(beginning) and len(beginning) > 8

@@ -9,7 +9,7 @@ import jaxelim as je
 
 API = Path(__file__).parents[2] / "docs" / "reference" / "api"
 MODULES = (
-    "contracts", "families", "figures", "instances", "live", "lower_bound", "parallel",
+    "contracts", "families", "figures", "instances", "live", "bounds", "parallel",
     "problems", "stopping", "store", "testing", "thresholds",
 )  # fmt: skip
 

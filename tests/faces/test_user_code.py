@@ -16,7 +16,7 @@ ARMS = je.Instance.unstructured([0.5, 0.2, 0.0])
 BATCH = je.Instance(np.stack([np.eye(3)] * 2), [[1.0, 0.9, 0.0], [0.9, 1.0, 0.0]])
 
 
-def refused(argument, *words, kind: Any = je.ArgumentError, instance=lambda: ARMS, **given):
+def refused(argument, *words, kind: Any = je.errors.ArgumentError, instance=lambda: ARMS, **given):
     given = {"rule": je.Uniform(), "problem": je.BestArm(), "runs": 2, **given}
     with pytest.raises(kind) as caught:
         je.simulate(instance(), given.pop("problem"), given.pop("rule"), **given)
@@ -30,10 +30,10 @@ def refused(argument, *words, kind: Any = je.ArgumentError, instance=lambda: ARM
 
 
 @dataclasses.dataclass(frozen=True)
-class Even(je.SamplingRule):
+class Even(je.contracts.SamplingRule):
     """Pulls the arms in turn."""
 
-    traits = je.Traits(uses_delta=False, uses_rewards=False)
+    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False)
 
     def choose(self, view, state):
         return view.t % 3, state
@@ -54,32 +54,34 @@ def rule(**members):
 )
 def test_prepare_returns_numbers(value, told):
     mine = rule(prepare=lambda *_: value)
-    refused("rule", told, "numbers in NumPy arrays", kind=je.RuleError, rule=mine)
+    refused("rule", told, "numbers in NumPy arrays", kind=je.errors.RuleError, rule=mine)
 
 
 def test_prepare_raises():
     def prepare(self, instance, problem, ridge):
         return 1 // 0
 
-    refused("rule", "prepare raised ZeroDivision", kind=je.RuleError, rule=rule(prepare=prepare))
+    refused(
+        "rule", "prepare raised ZeroDivision", kind=je.errors.RuleError, rule=rule(prepare=prepare)
+    )
 
 
 def test_prepare_of_a_batch_has_its_axis():
     mine = rule(prepare=lambda *_: np.zeros(3))
     told = "a leaf of what prepare returned is float64[3]", "[instance, ..]"
-    refused("rule", *told, kind=je.RuleError, rule=mine, instance=lambda: BATCH)
+    refused("rule", *told, kind=je.errors.RuleError, rule=mine, instance=lambda: BATCH)
 
 
 @pytest.mark.parametrize("value", [7, np.int32(7), -1])
 def test_a_status_is_ask_or_ok(value):
     mine = rule(fast=lambda self, view, state: (view.t % 3, state, value))
-    refused("rule", f"status that fast returned is {value}", kind=je.RuleError, rule=mine)
+    refused("rule", f"status that fast returned is {value}", kind=je.errors.RuleError, rule=mine)
 
 
 def test_how_a_rule_runs_is_not_its_own_to_say():
     with pytest.raises(TypeError, match="one_lane"):
-        je.Traits(one_lane=True)
-    with pytest.raises(je.ArgumentError, match="in_turn: .* no such method"):
+        je.contracts.Traits(one_lane=True)
+    with pytest.raises(je.errors.ArgumentError, match="in_turn: .* no such method"):
         rule(in_turn=lambda *_: True)
 
 
@@ -87,7 +89,7 @@ def test_how_a_rule_runs_is_not_its_own_to_say():
 
 
 @dataclasses.dataclass(frozen=True)
-class Stop(je.StoppingRule):
+class Stop(je.contracts.StoppingRule):
     """Never stops."""
 
     name: ClassVar[str] = "mine"
@@ -154,7 +156,7 @@ def test_a_name_of_the_librarys_is_taken(name):
 
 
 @dataclasses.dataclass(frozen=True)
-class Normal(je.OneParameter):
+class Normal(je.families.OneParameter):
     """Unit Gaussians."""
 
     name: ClassVar[str] = "normal"
@@ -207,7 +209,7 @@ def test_a_family(members, told, recorded):
         stacks = [[mean, mean] for mean in means]
         return je.Instance.unstructured(means, je.Recorded(stacks, family=mine))
 
-    refused("family", told, kind=je.FamilyError, instance=instance)
+    refused("family", told, kind=je.errors.FamilyError, instance=instance)
 
 
 # Suggestions

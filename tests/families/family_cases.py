@@ -12,7 +12,7 @@ from jaxelim.families.divergences import poisson
 
 
 @dataclasses.dataclass(frozen=True)
-class Geometric(je.OneParameter):
+class Geometric(je.families.OneParameter):
     """Rewards 0, 1, .. with P(X >= k) = (mu/(1 + mu))^k."""
 
     name: ClassVar[str] = "geometric"
@@ -52,7 +52,7 @@ class Textbook(Geometric):
 
 
 @dataclasses.dataclass(frozen=True)
-class Binomial(je.OneParameter):
+class Binomial(je.families.OneParameter):
     """Successes in `trials` trials, drawn from tables of distribution functions.
 
     Args:

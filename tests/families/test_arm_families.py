@@ -20,6 +20,7 @@ from jaxelim.lanes import LaneOps
 from jaxelim.simulation.keys import key_of
 from jaxelim.testing import check_family, draw_checks, family_checks, whole_family
 from tests import twin
+from tests.calls import NAMES
 from tests.families.family_cases import Geometric
 from tests.twin import arm_families, families
 
@@ -140,7 +141,7 @@ def test_equal_variances_are_the_linear_engine_at_ridge_0(problem, rule, names):
 def test_one_standard_deviation_is_the_linear_family():
     for one in (je.Gaussian(), je.Gaussian(2), je.Gaussian(std=0.5), je.Gaussian(np.float64(3))):
         assert type(one) is je.Gaussian and isinstance(one.std, float)
-        assert eval(repr(one), vars(je)) == one
+        assert eval(repr(one), NAMES) == one
     by_arm = je.Gaussian([1, 2.5])
     assert by_arm.std == (1.0, 2.5) and repr(by_arm) == "Gaussian(std=[1.0, 2.5])"
     assert by_arm == je.Gaussian((1.0, 2.5)) == je.Gaussian(np.array([1.0, 2.5]))
@@ -332,15 +333,15 @@ def _at_zero(self, lanes, nature, arm, pull, noise):
 
 
 def _capped(self, instance):
-    je.OneParameter.check(self, instance)
+    je.families.OneParameter.check(self, instance)
     if np.any(instance.means > 2.5):
-        raise je.ArgumentError("theta", instance.means, "means up to 2.5")
+        raise je.errors.ArgumentError("theta", instance.means, "means up to 2.5")
 
 
 def _capped_low(self, instance):
-    je.OneParameter.check(self, instance)
+    je.families.OneParameter.check(self, instance)
     if np.any(instance.means > 0.01):
-        raise je.ArgumentError("theta", instance.means, "means up to 0.01")
+        raise je.errors.ArgumentError("theta", instance.means, "means up to 0.01")
 
 
 def test_rewards_at_an_excluded_end_are_seen():
@@ -377,7 +378,7 @@ def test_the_family_survives(family, tmp_path):
         instance.to_json(tmp_path / "mine.json")
         copies = [copy.deepcopy(instance), pickle.loads(pickle.dumps(instance)),
                   je.load_instance(tmp_path / "mine.json")]  # fmt: skip
-        copies += [] if instance.batched else [eval(repr(instance), vars(je))]
+        copies += [] if instance.batched else [eval(repr(instance), NAMES)]
         for one in copies:
             assert one == instance and hash(one) == hash(instance) and one.name == instance.name
             assert type(one.family) is type(family)
@@ -495,7 +496,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_arguments_are_refused(case, nothing_compiles):
     call, argument, words = REFUSED[case]
-    with pytest.raises(je.ArgumentError) as caught:
+    with pytest.raises(je.errors.ArgumentError) as caught:
         call()
     text = str(caught.value)
     assert text.startswith(f"{argument}: got ") and words in text.partition("allowed: ")[2], text
@@ -519,7 +520,7 @@ def test_families_that_break_their_contract_are_refused(method, nothing_compiles
     """By a FamilyError that names the method, not by JAX and not by blaming the rule."""
     member, word = BROKEN[method]
     family = wrong(je.Bernoulli, **{method: member})
-    with pytest.raises(je.FamilyError) as caught:
+    with pytest.raises(je.errors.FamilyError) as caught:
         run(UNSTRUCTURED([0.8, 0.3, 0.1], family), rule=je.Uniform())
     text = str(caught.value)
     assert text.startswith("family: got ") and f"{word}(" in text.partition("allowed: ")[2], text

@@ -18,6 +18,7 @@ from jaxelim import catalogue, cli, engine, scope
 from jaxelim.instances.instance import stack
 from jaxelim.lanes import LaneOps
 from tests import twin
+from tests.calls import NAMES
 from tests.families.family_cases import Binomial, Geometric, Numbered
 from tests.twin import families
 
@@ -378,7 +379,7 @@ ONE, TWO = [0.5, 0.25, 0.0], [[0.5, 0.25, 0.0], [0.1, 1.0, 0.3]]
 def test_the_family_survives(instance):
     """Copies, pickles, slices, stacks, and the printed form."""
     family = instance.family
-    names = {**vars(je), "Binomial": Binomial}
+    names = {**NAMES, "Binomial": Binomial}
     copies = [copy.copy(instance), copy.deepcopy(instance), pickle.loads(pickle.dumps(instance)),
               eval(repr(instance), names)]  # fmt: skip
     for one in copies:
@@ -418,7 +419,8 @@ def test_files(instance, tmp_path):
 
 def test_a_file_names_no_user_defined_family(tmp_path):
     with pytest.raises(
-        je.UnsupportedError, match="family: got Binomial.* load_instance knows: gaussian, bernoulli"
+        je.errors.UnsupportedError,
+        match="family: got Binomial.* load_instance knows: gaussian, bernoulli",
     ):
         je.Instance.unstructured(ONE, Binomial()).to_json(tmp_path / "mine.json")
     assert not (tmp_path / "mine.json").exists()
@@ -442,7 +444,7 @@ def nothing_compiles():
     assert (after.misses, after.hits) == (before.misses, before.hits)
 
 
-def refused(call, argument, *words, kind=je.ArgumentError):
+def refused(call, argument, *words, kind=je.errors.ArgumentError):
     with pytest.raises(kind) as caught:
         call()
     text = str(caught.value)
@@ -534,7 +536,9 @@ UNSUPPORTED = {
 @pytest.mark.parametrize("case", UNSUPPORTED)
 def test_undefined_combinations_are_refused(case, nothing_compiles):
     call, argument, *words = UNSUPPORTED[case]
-    refused(call, argument, *(words or ["gaussian", "Bernoulli()"]), kind=je.UnsupportedError)
+    refused(
+        call, argument, *(words or ["gaussian", "Bernoulli()"]), kind=je.errors.UnsupportedError
+    )
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -542,7 +546,9 @@ def test_other_rules_are_refused(name, nothing_compiles):
     rule = catalogue.rules()[name]
     assert rule.traits.families == ("gaussian",)
     if "unstructured" not in rule.traits.structures:
-        refused(lambda: run(rule=rule()), "instance", rule.__name__, kind=je.UnsupportedError)
+        refused(
+            lambda: run(rule=rule()), "instance", rule.__name__, kind=je.errors.UnsupportedError
+        )
     else:
         stopping = je.Native() if "llr" not in rule.traits.stopping else je.LLR()
         refused(
@@ -550,7 +556,7 @@ def test_other_rules_are_refused(name, nothing_compiles):
             "family",
             rule.__name__,
             "gaussian",
-            kind=je.UnsupportedError,
+            kind=je.errors.UnsupportedError,
         )
 
 
@@ -559,7 +565,7 @@ def test_efficiency(watched):
     """Against the lower bound of a certified solve."""
     ratio, distance = watched.efficiency()
     found = je.complexity(watched.instance, watched.problem)
-    bound = je.sample_bound(np.array(watched.deltas), found.value)[:, None]
+    bound = je.bounds.sample_bound(np.array(watched.deltas), found.value)[:, None]
     np.testing.assert_allclose(ratio, watched.samples / bound, rtol=1e-5)
     assert ((distance >= 0) & (distance <= 1)).all()
 

@@ -330,7 +330,7 @@ class NoDataclass(Geometric):
 
 
 @dataclasses.dataclass
-class Mutable(je.OneParameter):
+class Mutable(je.families.OneParameter):
     """Not frozen."""
 
 
@@ -346,5 +346,5 @@ def test_objects_that_are_no_family(family, sentence):
 
 @pytest.mark.parametrize("argument, value", [("draws", 999), ("draws", 1.5), ("seed", -1)])
 def test_arguments(argument, value):
-    with pytest.raises(je.ArgumentError, match=f"{argument}: got {value}"):
+    with pytest.raises(je.errors.ArgumentError, match=f"{argument}: got {value}"):
         check_family(Geometric(), **{argument: value})

@@ -77,7 +77,7 @@ def test_cached_products_equal_recomputed_ones(m, owned):
 
 
 @dataclasses.dataclass(frozen=True)
-class OfOnesOwn(je.Problem):
+class OfOnesOwn(je.contracts.Problem):
     """Best arm as a user would define it, for one run."""
 
     name = "of-ones-own"
@@ -89,7 +89,7 @@ class OfOnesOwn(je.Problem):
         return jnp.arange(len(seen.means)) == answer
 
     def shape(self, seen, answer):
-        return je.Rows(answer, jnp.arange(len(seen.means)) != answer)
+        return je.contracts.Rows(answer, jnp.arange(len(seen.means)) != answer)
 
 
 @pytest.mark.slow

@@ -229,18 +229,18 @@ def test_means_are_those_of_rewards():
     batch = je.Instance.unstructured([[0.8, 0.4], [0.1, 0.2]], je.Logistic(ridge=0.01))
     np.testing.assert_allclose(batch[1].means, [0.1, 0.2], rtol=1e-14)
     for means in ([1.0, 0.5], [0.0, 0.5]):
-        with pytest.raises(je.ArgumentError, match="means above 0 and below 1"):
+        with pytest.raises(je.errors.ArgumentError, match="means above 0 and below 1"):
             je.Instance.unstructured(means, je.Logistic())
-    with pytest.raises(je.ArgumentError, match="from -30 to 30"):
+    with pytest.raises(je.errors.ArgumentError, match="from -30 to 30"):
         je.Instance([[1.0], [31.0]], [1.0], family=je.Logistic())
     for ridge in (0, -1.0, "a"):
-        with pytest.raises(je.ArgumentError, match="ridge"):
+        with pytest.raises(je.errors.ArgumentError, match="ridge"):
             je.Logistic(ridge)
 
 
 def refused(rule, problem=None, instance=INSTANCE, **settings):
     problem = je.BestArm() if problem is None else problem
-    with pytest.raises(je.JaxelimError) as caught:
+    with pytest.raises(je.errors.JaxelimError) as caught:
         je.simulate(instance, problem, rule, runs=1, **settings)
     return str(caught.value)
 
@@ -284,7 +284,7 @@ def test_live_runs_are_simulated_runs():
     np.testing.assert_allclose(live.means, twin.mean(LINEAR[0] @ hat), atol=1e-9)
     np.testing.assert_allclose(sorted(live.evidence.llr), sorted(llrs.values()), atol=1e-8)
     assert live.proven is not True and live.summary() is not None
-    with pytest.raises(je.ArgumentError, match="0 or 1"):
+    with pytest.raises(je.errors.ArgumentError, match="0 or 1"):
         live.tell(0, 0.5)
     live.tell(traced.arms[length:], traced.rewards[length:])
     assert live.stopped and live.samples == traced.samples

@@ -111,13 +111,13 @@ def test_small_slack_is_the_pair():
 def test_other_families_refuse_slack():
     """A family of one's own has it if it lists `SlackRows`."""
 
-    class Mine(je.OneParameter):
+    class Mine(je.families.OneParameter):
         name = "mine"
 
     shape = SlackRows(np.int32(0), np.array([False, True]), 1, 0.1)
     problem = je.BestArm(epsilon=0.1)
     for family in (Mine(), je.GaussianUnknownVariance()):
-        with pytest.raises(je.UnsupportedError, match="knows no slack"):
+        with pytest.raises(je.errors.UnsupportedError, match="knows no slack"):
             family.check_shape(problem, shape)
-    Mine.shapes = (*je.OneParameter.shapes, SlackRows)
+    Mine.shapes = (*je.families.OneParameter.shapes, SlackRows)
     Mine().check_shape(problem, shape)

@@ -16,6 +16,7 @@ from jaxelim.contracts.views import Snapshot
 from jaxelim.evidence import student
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import ContractError, check_family
+from tests.calls import NAMES
 from tests.twin import unknown_variance as twin
 
 SLOW = pytest.mark.slow
@@ -353,10 +354,10 @@ def test_the_contract_sees_a_bias():
     je.GaussianUnknownVariance(np.array(STD), degrees="glr"),
 ], ids=repr)  # fmt: skip
 def test_it_is_a_value(family, tmp_path):
-    assert eval(repr(family), vars(je)) == family == pickle.loads(pickle.dumps(family))
+    assert eval(repr(family), NAMES) == family == pickle.loads(pickle.dumps(family))
     assert hash(family) == hash(dataclasses.replace(family))
     instance = je.Instance.unstructured(MU, family)
-    assert eval(repr(instance), vars(je)) == instance and instance.family.initial_pulls == 2
+    assert eval(repr(instance), NAMES) == instance and instance.family.initial_pulls == 2
     if family == je.GaussianUnknownVariance():
         instance.to_json(tmp_path / "x.json")
         assert je.load_instance(tmp_path / "x.json") == instance
@@ -400,7 +401,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(name):
     call, argument, sentence = REFUSED[name]
-    with pytest.raises(je.ArgumentError) as caught:
+    with pytest.raises(je.errors.ArgumentError) as caught:
         call()
     assert caught.value.argument == argument and sentence in str(caught.value)
 
@@ -411,9 +412,11 @@ def test_equal_rewards_are_an_error_of_the_model():
     noise = np.random.default_rng(6).standard_normal((60, 260))
     noise[9, 2::4] = 0.25  # the rewards of arm 2 under uniform sampling
     given = dict(noise=noise, runs=60, engine=ONE, stopping=list(STOPS.values())[:3], delta=0.2)
-    with pytest.raises(je.ArgumentError, match="noise: .* rewards of arm 2 in run 9 are all equal"):
+    with pytest.raises(
+        je.errors.ArgumentError, match="noise: .* rewards of arm 2 in run 9 are all equal"
+    ):
         run(**given, max_samples=1000)
     noise[9, 50] = 1.0
     assert run(**given, max_samples=1000).samples[0, 0, 9] > 50
-    with pytest.raises(je.ArgumentError, match="arm 0 in run 0 are all equal"):
+    with pytest.raises(je.errors.ArgumentError, match="arm 0 in run 0 are all equal"):
         je.trace(INSTANCE, je.BestArm(), je.LUCB(), noise=np.zeros(200), delta=0.2, initial_pulls=3)

@@ -14,10 +14,10 @@ from scipy import stats
 import jaxelim as je
 from experiments import figures as drawings
 from jaxelim import figures
+from jaxelim.bounds import Complexity
+from jaxelim.bounds.pieces import Pieces
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.style import STYLES, styled
-from jaxelim.lower_bound import Complexity
-from jaxelim.lower_bound.pieces import Pieces
 
 RNG = np.random.default_rng(3)
 TAU = {
@@ -136,7 +136,7 @@ def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
         return write(handle, contents[:4096])
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(je.StoreError, match="the disk is full"):
+    with pytest.raises(je.errors.StoreError, match="the disk is full"):
         figures.save(made("tau"), tmp_path / "x")
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -289,7 +289,7 @@ def test_sweeps_and_ratios_of_results():
     ]
     label = lambda axes: axes[0].get_ylabel()  # noqa: E731
     assert label(whole.axes).startswith("mean tau of llr (") and " of " not in label(plain.axes)
-    assert practical.get_ydata()[-1] == je.practical_time(0.05, solved, je.GK16())
+    assert practical.get_ydata()[-1] == je.bounds.practical_time(0.05, solved, je.GK16())
     ratio = result.samples[1] / result.samples[0]
     (bars,) = figures.ratio_figure({"x": result}).axes[0].containers
     np.testing.assert_allclose(bars.lines[0].get_ydata(), ratio.mean(1))

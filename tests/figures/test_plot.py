@@ -46,7 +46,7 @@ def test_figures_of_results_have_their_bounds(results):
     assert set(missing) == {"ratio", "active"} and "LLR" in missing["ratio"]
     value = float(je.complexity(INSTANCE, je.BestArm()).value)
     told = [text.get_text() for text in found["tau"].axes[0].get_legend().get_texts()]
-    lower = float(je.sample_bound(0.2, value))
+    lower = float(je.bounds.sample_bound(0.2, value))
     assert any(f"T* = {lower:,.0f}" in one for one in told)
     (line,) = [x for x in found["delta"].axes[0].lines if x.get_label() == "a"]
     np.testing.assert_allclose(line.get_ydata(), one.samples[0].mean(1))

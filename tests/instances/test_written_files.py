@@ -17,7 +17,7 @@ def test_a_write_that_fails_leaves_the_older_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(je.StoreError, match="the disk is full"):
+    with pytest.raises(je.errors.StoreError, match="the disk is full"):
         OTHER.to_json(path)
     monkeypatch.undo()
     assert je.load_instance(path) == ONE and list(tmp_path.iterdir()) == [path]
@@ -25,5 +25,5 @@ def test_a_write_that_fails_leaves_the_older_file(tmp_path, monkeypatch):
 
 def test_a_place_that_takes_no_file(tmp_path):
     for path in (tmp_path, tmp_path / "none" / "one.json"):
-        with pytest.raises(je.ArgumentError, match="path: .*a file in a folder that exists"):
+        with pytest.raises(je.errors.ArgumentError, match="path: .*a file in a folder that exists"):
             ONE.to_json(path)

@@ -198,10 +198,10 @@ REFUSED = {
 def test_counts_that_are_refused(name):
     counts, message = REFUSED[name]
     one = run()
-    with pytest.raises(je.ArgumentError, match=message):
+    with pytest.raises(je.errors.ArgumentError, match=message):
         one.tell(counts=counts)
     assert one.told == 0 and not one._events
-    with pytest.raises(je.ArgumentError, match="None beside an arm or a table"):
+    with pytest.raises(je.errors.ArgumentError, match="None beside an arm or a table"):
         one.tell("red", 1, counts=COUNTS)
 
 
@@ -215,15 +215,17 @@ class Own(je.Bernoulli):
 @pytest.mark.parametrize("family", [je.Bounded(0, 1), je.Logistic(), Own()], ids=repr)
 def test_families_for_which_counts_do_not_suffice(family):
     one = run(family=family, threshold=je.Heuristic())
-    with pytest.raises(je.UnsupportedError, match="counts: got .*their sums say too little"):
+    with pytest.raises(je.errors.UnsupportedError, match="counts: got .*their sums say too little"):
         one.tell(counts=COUNTS)
 
 
 def test_sums_of_squares_that_cannot_be():
     one = run(family=je.GaussianUnknownVariance(), threshold=je.Heuristic())
-    with pytest.raises(je.ArgumentError, match="9.9 is below 10, the sum squared over the number"):
+    with pytest.raises(
+        je.errors.ArgumentError, match="9.9 is below 10, the sum squared over the number"
+    ):
         one.tell(counts={"red": (10, 10, 9.9)})
-    with pytest.raises(je.ArgumentError, match="sum, number, sum of squares"):
+    with pytest.raises(je.errors.ArgumentError, match="sum, number, sum of squares"):
         one.tell(counts={"red": (10, 10)})
 
 

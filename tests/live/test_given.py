@@ -83,9 +83,9 @@ def test_what_is_refused():
         ("red", "1"): "reward",
         ("red", 0.5): "0.5",
     }.items():
-        with pytest.raises(je.ArgumentError, match=words):
+        with pytest.raises(je.errors.ArgumentError, match=words):
             one.tell(*given)
-    with pytest.raises(je.ArgumentError, match="reward"):
+    with pytest.raises(je.errors.ArgumentError, match="reward"):
         one.tell(ARMS, [True, False, None, True])
     assert one.told == 0
 
@@ -131,5 +131,5 @@ def test_means_make_an_instance(tmp_path):
         '{"means": 3}': "means",
     }.items():
         path.write_text(text)
-        with pytest.raises(je.ArgumentError, match=words):
+        with pytest.raises(je.errors.ArgumentError, match=words):
             je.load_instance(path)

@@ -104,6 +104,6 @@ def test_rewards_of_other_arms_enter_too(tmp_path):
     assert again.waiting == live.waiting and again.ask(5) == live.ask(5)
     np.testing.assert_array_equal(again.means, live.means)
     assert again.evidence.llr.tolist() == live.evidence.llr.tolist()
-    with pytest.raises(je.ArgumentError, match="n: got 0"):
+    with pytest.raises(je.errors.ArgumentError, match="n: got 0"):
         live.ask(0)
     assert COINS.K == 3

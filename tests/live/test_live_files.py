@@ -75,7 +75,7 @@ def test_a_torn_last_line_is_dropped_with_a_warning(tmp_path):
         found = book.read(path)
         assert found.torn and found.length == last and len(found.events) == len(live._events) - 1
     path.write_bytes(whole[:-5] + b"x" + whole[-4:])
-    with pytest.warns(je.LiveFileWarning, match="checksum is wrong at the end is dropped"):
+    with pytest.warns(je.errors.LiveFileWarning, match="checksum is wrong at the end is dropped"):
         again = je.LiveRun.load(path)
     assert again.told == live.told - 1 and path.read_bytes() == whole[:last]
     fed(again, traced)
@@ -91,20 +91,22 @@ def test_damage_elsewhere_is_an_error(tmp_path):
     for n, one in enumerate(lines[:-1]):
         wrong = one[:-9] + bytes([one[-9] ^ 1]) + one[-8:]
         path.write_bytes(b"".join([*lines[:n], wrong, *lines[n + 1 :]]))
-        with pytest.raises(je.DamagedFileError, match=rf"line {n + 1} does not have the checksum"):
+        with pytest.raises(
+            je.errors.DamagedFileError, match=rf"line {n + 1} does not have the checksum"
+        ):
             book.read(path)
     for contents, message in (
         (lines[:4] + lines[5:], "line 5 is event"), (lines[:5] + lines[4:], "line 6 is event"),
         (lines[1:], "does not begin"), ([], "does not begin"), ([b"theta\n", *lines], "line 1"),
     ):  # fmt: skip
         path.write_bytes(b"".join(contents))
-        with pytest.raises(je.DamagedFileError, match=message):
+        with pytest.raises(je.errors.DamagedFileError, match=message):
             je.LiveRun.load(path)
     head = book.line({"jaxelim_live": book.FORMAT + 1, "settings": {}})
     path.write_bytes(head)
-    with pytest.raises(je.StoreError, match=r"its format is 2; .* reads up to 1"):
+    with pytest.raises(je.errors.StoreError, match=r"its format is 2; .* reads up to 1"):
         je.LiveRun.load(path)
-    with pytest.raises(je.StoreError, match="cannot be read: No such file"):
+    with pytest.raises(je.errors.StoreError, match="cannot be read: No such file"):
         je.LiveRun.load(tmp_path / "none.live")
 
 
@@ -141,7 +143,7 @@ def test_other_choices_of_another_version_keep_the_recorded_ones(tmp_path):
     events[-1]["ask"] = [other]
     head = book.line({"jaxelim_live": book.FORMAT, "settings": found.settings})
     path.write_bytes(b"".join([head, *map(book.line, events)]))
-    with pytest.warns(je.LiveFileWarning, match="chooses other arms here"):
+    with pytest.warns(je.errors.LiveFileWarning, match="chooses other arms here"):
         again = je.LiveRun.load(path)
     assert again.ask() == other and again.told == 4
     again.tell(other, 1)
@@ -152,9 +154,9 @@ def test_one_file_has_one_owner(tmp_path):
     """A second object of this process is refused; looking is allowed; `close` gives it back."""
     path = tmp_path / "mine.live"
     live, _ = begun(path)
-    with pytest.raises(je.StoreError, match="has it open; close that one first"):
+    with pytest.raises(je.errors.StoreError, match="has it open; close that one first"):
         je.LiveRun.load(path)
-    with pytest.raises(je.ArgumentError, match="path: got .*a new file; this one exists"):
+    with pytest.raises(je.errors.ArgumentError, match="path: got .*a new file; this one exists"):
         PAIRS.live().save(path)
     for same in (str(path), tmp_path / ".." / tmp_path.name / "mine.live"):
         live.save(same)  # the file that it has
@@ -179,9 +181,9 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(je.StoreError, match="the disk is full"):
+    with pytest.raises(je.errors.StoreError, match="the disk is full"):
         live.tell(arm, traced.rewards[12])
-    with pytest.raises(je.StoreError, match="the disk is full"):
+    with pytest.raises(je.errors.StoreError, match="the disk is full"):
         live.save()
     monkeypatch.undo()
     assert path.read_bytes() == before and live.told == 12
@@ -193,10 +195,10 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
 
 def test_bad_paths(tmp_path):
     live = PAIRS.live()
-    with pytest.raises(je.ArgumentError, match="path: got None"):
+    with pytest.raises(je.errors.ArgumentError, match="path: got None"):
         live.save()
     for path in (tmp_path, tmp_path / "none" / "mine.live"):
-        with pytest.raises(je.ArgumentError, match="path: got"):
+        with pytest.raises(je.errors.ArgumentError, match="path: got"):
             live.save(path)
 
 
@@ -211,7 +213,7 @@ def test_settings_survive_a_file():
         je.BestArm(items=[[1.0, 0.1], [0.2, 1.0]]), je.TopM(3), je.Thresholding(0.1),
         je.LLR(), je.Native(), je.SelectiveElimination(), je.FullElimination(), None,
         je.Resets(je.FullElimination(), t0=3.0), je.GK16(),
-        je.LinearThreshold(3, 1.0, 0.1), je.KaufmannKoolen(3, 2),
+        je.thresholds.LinearThreshold(3, 1.0, 0.1), je.thresholds.KaufmannKoolen(3, 2),
         0.1, 1e-300, (1, "two", None),
     ]  # fmt: skip
     for value in values:
@@ -222,15 +224,17 @@ def test_settings_survive_a_file():
     for value in own:
         written = encoded(value)
         assert set(written) == {"own"} and decoded(written, value) is value
-        with pytest.raises(je.ArgumentError, match="threshold: got None; allowed: the .* given"):
+        with pytest.raises(
+            je.errors.ArgumentError, match="threshold: got None; allowed: the .* given"
+        ):
             decoded(written, None, "threshold")
 
 
 @dataclasses.dataclass(frozen=True)
-class Mine(je.SamplingRule):
+class Mine(je.contracts.SamplingRule):
     """A rule of one's own: the least pulled arm."""
 
-    traits = je.Traits(families=None, uses_delta=False)
+    traits = je.contracts.Traits(families=None, uses_delta=False)
 
     def choose(self, view, state):
         return view.lanes.argmin(view.counts), state
@@ -244,7 +248,7 @@ def test_a_rule_of_ones_own_is_given_again(tmp_path):
     live.save(path)
     live.tell(live.ask(), 1)
     live.close()
-    with pytest.raises(je.ArgumentError, match="rule: got None; allowed: the tests.*Mine"):
+    with pytest.raises(je.errors.ArgumentError, match="rule: got None; allowed: the tests.*Mine"):
         je.LiveRun.load(path)
     again = je.LiveRun.load(path, rule=Mine())
     equal(again, live)
@@ -288,7 +292,7 @@ CHILD = """
 import sys, warnings
 import numpy as np
 import jaxelim as je
-warnings.simplefilter("ignore", je.LiveFileWarning)
+warnings.simplefilter("ignore", je.errors.LiveFileWarning)
 path, table = sys.argv[1:]
 rewards = np.load(table)
 other = je.LiveRun.load(path, attach=False)  # compiles what the run needs
@@ -329,7 +333,7 @@ def test_killed_and_continued(part, tmp_path):
         child.send_signal(signal.SIGKILL)
         child.communicate()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", je.LiveFileWarning)
+            warnings.simplefilter("ignore", je.errors.LiveFileWarning)
             found = je.LiveRun.load(path, attach=False)
         assert found.told >= told
         told = found.told
@@ -338,7 +342,7 @@ def test_killed_and_continued(part, tmp_path):
         )
     assert 20 < told < traced.samples
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", je.LiveFileWarning)
+        warnings.simplefilter("ignore", je.errors.LiveFileWarning)
         live = je.LiveRun.load(path)
     fed(live, traced)
     same_run(live, traced)

@@ -120,11 +120,11 @@ def test_intervals_and_differences_are_where_the_mixture_meets_its_level():
     back = run.difference("blue", "red")
     np.testing.assert_allclose([-back.value, -back.high, -back.low], narrow)
     for given in (dict(level=1.0), dict(level=0.0), dict(level=True)):
-        with pytest.raises(je.ArgumentError, match="level: got"):
+        with pytest.raises(je.errors.ArgumentError, match="level: got"):
             run.intervals(**given)
-    with pytest.raises(je.ArgumentError, match=r"b: got 'red'.*another arm"):
+    with pytest.raises(je.errors.ArgumentError, match=r"b: got 'red'.*another arm"):
         run.difference("red", "red")
-    with pytest.raises(je.UnsupportedError, match="after the first 3 rewards"):
+    with pytest.raises(je.errors.UnsupportedError, match="after the first 3 rewards"):
         made().intervals()
 
 
@@ -133,7 +133,7 @@ def test_the_end_by_hand(tmp_path):
     path = tmp_path / "mine.live"
     run = made(delta=1e-9)
     run.save(path)
-    with pytest.raises(je.UnsupportedError, match="stop: got.*after the first 3 rewards"):
+    with pytest.raises(je.errors.UnsupportedError, match="stop: got.*after the first 3 rewards"):
         run.stop()
     told(run, 5)
     run.ask()
@@ -157,7 +157,9 @@ def test_the_end_by_hand(tmp_path):
         assert one.ended_by_hand and one.samples == 15 and (one.counts == 25).all()
         assert one.summary().rows == run.summary().rows
         for again in (one.ask, one.stop, one.forecast):
-            with pytest.raises(je.OverError, match="ended after 15 rewards, by hand; ask no more"):
+            with pytest.raises(
+                je.errors.OverError, match="ended after 15 rewards, by hand; ask no more"
+            ):
                 again()
 
 
@@ -198,7 +200,7 @@ def test_a_forecast_is_the_run_simulated_on():
     assert report.FORECAST in str(run.summary())
     assert report.FORECAST in html.unescape(run._repr_html_())
     assert not any("Forecast" in note or note == report.FORECAST for note in copy.summary().notes)
-    with pytest.raises(je.ArgumentError, match="runs: got 0"):
+    with pytest.raises(je.errors.ArgumentError, match="runs: got 0"):
         run.forecast(runs=0)
 
 
@@ -232,7 +234,7 @@ def test_a_forecast_after_equal_rewards():
     assert run.forecast(runs=2, most=100).more.size == 2
     counts = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.Poisson())
     counts.tell([0, 1], [1500, 1400])
-    with pytest.raises(je.UnsupportedError, match="forecast: got .*means from 0 to 1000"):
+    with pytest.raises(je.errors.UnsupportedError, match="forecast: got .*means from 0 to 1000"):
         counts.forecast(runs=2, most=100)
 
 
@@ -366,7 +368,7 @@ def test_a_terminal_shows_how_many_rewards_have_entered(monkeypatch, capsys):
 @pytest.mark.parametrize("name", REFUSED)
 def test_where_the_default_is_refused_another_is_named(name):
     given = {"rule": je.TTUCB(), **REFUSED[name]}
-    with pytest.raises(je.ArgumentError, match=r"Heuristic\(\)"):
+    with pytest.raises(je.errors.ArgumentError, match=r"Heuristic\(\)"):
         je.LiveRun(3, je.BestArm(), given.pop("rule"), **given)
 
 

@@ -67,7 +67,7 @@ def test_the_first_rewards_enter_together():
     """In any order, some twice, before any check; then as the engine starts."""
     run = named()
     assert run.ask() == "red" and run.ask(3) == list(NAMES) and run.answer is None
-    with pytest.raises(je.UnsupportedError, match=r"n: got 4.*at most 3 until every arm"):
+    with pytest.raises(je.errors.UnsupportedError, match=r"n: got 4.*at most 3 until every arm"):
         run.ask(4)
     run.tell("blue", 0)
     assert run.ask(2) == ["red", "green"]
@@ -75,7 +75,7 @@ def test_the_first_rewards_enter_together():
     assert run.ask() == "green" and run.told == 3 and not run.stopped
     np.testing.assert_array_equal(run.counts, [1, 0, 2])
     np.testing.assert_array_equal(run.means, [1.0, math.nan, 0.5])
-    with pytest.raises(je.UnsupportedError, match="evidence.*after the first 3 rewards"):
+    with pytest.raises(je.errors.UnsupportedError, match="evidence.*after the first 3 rewards"):
         _ = run.evidence
     assert "3 are needed" in str(run.summary())
     run.tell("green", 1)
@@ -132,21 +132,27 @@ def test_after_the_end_rewards_are_recorded_and_the_answer_stays():
     np.testing.assert_array_equal(run.answer, answer)
     np.testing.assert_array_equal(run.elimination_times, times)
     assert run.counts[loser] == counts[loser] + 40
-    with pytest.raises(je.OverError, match=rf"ended after {samples} rewards, with the answer"):
+    with pytest.raises(
+        je.errors.OverError, match=rf"ended after {samples} rewards, with the answer"
+    ):
         run.ask()
     assert "40 rewards came after that" in str(run.summary())
 
 
 BAD = {
-    "an unknown name": (("purple", 1), je.ArgumentError, "arm: got 'purple'.*red"),
-    "a number out of range": ((3, 1), je.ArgumentError, "arm: got 3; allowed: an integer from 0"),
-    "half a success": (("red", 0.5), je.ArgumentError, "rewards: got .*0.5 is not.*0 or 1"),
-    "NaN": (("red", math.nan), je.ArgumentError, "reward: got nan"),
-    "no number": (("red", "1"), je.ArgumentError, "reward: got '1'"),
-    "too large": (("red", 1e101), je.ArgumentError, "of at most 1e.100 units"),
-    "too few rewards": ((["red", "blue"], [1]), je.ArgumentError, "reward"),
-    "one bad of two": ((["red", "blue"], [1, 2]), je.ArgumentError, "2 is not"),
-    "nothing": (([], []), je.ArgumentError, "arms and their rewards, at least one"),
+    "an unknown name": (("purple", 1), je.errors.ArgumentError, "arm: got 'purple'.*red"),
+    "a number out of range": (
+        (3, 1),
+        je.errors.ArgumentError,
+        "arm: got 3; allowed: an integer from 0",
+    ),
+    "half a success": (("red", 0.5), je.errors.ArgumentError, "rewards: got .*0.5 is not.*0 or 1"),
+    "NaN": (("red", math.nan), je.errors.ArgumentError, "reward: got nan"),
+    "no number": (("red", "1"), je.errors.ArgumentError, "reward: got '1'"),
+    "too large": (("red", 1e101), je.errors.ArgumentError, "of at most 1e.100 units"),
+    "too few rewards": ((["red", "blue"], [1]), je.errors.ArgumentError, "reward"),
+    "one bad of two": ((["red", "blue"], [1, 2]), je.errors.ArgumentError, "2 is not"),
+    "nothing": (([], []), je.errors.ArgumentError, "arms and their rewards, at least one"),
 }
 
 
@@ -162,7 +168,7 @@ def test_bad_input_changes_nothing(name):
     assert run.ask() == asked and list(run._events) == before[2] and run.told == before[1]
     np.testing.assert_array_equal(run.counts, before[0])
     for n in (0, -1, 1.0, True):
-        with pytest.raises(je.ArgumentError, match="n: got"):
+        with pytest.raises(je.errors.ArgumentError, match="n: got"):
             run.ask(n)
 
 
@@ -172,23 +178,23 @@ def test_bad_arguments_are_refused_before_anything_compiles():
 
     best, rule = je.BestArm(), je.LUCB()
     for arms in (1, "red", ["red"], ["red", "red"], ["red", 2], [], None, True, [[1.0]], {"a": []}):
-        with pytest.raises(je.ArgumentError, match="arms: got"):
+        with pytest.raises(je.errors.ArgumentError, match="arms: got"):
             made(arms, best, rule)
-    with pytest.raises(je.ArgumentError, match="rule: got Oracle.*nobody knows theta"):
+    with pytest.raises(je.errors.ArgumentError, match="rule: got Oracle.*nobody knows theta"):
         made(3, best, je.Oracle())
-    with pytest.raises(je.UnsupportedError, match="linear|unstructured"):
+    with pytest.raises(je.errors.UnsupportedError, match="linear|unstructured"):
         made([[1.0, 0.0], [0.6, 0.8]], best, rule)
-    with pytest.raises(je.ArgumentError, match="stopping: got .*one stopping rule"):
+    with pytest.raises(je.errors.ArgumentError, match="stopping: got .*one stopping rule"):
         made(3, best, rule, stopping=(je.LLR(), je.SelectiveElimination()))
-    with pytest.raises(je.ArgumentError, match="m: got 3"):
+    with pytest.raises(je.errors.ArgumentError, match="m: got 3"):
         made(3, je.TopM(3), rule)
     for name, value in (("delta", 1.0), ("seed", -1), ("run", -1), ("initial_pulls", 0)):
-        with pytest.raises(je.ArgumentError, match=f"{name}: got"):
+        with pytest.raises(je.errors.ArgumentError, match=f"{name}: got"):
             made(3, best, rule, **{name: value})
-    with pytest.raises(je.ArgumentError, match="family: got 3"):
+    with pytest.raises(je.errors.ArgumentError, match="family: got 3"):
         made(3, best, rule, family=3)
     past = je.Recorded([[0, 1], [1, 1, 0]], family=je.Bernoulli())
-    with pytest.raises(je.UnsupportedError, match="family: got .*the family that it wraps"):
+    with pytest.raises(je.errors.UnsupportedError, match="family: got .*the family that it wraps"):
         made(2, best, rule, family=past)
 
 
@@ -262,10 +268,10 @@ def test_many_at_once_and_other_forms_of_arms():
 def test_a_rule_that_chooses_no_arm():
     """The reward before its choice is kept; each further ask says what is wrong."""
 
-    class Beyond(je.SamplingRule):
+    class Beyond(je.contracts.SamplingRule):
         """A rule that leaves the arms after ten samples."""
 
-        traits = je.Traits(families=None, uses_delta=False)
+        traits = je.contracts.Traits(families=None, uses_delta=False)
 
         def choose(self, view, state):
             return view.t // 10 * 3, state
@@ -275,6 +281,6 @@ def test_a_rule_that_chooses_no_arm():
     run.tell([0, 1, 2], [1, 0, 1])
     for _ in range(6):
         run.tell(run.ask(), 1)
-    with pytest.raises(je.RuleError, match="it chose arm 3 after 9 rewards"):
+    with pytest.raises(je.errors.RuleError, match="it chose arm 3 after 9 rewards"):
         run.ask()
     assert run.told == 9 and not run.stopped and COINS.K == 3

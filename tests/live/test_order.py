@@ -102,13 +102,15 @@ def test_a_sorted_table_in_order_is_refused_and_else_tested_once():
     arms, rewards = sorted_table()
     one = run()
     for told in (({"a": arms, "b": rewards},), (arms, rewards)):
-        with pytest.raises(je.ArgumentError, match="in_order: got True .p .*rewards of") as caught:
+        with pytest.raises(
+            je.errors.ArgumentError, match="in_order: got True .p .*rewards of"
+        ) as caught:
             one.tell(*told, in_order=True)
     assert one.told == 0
     assert "of 2000 are above 0, and of the first" in str(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))
-    assert str(again) == str(caught.value) and isinstance(again, je.ArgumentError)
-    with pytest.raises(je.ArgumentError):
+    assert str(again) == str(caught.value) and isinstance(again, je.errors.ArgumentError)
+    with pytest.raises(je.errors.ArgumentError):
         one.tell(arms, rewards)  # two sequences are in order
     one.tell({"a": arms, "b": rewards})
     assert not one.stopped and one.p_values.answer == 1

@@ -76,10 +76,10 @@ def test_columns_by_name(tmp_path):
         (dict(arm="variant"), r"reward: got None \(the columns are 'id', 'won'"),
         (dict(arm="variant", reward="wonn"), "reward: got 'wonn' .nearest: 'won'"),
     ):
-        with pytest.raises(je.ArgumentError, match=words):
+        with pytest.raises(je.errors.ArgumentError, match=words):
             run().tell(path, **given)
     path.write_text("won,won,variant\n1,1,red\n")
-    with pytest.raises(je.ArgumentError, match="reward: got 'won' .several have it"):
+    with pytest.raises(je.errors.ArgumentError, match="reward: got 'won' .several have it"):
         run().tell(path, **names)
 
 
@@ -104,7 +104,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused_has_its_row(name, tmp_path):
     contents, message = REFUSED[name]
-    with pytest.raises(je.ArgumentError, match=message):
+    with pytest.raises(je.errors.ArgumentError, match=message):
         told(tmp_path, contents)
 
 
@@ -119,12 +119,12 @@ def test_rows_of_frames_and_sequences():
         ((["red", "blue"], [1, 0.5]), "0.5 is not; row 2"),
         ((["red", "blue"], [1, None]), "missing: .*first in row 2"),
     ):
-        with pytest.raises(je.ArgumentError, match=message):
+        with pytest.raises(je.errors.ArgumentError, match=message):
             one.tell(*given)
     assert one.told == 0
-    with pytest.raises(je.ArgumentError, match="missing: got 'drop'"):
+    with pytest.raises(je.errors.ArgumentError, match="missing: got 'drop'"):
         one.tell(["red"], [1], missing="drop")
-    with pytest.raises(je.ArgumentError, match="in_order: got 'yes'"):
+    with pytest.raises(je.errors.ArgumentError, match="in_order: got 'yes'"):
         one.tell(["red"], [1], in_order="yes")
 
 
@@ -138,7 +138,7 @@ def test_empty_cells_are_left_out_by_a_word(tmp_path):
     assert one.tell(path, missing="skip") == 3 and one.counts.tolist() == [1, 0, 1]
     two = je.LiveRun(["none", "some"], je.BestArm(), je.Uniform(), family=je.Bernoulli())
     assert two.tell({"a": ["none", "some"], "b": [1, 0]}) == 0
-    with pytest.raises(je.ArgumentError, match="2 with an empty cell left out"):
+    with pytest.raises(je.errors.ArgumentError, match="2 with an empty cell left out"):
         one.tell({"a": ["red", "blue"], "b": [None, None]}, missing="skip")
 
 

@@ -233,7 +233,7 @@ class Counts(je.Poisson):
         return value - (s + c * y) * jnp.log(n + c) - s * jnp.log(y) + n * y
 
 
-class Bare(je.OneParameter):
+class Bare(je.families.OneParameter):
     """A family without mixtures."""
 
 

@@ -35,7 +35,7 @@ class Larger:
 
 
 @dataclasses.dataclass(frozen=True)
-class Mine(je.SamplingRule):
+class Mine(je.contracts.SamplingRule):
     """A rule of one's own."""
 
     rate: float = 1.5
@@ -108,7 +108,7 @@ ELIMINATIONS = [
     je.Resets(je.FullElimination(), je.Heuristic(), 2.5), je.Resets(je.SelectiveElimination()),
 ]  # fmt: skip
 THRESHOLDS = [
-    je.Heuristic(), je.GK16(), je.LinearThreshold(2, 1.0, 1.1),
+    je.Heuristic(), je.GK16(), je.thresholds.LinearThreshold(2, 1.0, 1.1),
     KaufmannKoolen(6, 2, True), je.Mixture((3.0, 30.0), 3),
 ]  # fmt: skip
 

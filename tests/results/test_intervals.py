@@ -147,13 +147,13 @@ class _Own(je.Bernoulli):
 def test_refusals():
     coins = played("coins")
     for call in (lambda x: x.intervals(), lambda x: x.difference(0, 1)):
-        with pytest.raises(je.UnsupportedError, match=r'record=\("means",\)'):
+        with pytest.raises(je.errors.UnsupportedError, match=r'record=\("means",\)'):
             call(dataclasses.replace(coins, means=None))
-        with pytest.raises(je.UnsupportedError, match="family with a mixture"):
+        with pytest.raises(je.errors.UnsupportedError, match="family with a mixture"):
             family = dataclasses.replace(coins, instance=je.Instance.unstructured(
                 [0.8, 0.4, 0.3], _Own()))  # fmt: skip
             call(family)
-        with pytest.raises(je.UnsupportedError, match="None or 0 as ridge"):
+        with pytest.raises(je.errors.UnsupportedError, match="None or 0 as ridge"):
             call(played("linear", ridge=1.0))
     stacks = [[0.0, 1.0, 1.0, 1.0] * 10, [0.0, 1.0, 0.0, 0.0] * 10]
     for order, allowed in (("permuted", False), ("bootstrap", True)):
@@ -163,14 +163,14 @@ def test_refusals():
         if allowed:
             assert (result.intervals().low < past.means).all()
         else:
-            with pytest.raises(je.UnsupportedError, match=r"without replacement.*live run"):
+            with pytest.raises(je.errors.UnsupportedError, match=r"without replacement.*live run"):
                 result.intervals()
     for level in (0, 1.0, True):
-        with pytest.raises(je.ArgumentError, match="level: got"):
+        with pytest.raises(je.errors.ArgumentError, match="level: got"):
             coins.intervals(level)
-    with pytest.raises(je.ArgumentError, match="b: got 1.*another arm"):
+    with pytest.raises(je.errors.ArgumentError, match="b: got 1.*another arm"):
         coins.difference(1, 1)
-    with pytest.raises(je.ArgumentError, match="arm: got 3"):
+    with pytest.raises(je.errors.ArgumentError, match="arm: got 3"):
         coins.difference(0, 3)
 
 

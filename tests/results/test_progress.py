@@ -126,7 +126,7 @@ def test_parts_share_one_line(monkeypatch):
     for show in (False, lambda *_: None):
         by_parts([("one", part)], show)
     assert terminal.getvalue() == text
-    with pytest.raises(je.ArgumentError, match="^progress: .*callable"):
+    with pytest.raises(je.errors.ArgumentError, match="^progress: .*callable"):
         by_parts([], 3)
 
 

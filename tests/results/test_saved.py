@@ -115,11 +115,15 @@ def test_half_spaces_come_back_if_passed(answer, tmp_path):
     result = result_of(instance, width=2, problem=problem, elimination_times=None)
     text = back(result, tmp_path)
     assert text.problem == str(problem) and text.equals(result)
-    with pytest.raises(je.ArgumentError, match=r"problem: got .*load_result\(path, problem=...\)"):
+    with pytest.raises(
+        je.errors.ArgumentError, match=r"problem: got .*load_result\(path, problem=...\)"
+    ):
         text.efficiency()
     assert_same(back(result, tmp_path, problem=problem), result)
     other = je.HalfSpaces(answer, Y, np.array([[0.1], [0.25]]))
-    with pytest.raises(je.ArgumentError, match="problem: got HalfSpaces.* which the file holds"):
+    with pytest.raises(
+        je.errors.ArgumentError, match="problem: got HalfSpaces.* which the file holds"
+    ):
         je.load_result(tmp_path / "result.nc", problem=other)
 
 
@@ -159,7 +163,7 @@ def test_parts_of_ones_own_are_text_until_they_are_passed(tmp_path):
     for name, wrong in (("rule", Mine(2.5)), ("rule", je.LinGapE()), ("stopping", je.Native()),
                         ("family", MyFamily(0.25)), ("threshold", MyThreshold(1.0)),
                         ("elimination", je.Resets(MyStop()))):  # fmt: skip
-        with pytest.raises(je.ArgumentError, match=name):
+        with pytest.raises(je.errors.ArgumentError, match=name):
             je.load_result(tmp_path / "result.nc", **{name: wrong})
 
 
@@ -169,17 +173,19 @@ def test_what_a_file_cannot_name_is_refused(tmp_path):
 
     for threshold in (lambda t, delta: t, nested):
         result = result_of(threshold=threshold)
-        with pytest.raises(je.ArgumentError, match=r"^threshold: .*frozen dataclass.*not a lambda"):
+        with pytest.raises(
+            je.errors.ArgumentError, match=r"^threshold: .*frozen dataclass.*not a lambda"
+        ):
             result.save(tmp_path / "no.nc")
         assert not list(tmp_path.iterdir())
         assert result.equals(result) and not result.equals(result_of())
-    with pytest.raises(je.ArgumentError, match="^elimination"):
+    with pytest.raises(je.errors.ArgumentError, match="^elimination"):
         result_of(elimination=je.Resets(je.LLR and MyStop(), lambda t, d: t)).save(tmp_path / "no")
-    with pytest.raises(je.ArgumentError, match="^path"):
+    with pytest.raises(je.errors.ArgumentError, match="^path"):
         result_of().save(3)
-    with pytest.raises(je.ArgumentError, match="there is no folder"):
+    with pytest.raises(je.errors.ArgumentError, match="there is no folder"):
         result_of().save(tmp_path / "none" / "r.nc")
-    with pytest.raises(je.ArgumentError, match="^other: got 3"):
+    with pytest.raises(je.errors.ArgumentError, match="^other: got 3"):
         result_of().equals(3)
 
 
@@ -248,30 +254,30 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         try:
             assert je.load_result(path).equals(result_of())
-        except je.DamagedFileError:
+        except je.errors.DamagedFileError:
             shown += 1
-        except je.StoreError as error:  # the name of an attribute
+        except je.errors.StoreError as error:  # the name of an attribute
             assert "no result" in str(error) or "format" in str(error)
             shown += 1
     assert shown >= 12
     for size in (100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
-        with pytest.raises(je.DamagedFileError, match="no readable NetCDF"):
+        with pytest.raises(je.errors.DamagedFileError, match="no readable NetCDF"):
             je.load_result(path)
     for contents in (b"", b"hello", b"CDF\x01"):
         path.write_bytes(contents)
-        with pytest.raises(je.StoreError, match="it is no NetCDF file"):
+        with pytest.raises(je.errors.StoreError, match="it is no NetCDF file"):
             je.load_result(path)
     xr.Dataset({"a": ("x", [1, 2])}).to_netcdf(path, engine="h5netcdf")
-    with pytest.raises(je.StoreError, match="it holds no result of jaxelim"):
+    with pytest.raises(je.errors.StoreError, match="it holds no result of jaxelim"):
         je.load_result(path)
     for wrong in (tmp_path / "none.nc", tmp_path):
-        with pytest.raises(je.StoreError, match=r"cannot be read|no regular file"):
+        with pytest.raises(je.errors.StoreError, match=r"cannot be read|no regular file"):
             je.load_result(wrong)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(je.StoreError, match="is no regular file"):
+    with pytest.raises(je.errors.StoreError, match="is no regular file"):
         je.load_result(tmp_path / "pipe")
-    with pytest.raises(je.ArgumentError, match="^path: got None"):
+    with pytest.raises(je.errors.ArgumentError, match="^path: got None"):
         je.load_result(None)
 
 
@@ -296,11 +302,13 @@ def test_files_of_other_versions(tmp_path):
 
     result_of().save(path)
     rewritten(path, lambda attributes: attributes.update(jaxelim_result=2))
-    with pytest.raises(je.StoreError, match="its format is 2; .* reads up to 1"):
+    with pytest.raises(je.errors.StoreError, match="its format is 2; .* reads up to 1"):
         je.load_result(path)
     result_of().save(path)
     rewritten(path, text('"fields":{"rate":2.0}', '"fields":{"rate":2.0,"more":1}'))
-    with pytest.raises(je.StoreError, match=r"its rule is LinGapE.* load_result\(path, rule="):
+    with pytest.raises(
+        je.errors.StoreError, match=r"its rule is LinGapE.* load_result\(path, rule="
+    ):
         je.load_result(path)
     result_of().save(path)
     rewritten(path, text("jaxelim.LinGapE", "jaxelim.Later"))
@@ -314,7 +322,7 @@ def test_files_of_other_versions(tmp_path):
 def test_a_file_of_the_arrays_alone_is_no_result(tmp_path):
     """`to_xarray` has no arms, no theta and no checksum."""
     result_of().to_xarray().to_netcdf(tmp_path / "arrays.nc", engine="h5netcdf")
-    with pytest.raises(je.StoreError, match="it holds no result of jaxelim"):
+    with pytest.raises(je.errors.StoreError, match="it holds no result of jaxelim"):
         je.load_result(tmp_path / "arrays.nc")
 
 
@@ -327,7 +335,7 @@ def test_descriptions_of_plain_values():
         np.testing.assert_array_equal(found, array)
         assert found.dtype == array.dtype
     for wrong in (object(), int, lambda: 0, {1, 2}):
-        with pytest.raises(je.ArgumentError, match="^x: got"):
+        with pytest.raises(je.errors.ArgumentError, match="^x: got"):
             description_of("x", wrong)
 
 

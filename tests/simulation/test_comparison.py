@@ -245,7 +245,7 @@ def test_a_baseline_and_its_verdict():
     p = np.array([row["mean_p"] for row in many.rows])
     assert (p < 0.05).any() and many.rows[p.argmin()]["holm_p"] == min(p.min() * 190, 1)
     assert {line["verdict"] for line in many.verdict()} == {"not told apart"}
-    with pytest.raises(je.ArgumentError, match="baseline"):
+    with pytest.raises(je.errors.ArgumentError, match="baseline"):
         je.compare(named, baseline="b")
 
 
@@ -304,5 +304,5 @@ def test_the_figure_of_a_comparison():
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_by_name(call, word):
-    with pytest.raises(je.ArgumentError, match=word):
+    with pytest.raises(je.errors.ArgumentError, match=word):
         call(made(np.arange(1.0, 6)))

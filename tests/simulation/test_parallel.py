@@ -31,30 +31,32 @@ def test_processes_compute_what_one_does(pool, tmp_path):
 
 
 def test_arguments_that_do_not_go_together(pool, tmp_path):
-    with pytest.raises(je.ArgumentError, match="block"):
+    with pytest.raises(je.errors.ArgumentError, match="block"):
         simple(block=0, store=tmp_path)
-    with pytest.raises(je.ArgumentError, match="engine: .*one device"):
+    with pytest.raises(je.errors.ArgumentError, match="engine: .*one device"):
         simple(executor=pool, engine=je.Engine(devices=2))
-    with pytest.raises(je.ArgumentError, match="threshold: .*pickled"):
+    with pytest.raises(je.errors.ArgumentError, match="threshold: .*pickled"):
         simple(executor=pool, threshold=lambda t, delta: 3.0 + t - t)
-    with pytest.raises(je.ArgumentError, match="executor: got 3.*get_executor"):
+    with pytest.raises(je.errors.ArgumentError, match="executor: got 3.*get_executor"):
         simple(executor=3)
-    with pytest.raises(je.ArgumentError, match="workers"), parallel.processes(0):
+    with pytest.raises(je.errors.ArgumentError, match="workers"), parallel.processes(0):
         pass
     with concurrent.futures.ThreadPoolExecutor(1) as threads:
-        with pytest.raises(je.SetupError, match="in this process, on threads"):
+        with pytest.raises(je.errors.SetupError, match="in this process, on threads"):
             simple(executor=threads)
 
 
 def test_other_versions_are_refused(pool, monkeypatch):
     monkeypatch.setattr(parallel, "REVISION", -1)
-    with pytest.raises(je.WorkerError, match="revision is .* there and -1 here.*Nothing is kept"):
+    with pytest.raises(
+        je.errors.WorkerError, match="revision is .* there and -1 here.*Nothing is kept"
+    ):
         simple(executor=pool)
 
 
 def test_a_worker_whose_jax_has_started(monkeypatch):
     monkeypatch.setenv("NPROC", "4")
-    with pytest.raises(je.SetupError, match="JAX has started with"):
+    with pytest.raises(je.errors.SetupError, match="JAX has started with"):
         parallel._set_one_device()
 
 
@@ -68,9 +70,9 @@ def test_a_worker_that_dies(tmp_path):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGKILL)
 
-        with pytest.raises(je.WorkerError, match="died.*Finished blocks are kept"):
+        with pytest.raises(je.errors.WorkerError, match="died.*Finished blocks are kept"):
             simple(runs=200, executor=executor, block=2, store=tmp_path, progress=kill)
-        with pytest.raises(je.WorkerError):
+        with pytest.raises(je.errors.WorkerError):
             simple(executor=executor)
     assert simple(runs=200, store=tmp_path).equals(simple(runs=200))
 

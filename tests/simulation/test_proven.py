@@ -19,7 +19,7 @@ LINEAR = je.Instance([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], [1.0, 0.1])
 STACKS = [[0, 1, 1, 0], [0, 0, 1, 0, 0]]
 BEST, NATIVE, LLR = je.BestArm(), je.Native(), je.LLR()
 EVERY = (LLR, je.SelectiveElimination(), je.FullElimination())
-KOOLEN = je.KaufmannKoolen
+KOOLEN = je.thresholds.KaufmannKoolen
 
 
 def checked(instance, problem, rule, threshold, stopping=LLR, elimination=None, ridge=None):
@@ -49,7 +49,7 @@ class Doubled(type(je.Bernoulli())):
 
 
 @dataclasses.dataclass(frozen=True)
-class Quick(je.StoppingRule):
+class Quick(je.contracts.StoppingRule):
     """A stopping rule of one's own, which may stop whenever it likes."""
 
     name = "quick"
@@ -82,7 +82,13 @@ PROVEN = {
     "variances by arm": (BY_ARM, BEST, je.EBTCI(), KOOLEN(2, 2, True), EVERY),
     "linear arms": (LINEAR, BEST, je.LinGapE(), KOOLEN.of(LINEAR, BEST), EVERY),
     "a ridge that is covered": (
-        LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 1.0, 2.0), EVERY, None, 1.0
+        LINEAR,
+        BEST,
+        je.LinGapE(),
+        je.thresholds.LinearThreshold(2, 1.0, 2.0),
+        EVERY,
+        None,
+        1.0,
     ),
     "LUCB": (COINS, BEST, je.LUCB(), KOOLEN(2), LLR),
     "at sampling": (COINS, BEST, je.LUCB(), KOOLEN(2), EVERY[1], EVERY[1]),
@@ -114,29 +120,63 @@ NOT = {
     "needs pieces = 1 and arms = 3": (LINEAR, BEST, je.LinGapE(), KOOLEN(2, 2, True), LLR),
     "pools phases": (LINEAR, BEST, je.RAGE(), KOOLEN.of(LINEAR, BEST), NATIVE),
     "needs pieces = 2, and the threshold has 1": (
-        COINS, BEST, je.Uniform(), je.Mixture(pieces=1), LLR
+        COINS,
+        BEST,
+        je.Uniform(),
+        je.Mixture(pieces=1),
+        LLR,
     ),
     "native test of Quicker": (NORMAL, BEST, Quicker(), je.Mixture(), NATIVE),
     "stopping rule 'quick'": (NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), Quick()),
     "native test of Hasty": (NORMAL, BEST, Hasty(), KOOLEN(2, 2, True), LLR),
     "native test may end": (
-        NORMAL, BEST, je.LUCB(), je.LinearThreshold(3, 1, 9.0), LLR, None, 1.0
+        NORMAL,
+        BEST,
+        je.LUCB(),
+        je.thresholds.LinearThreshold(3, 1, 9.0),
+        LLR,
+        None,
+        1.0,
     ),
     "what the resets eliminated": (
-        COINS, BEST, je.LUCB(), KOOLEN(2), LLR,
+        COINS,
+        BEST,
+        je.LUCB(),
+        KOOLEN(2),
+        LLR,
         je.Resets(je.SelectiveElimination(), alpha=lambda t, delta: plain(t, delta) / 9),
     ),
-    "its theta_bound is 0.5": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 1, 0.5), LLR),
-    "its feature_bound is 0.9": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 0.9, 2), LLR),
-    "its dimension is 1": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(1, 1, 2), LLR),
+    "its theta_bound is 0.5": (
+        LINEAR,
+        BEST,
+        je.LinGapE(),
+        je.thresholds.LinearThreshold(2, 1, 0.5),
+        LLR,
+    ),
+    "its feature_bound is 0.9": (
+        LINEAR,
+        BEST,
+        je.LinGapE(),
+        je.thresholds.LinearThreshold(2, 0.9, 2),
+        LLR,
+    ),
+    "its dimension is 1": (LINEAR, BEST, je.LinGapE(), je.thresholds.LinearThreshold(1, 1, 2), LLR),
     "recorded rewards without": (recorded("permuted"), BEST, je.Uniform(), KOOLEN(2), LLR),
     "other e-values than its base": (
-        recorded("bootstrap", Doubled()), BEST, je.Uniform(), je.Mixture(), LLR
+        recorded("bootstrap", Doubled()),
+        BEST,
+        je.Uniform(),
+        je.Mixture(),
+        LLR,
     ),
     "is that of their stacks": (
-        recorded("bootstrap", je.Gaussian()), BEST, je.Uniform(), KOOLEN(1, 2, True), LLR
+        recorded("bootstrap", je.Gaussian()),
+        BEST,
+        je.Uniform(),
+        KOOLEN(1, 2, True),
+        LLR,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("words", NOT)
@@ -153,7 +193,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("call", "argument"), REFUSED.values(), ids=REFUSED)
 def test_what_contradicts_a_threshold_is_refused(call, argument):
-    with pytest.raises(je.UnsupportedError) as caught:
+    with pytest.raises(je.errors.UnsupportedError) as caught:
         checked(*call)
     assert caught.value.argument == argument
 
@@ -177,7 +217,7 @@ def test_a_proof_of_ones_own():
     assert found(NORMAL, BEST, je.Uniform(), Stated()) is True
     assert found(NORMAL, BEST, je.Uniform(), Stated("it is a guess")) == "it is a guess"
     for wrong in (None, False, "", 1, "raise"):
-        with pytest.raises(je.ArgumentError, match=r"threshold.*proof\(call\)"):
+        with pytest.raises(je.errors.ArgumentError, match=r"threshold.*proof\(call\)"):
             checked(NORMAL, BEST, je.Uniform(), Stated(wrong))
 
 
@@ -197,7 +237,7 @@ def test_given_noise_has_no_proof():
         assert words in str(proven(calls.checked(*given, threshold=threshold, noise=noise)))
     result = je.simulate(*given, threshold=Stated(), runs=2, noise=noise)
     assert "noise was given" in result.proven and "noise was given" in str(result.summary())
-    with pytest.raises(je.UnsupportedError, match="ridge"):
+    with pytest.raises(je.errors.UnsupportedError, match="ridge"):
         je.simulate(*given, threshold=KOOLEN(2, 2, True), ridge=1.0, runs=2, noise=noise)
 
 
@@ -240,7 +280,7 @@ def test_live_runs_name_threshold_and_guarantee():
     assert "Heuristic(), without proof" in str(run.summary())
     # Nobody knows theta in a live run: the threshold's bound on it is trusted.
     live = je.LiveRun([[1.0, 0.0], [0.0, 2.0]], BEST, je.LinGapE(),
-                      threshold=je.LinearThreshold(2, 2.0, 1e-9), ridge=1.0)  # fmt: skip
+                      threshold=je.thresholds.LinearThreshold(2, 2.0, 1e-9), ridge=1.0)  # fmt: skip
     assert live.proven is True
 
 

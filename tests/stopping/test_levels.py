@@ -22,7 +22,7 @@ def nothing_compiles():
 
 def refused(argument, **settings):
     settings = {"runs": 2, "max_samples": 100, "ridge": 1, "delta": [0.1, 0.2], **settings}
-    with pytest.raises(je.ArgumentError) as caught:
+    with pytest.raises(je.errors.ArgumentError) as caught:
         je.simulate(settings.pop("instance", ONE), je.BestArm(), je.LinGapE(), **settings)
     error = caught.value
     assert error.argument == argument and str(error).startswith(f"{argument}: got ")
@@ -108,7 +108,7 @@ def test_the_papers_alpha_is_checked():
 
 @pytest.mark.parametrize("t0", [1e20, 2**31 + 1, 1.5, 0, -3, math.nan, math.inf, "2", True])
 def test_the_first_reset(t0):
-    with pytest.raises(je.ArgumentError) as caught:
+    with pytest.raises(je.errors.ArgumentError) as caught:
         je.Resets(je.SelectiveElimination(), t0=t0)
     assert caught.value.argument == "t0" and caught.value.allowed == "a number in [2, 2147483648]"
 

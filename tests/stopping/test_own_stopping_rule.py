@@ -15,7 +15,7 @@ from jaxelim.cli import results
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Patience(je.StoppingRule):
+class Patience(je.contracts.StoppingRule):
     """Stop when the empirical answer was the same at `n` checks in a row."""
 
     n: int = 20
@@ -58,14 +58,14 @@ def test_it_stops_where_a_plain_loop_says():
 
 
 def test_names_tell_stopping_rules_apart():
-    class Nameless(je.StoppingRule):
+    class Nameless(je.contracts.StoppingRule):
         """No name."""
 
     for stopping, said in (
         ((Patience(5), Patience(6)), "different `name`"),
         (Nameless(), "has a `name`"),
     ):
-        with pytest.raises(je.ArgumentError, match=said):
+        with pytest.raises(je.errors.ArgumentError, match=said):
             je.simulate(INSTANCE, je.BestArm(), je.Uniform(), stopping=stopping, runs=2)
 
 

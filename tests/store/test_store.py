@@ -77,7 +77,7 @@ def test_a_store_keeps_finished_blocks(tmp_path, whole, monkeypatch):
         if done >= 4:
             raise KeyboardInterrupt
 
-    with pytest.raises(je.Interrupted, match="2 of 6 runs are in finished") as caught:
+    with pytest.raises(je.errors.Interrupted, match="2 of 6 runs are in finished") as caught:
         simple(store=tmp_path, block=2, progress=stop)
     assert seen == [0, 1, 2, 3]  # the interrupt came within the second block
     part = caught.value.result
@@ -96,10 +96,10 @@ def test_an_interrupt_without_a_store(whole):
         if done >= 4:
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(je.Interrupted, match="0 of 6 .*Nothing is kept") as caught:
+    with pytest.raises(je.errors.Interrupted, match="0 of 6 .*Nothing is kept") as caught:
         simple(progress=lambda *_: signal.raise_signal(signal.SIGINT))
     assert caught.value.result is None and isinstance(caught.value, KeyboardInterrupt)
-    with pytest.raises(je.Interrupted, match="2 of 6") as caught:
+    with pytest.raises(je.errors.Interrupted, match="2 of 6") as caught:
         simple(progress=stop, block=2)
     assert caught.value.result.runs.tolist() == [0, 1]
     assert simple().equals(whole)
@@ -182,31 +182,31 @@ def test_folders_are_merged(tmp_path, whole):
     assert copied == paths(tmp_path / "both") and store.merge(parts, tmp_path / "both") == []
     (found,) = je.load_store(tmp_path / "both").results.values()
     assert found.equals(whole)
-    with pytest.raises(je.ArgumentError, match="sources"):
+    with pytest.raises(je.errors.ArgumentError, match="sources"):
         store.merge([], tmp_path / "none")
-    with pytest.raises(je.StoreError, match="no store"):
+    with pytest.raises(je.errors.StoreError, match="no store"):
         store.merge([tmp_path / "nowhere"], tmp_path / "none")
     path = paths(parts[0])[0]
     with np.load(path) as file:
         arrays = dict(file)
     arrays["samples"] = arrays["samples"] + 1
     np.savez(path, **arrays)
-    with pytest.raises(je.StoreError, match="other numbers than the output for samples"):
+    with pytest.raises(je.errors.StoreError, match="other numbers than the output for samples"):
         store.merge(parts, tmp_path / "both")
 
 
 def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    with pytest.raises(je.StoreError, match="a file, not a folder"):
+    with pytest.raises(je.errors.StoreError, match="a file, not a folder"):
         simple(store=tmp_path / "file" / "below")
-    with pytest.raises(je.ArgumentError, match="store: got 3"):
+    with pytest.raises(je.errors.ArgumentError, match="store: got 3"):
         simple(store=3)
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "write", full)
-    with pytest.raises(je.StoreError, match="the disk is full"):
+    with pytest.raises(je.errors.StoreError, match="the disk is full"):
         simple(store=tmp_path / "full")
     assert list((tmp_path / "full").rglob("*.*")) == []
 
@@ -247,7 +247,7 @@ def test_another_source_is_another_class(monkeypatch):
         raise OSError("could not get source code")
 
     monkeypatch.setattr("inspect.getsource", none)
-    with pytest.raises(je.ArgumentError, match="rule: .*whose source is in a file"):
+    with pytest.raises(je.errors.ArgumentError, match="rule: .*whose source is in a file"):
         key(Mine())
 
 
@@ -257,7 +257,7 @@ def named_threshold(t, delta):
 
 @pytest.mark.parametrize("threshold", [named_threshold, lambda t, delta: 3.0 + t - t])
 def test_functions_have_no_key(threshold, tmp_path):
-    with pytest.raises(je.ArgumentError, match="threshold"):
+    with pytest.raises(je.errors.ArgumentError, match="threshold"):
         simple(store=tmp_path, threshold=threshold)
     assert list(tmp_path.iterdir()) == []
 

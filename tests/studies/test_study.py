@@ -44,13 +44,13 @@ def test_each_result_is_that_of_a_call(whole):
 
 
 def test_keys_that_are_wrong(whole):
-    with pytest.raises(je.ArgumentError, match="even"):
+    with pytest.raises(je.errors.ArgumentError, match="even"):
         whole["evn", "easy"]
-    with pytest.raises(je.ArgumentError, match=r"3 instances: easy, pair\[0\]"):
+    with pytest.raises(je.errors.ArgumentError, match=r"3 instances: easy, pair\[0\]"):
         whole["even"]
-    with pytest.raises(je.ArgumentError, match="names of a rule"):
+    with pytest.raises(je.errors.ArgumentError, match="names of a rule"):
         whole["even", "easy", "best-arm", "more"]
-    with pytest.raises(je.ArgumentError, match="instance"):
+    with pytest.raises(je.errors.ArgumentError, match="instance"):
         whole.select(instance="hard")
 
 
@@ -100,7 +100,7 @@ def test_rules_are_compared_on_the_same_noise(whole):
     for ours, theirs in zip(found.rows, single.rows, strict=False):
         assert {**ours, "holm_p": 0} == {**theirs, "holm_p": 0, "instance": "easy"}
     assert whole.compare().rows == found.rows
-    with pytest.raises(je.ArgumentError, match="baseline"):
+    with pytest.raises(je.errors.ArgumentError, match="baseline"):
         whole.compare("evn")
 
 
@@ -117,12 +117,12 @@ def test_a_file_gives_the_study_back(whole, tmp_path):
     assert again.equals(whole) and list(again) == list(whole)
     assert not again.equals(whole.select(rule="even"))
     (tmp_path / "bad.nc").write_bytes((tmp_path / "one.nc").read_bytes()[:-500])
-    with pytest.raises(je.DamagedFileError, match="bad.nc"):
+    with pytest.raises(je.errors.DamagedFileError, match="bad.nc"):
         je.load_study(tmp_path / "bad.nc")
     (tmp_path / "text.nc").write_text("text")
-    with pytest.raises(je.StoreError, match="no NetCDF"):
+    with pytest.raises(je.errors.StoreError, match="no NetCDF"):
         je.load_study(tmp_path / "text.nc")
-    with pytest.raises(je.StoreError, match="cannot be read"):
+    with pytest.raises(je.errors.StoreError, match="cannot be read"):
         je.load_study(tmp_path / "none.nc")
 
 
@@ -134,7 +134,7 @@ def test_a_store_gives_the_study_back(whole, tmp_path):
     single = je.simulate(EASY, je.TopM(2), je.Uniform(), store=tmp_path, **COMMON)
     found = je.load_store(tmp_path).select(problem="TopM(m=2)")
     assert len(found) == 1 and next(iter(found.results.values())).equals(single)
-    with pytest.raises(je.StoreError, match="no store"):
+    with pytest.raises(je.errors.StoreError, match="no store"):
         je.load_store(tmp_path / "nowhere")
     # Folders that are joined tell as much.
     from jaxelim import store
@@ -163,7 +163,7 @@ def test_an_interrupted_study_goes_on(whole, tmp_path, monkeypatch):
         if done >= 12:
             raise KeyboardInterrupt
 
-    with pytest.raises(je.Interrupted, match="of 24 runs are in finished blocks") as caught:
+    with pytest.raises(je.errors.Interrupted, match="of 24 runs are in finished blocks") as caught:
         made(store=tmp_path, block=4, progress=stop)
     part = caught.value.result
     assert isinstance(part, je.Study) and 0 < len(part) < 6
@@ -206,12 +206,12 @@ def test_refused_combinations_are_named(monkeypatch):
     """Before anything compiles, with the exception's own class."""
     monkeypatch.setattr(blocks, "planned", never)
     where = r"of rule 'RAGE', instance 'easy', problem 'thresholding'"
-    with pytest.raises(je.UnsupportedError, match=where):
+    with pytest.raises(je.errors.UnsupportedError, match=where):
         je.study(EASY, [je.BestArm(), je.Thresholding(0.5)],
                  [je.Uniform(), {"rule": je.RAGE(), "stopping": je.Native()}],
                  stopping=je.LLR(), runs=2)  # fmt: skip
     tie = je.Instance.unstructured([1.0, 1.0], name="tie")
-    with pytest.raises(je.ArgumentError, match="rule 'Uniform', instance 'tie'"):
+    with pytest.raises(je.errors.ArgumentError, match="rule 'Uniform', instance 'tie'"):
         je.study([EASY, tie], je.BestArm(), je.Uniform(), runs=2)
     for bad, words in {
         "rules": dict(rules=[]), "instances": dict(instances=[]), "sampling rule": dict(rules=3),
@@ -224,7 +224,7 @@ def test_refused_combinations_are_named(monkeypatch):
         "block": dict(block=0), "progress": dict(progress=3),
     }.items():  # fmt: skip
         given = dict(instances=EASY, problem=je.BestArm(), rules=je.Uniform(), runs=2)
-        with pytest.raises(je.ArgumentError, match=bad):
+        with pytest.raises(je.errors.ArgumentError, match=bad):
             je.study(**{**given, **words})
 
 
@@ -316,7 +316,7 @@ def test_the_figure(whole):
     (legend,) = figure.legends
     words = [text.get_text() for text in legend.get_texts()]
     assert words[:2] == ["even", "oracle"] and "delta" in words
-    with pytest.raises(je.ArgumentError, match="stopping"):
+    with pytest.raises(je.errors.ArgumentError, match="stopping"):
         je.figures.study_figure({"a": {"b": je.simulate(
             EASY, je.BestArm(), je.Uniform(), **{**COMMON, "stopping": (
                 je.LLR(), je.SelectiveElimination())})}}, "full")  # fmt: skip
@@ -337,7 +337,7 @@ def test_the_figure_of_one_delta(tmp_path, capsys, monkeypatch):
         half = stats.t.ppf(0.975, 19) * taus.std(ddof=1) / 20**0.5
         ends = [[taus.mean() - half, place], [taus.mean() + half, place]]
         assert any(np.allclose(bar, ends) for bar in bars)
-    bound = je.sample_bound(0.05, je.complexity(EASY, je.BestArm()))
+    bound = je.bounds.sample_bound(0.05, je.complexity(EASY, je.BestArm()))
     assert any(np.allclose(line.get_xdata(), bound) for line in samples.lines)
     assert any(np.allclose(line.get_xdata(), 0.05) for line in errors.lines)
     assert one.figure(log=True).axes[0].get_xscale() == "log"

@@ -91,7 +91,7 @@ def _starves(self, view, state):
 
 
 def _wrong_fast(self, view, state):
-    return (view.t + 1) % 4, state, jnp.full_like(view.t, je.OK)
+    return (view.t + 1) % 4, state, jnp.full_like(view.t, je.contracts.OK)
 
 
 RULES = {
@@ -113,7 +113,7 @@ RULES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Best(je.Problem):
+class Best(je.contracts.Problem):
     """Best arm, written for one run."""
 
     name = "best-of-all"
@@ -121,7 +121,7 @@ class Best(je.Problem):
     def check(self, arms, theta):
         means = np.sort(arms @ theta)
         if means[-1] == means[-2]:
-            raise je.ArgumentError("instance", "two best arms", "one best arm")
+            raise je.errors.ArgumentError("instance", "two best arms", "one best arm")
 
     def answer(self, seen):
         return jnp.argmax(seen.means)
@@ -130,7 +130,7 @@ class Best(je.Problem):
         return jnp.arange(len(seen.means)) == answer
 
     def shape(self, seen, answer):
-        return je.Rows(answer, jnp.arange(len(seen.means)) != answer)
+        return je.contracts.Rows(answer, jnp.arange(len(seen.means)) != answer)
 
 
 def problem(**members: Any) -> Any:
@@ -171,17 +171,17 @@ def _two_at_ties(self, seen, answer):
 
 
 def _no_tied_rival(self, seen, answer):
-    return je.Rows(answer, seen.means < jnp.max(seen.means))
+    return je.contracts.Rows(answer, seen.means < jnp.max(seen.means))
 
 
 def _no_first_arm(self, seen, answer):
     arms = jnp.arange(len(seen.means))
-    return je.Rows(answer, (arms != answer) & ((arms != 0) | (answer == 1)))
+    return je.contracts.Rows(answer, (arms != answer) & ((arms != 0) | (answer == 1)))
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _WideRows(je.Rows):
+class _WideRows(je.contracts.Rows):
     """Margins that are too large by 5%, so LLRs by 10%."""
 
     def margin(self, space, means, theta_hat):
@@ -198,7 +198,7 @@ def _always(self, answers, truth, means):
 
 def _first_two(self, arms, theta):
     if (arms @ theta)[0] == (arms @ theta)[1]:
-        raise je.ArgumentError("instance", "two best arms", "one best arm")
+        raise je.errors.ArgumentError("instance", "two best arms", "one best arm")
 
 
 def _forgets(self, seen):

@@ -35,7 +35,7 @@ def test_linear_arms_batches_and_refused_orders():
     class FirstIsBest(je.BestArm):
         def check(self, arms, theta):
             if np.argmax(arms @ theta):
-                raise je.ArgumentError("theta", theta, "a first arm that is best")
+                raise je.errors.ArgumentError("theta", theta, "a first arm that is best")
 
     assert len(orders(FirstIsBest(), many[0])) == 1
 
@@ -62,10 +62,10 @@ def test_equal_rivals_have_the_mean_of_the_second():
 
 
 @dataclasses.dataclass(frozen=True)
-class Challenger(je.SamplingRule):
+class Challenger(je.contracts.SamplingRule):
     """Pull the arm pulled less often of the leader and the rival of smallest LLR: EB-TC."""
 
-    traits = je.Traits(structures=("unstructured",), uses_delta=False)
+    traits = je.contracts.Traits(structures=("unstructured",), uses_delta=False)
 
     def choose(self, view, state):
         piece = view.lanes.argmin(jnp.where(view.active, view.llr, jnp.inf))

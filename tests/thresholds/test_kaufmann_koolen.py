@@ -14,6 +14,7 @@ from scipy.special import zeta
 import jaxelim as je
 from jaxelim import catalogue, cli, scope
 from jaxelim.thresholds.kaufmann_koolen import lines
+from tests.calls import NAMES
 
 ROOT = Path(__file__).parents[2]
 XS = np.concatenate([[1e-12, 1e-6], np.geomspace(1e-3, 750, 60)])
@@ -72,7 +73,7 @@ DELTAS = np.array([0.9, 0.1, 1e-3, 1e-30, 1e-300])
 @pytest.mark.parametrize("arms, pieces", [(1, 4), (2, 1), (2, 6), (5, 1)])
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_kaufmann_koolen(arms, pieces, gaussian):
-    found = beta(je.KaufmannKoolen(pieces, arms, gaussian), TIMES, DELTAS[:, None])
+    found = beta(je.thresholds.KaufmannKoolen(pieces, arms, gaussian), TIMES, DELTAS[:, None])
     for row, delta in zip(found, DELTAS, strict=True):
         x = (math.log(pieces) - math.log(delta)) / arms
         n = np.maximum(TIMES / arms, 1)
@@ -93,7 +94,7 @@ def test_equal_counts_are_the_largest_sum():
             (False, lambda n: 3 * np.log(1 + np.log(n))),
             (True, lambda n: 2 * np.log(4 + np.log(n))),
         ):
-            threshold = je.KaufmannKoolen(1, arms, gaussian)
+            threshold = je.thresholds.KaufmannKoolen(1, arms, gaussian)
             start = beta(threshold, float(arms), 0.1) - arms * term(1.0)
             assert (beta(threshold, t, 0.1) >= start + term(counts).sum(1) - 1e-9).all()
 
@@ -110,15 +111,15 @@ LINEAR = je.Instance([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.2])
     (LINEAR, je.BestArm(), (1, 3, True)), (LINEAR, je.TopM(2), (1, 3, True)),
 ])  # fmt: skip
 def test_pieces_and_arms_of_an_instance(instance, problem, right):
-    made = je.KaufmannKoolen.of(instance, problem)
-    assert made == je.KaufmannKoolen(*right)
-    assert eval(repr(made), vars(je)) == made and hash(eval(repr(made), vars(je))) == hash(made)
+    made = je.thresholds.KaufmannKoolen.of(instance, problem)
+    assert made == je.thresholds.KaufmannKoolen(*right)
+    assert eval(repr(made), NAMES) == made and hash(eval(repr(made), NAMES)) == hash(made)
 
 
 def test_other_problems_and_families_are_refused():
     quadrants = je.HalfSpaces(lambda theta: jnp.int32(theta[0] > 0), np.eye(5)[None, :1])
-    with pytest.raises(je.UnsupportedError, match="for others give pieces and arms"):
-        je.KaufmannKoolen.of(MEANS, quadrants)
+    with pytest.raises(je.errors.UnsupportedError, match="for others give pieces and arms"):
+        je.thresholds.KaufmannKoolen.of(MEANS, quadrants)
 
     class Unknown:
         name = "unknown variance"
@@ -126,8 +127,10 @@ def test_other_problems_and_families_are_refused():
     class Other:
         family, K, structure = Unknown(), 3, "unstructured"
 
-    with pytest.raises(je.UnsupportedError, match="gaussian of known variance, or a one-par"):
-        je.KaufmannKoolen.of(Other(), je.BestArm())
+    with pytest.raises(
+        je.errors.UnsupportedError, match="gaussian of known variance, or a one-par"
+    ):
+        je.thresholds.KaufmannKoolen.of(Other(), je.BestArm())
 
 
 @pytest.mark.parametrize("arguments, name", [
@@ -135,8 +138,8 @@ def test_other_problems_and_families_are_refused():
     (dict(pieces=1, arms=True), "arms"), (dict(pieces=1, gaussian=1), "gaussian"),
 ])  # fmt: skip
 def test_bad_arguments_of_kaufmann_koolen(arguments, name):
-    with pytest.raises(je.ArgumentError, match=f"^{name}: "):
-        je.KaufmannKoolen(**arguments)
+    with pytest.raises(je.errors.ArgumentError, match=f"^{name}: "):
+        je.thresholds.KaufmannKoolen(**arguments)
 
 
 EASY = je.Instance.unstructured([9.0, 0.0, -3.0])
@@ -145,7 +148,7 @@ EASY = je.Instance.unstructured([9.0, 0.0, -3.0])
 @pytest.mark.slow
 def test_runs_and_their_settings():
     """The same runs as with the threshold written as a function, and a repr in the settings."""
-    threshold = je.KaufmannKoolen.of(EASY, je.BestArm())
+    threshold = je.thresholds.KaufmannKoolen.of(EASY, je.BestArm())
     common = dict(runs=20, delta=1e-300, max_samples=500, stopping=je.LLR())
     found = je.simulate(EASY, je.BestArm(), je.Uniform(), threshold=threshold, **common)
     first, slope = lines(True)
@@ -168,7 +171,7 @@ def test_command_line(capsys, tmp_path):
     assert cli.main([*words[:-1], "kaufmann-kolen"]) == 2
     assert "nearest: 'kaufmann-koolen'" in capsys.readouterr().err
     found = catalogue.find_threshold("kaufmann-koolen", COINS, je.TopM(2))
-    assert found == je.KaufmannKoolen(6)
+    assert found == je.thresholds.KaufmannKoolen(6)
 
 
 def test_the_table_of_thresholds_is_printed_from_the_code():

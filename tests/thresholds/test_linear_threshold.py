@@ -10,7 +10,7 @@ import jaxelim as je
 
 def test_its_value_by_plain_arithmetic():
     d, feature, theta, ridge = 3, 2.0, 1.5, 0.5
-    beta = je.LinearThreshold(
+    beta = je.thresholds.LinearThreshold(
         dimension=d, feature_bound=feature, theta_bound=theta, ridge=ridge
     )
     for t, delta in ((100, 0.01), (5, 0.3), (10**6, 1e-9)):

@@ -140,7 +140,7 @@ def test_refusals_by_name():
     (instance, problem), uniform = CASES["best-arm"], je.Uniform()
 
     def refused(match, rule=uniform, instance=instance, **settings):
-        with pytest.raises(je.JaxelimError, match=match):
+        with pytest.raises(je.errors.JaxelimError, match=match):
             je.simulate(instance, problem, rule, threshold=je.Mixture(), runs=1, **settings)
 
     refused("ridge", ridge=1.0)
@@ -153,7 +153,7 @@ def test_refusals_by_name():
         (dict(strengths=()), "strengths"), (dict(strengths=(0.0,)), "strengths"),
         (dict(pieces=0), "pieces"),
     ):  # fmt: skip
-        with pytest.raises(je.ArgumentError, match=match):
+        with pytest.raises(je.errors.ArgumentError, match=match):
             je.Mixture(**settings)
 
 
@@ -169,15 +169,15 @@ def test_a_number_of_wrong_answers_is_checked(given, monkeypatch):
     monkeypatch.setattr(plan, "checked_inputs_of", None)
     found = "wrong_answers raised ZeroDiv" if isinstance(given, Exception) else repr(given)
     match = f"problem: got .*{found}.*wrong_answers.* returns an integer >= 1, or None"
-    with pytest.raises(je.ArgumentError, match=match):
+    with pytest.raises(je.errors.ArgumentError, match=match):
         je.simulate(UNSTRUCTURED, Odd(), je.Uniform(), runs=1, threshold=je.Mixture())
 
 
 def starvation(instance, threshold, rule=None):
     """The warnings of a call, which is not run."""
-    ridge = threshold.ridge if isinstance(threshold, je.LinearThreshold) else None
+    ridge = threshold.ridge if isinstance(threshold, je.thresholds.LinearThreshold) else None
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", je.StarvationWarning)
+        warnings.simplefilter("always", je.errors.StarvationWarning)
         CheckedCall.checked(
             instance=instance, problem=je.BestArm(), rule=rule or je.LinGapE(), delta=0.1,
             stopping=je.LLR(), elimination=None, threshold=threshold, runs=1, seed=0,
@@ -189,17 +189,17 @@ def starvation(instance, threshold, rule=None):
 def test_a_rule_that_starves_the_test_is_warned_about():
     """Where runs were seen to starve: 20 of 20 go on for 300,000 samples; and not elsewhere."""
     wide = je.load_instance("linear-d20")
-    for threshold in (je.Mixture(), je.LinearThreshold(20, 1.0, 1.0)):
+    for threshold in (je.Mixture(), je.thresholds.LinearThreshold(20, 1.0, 1.0)):
         (found,) = starvation(wide, threshold)
         assert "LinGapE(rate=6)" in str(found.message) and found.filename == __file__
     assert not starvation(wide, je.Heuristic()) and not starvation(wide, je.Mixture(), je.LinGame())
     assert not starvation(wide, je.Mixture(), je.LinGapE(rate=6))
-    for threshold in (je.Mixture(), je.LinearThreshold(2, 1.1, 1.6)):
+    for threshold in (je.Mixture(), je.thresholds.LinearThreshold(2, 1.1, 1.6)):
         assert not starvation(LINEAR, threshold)
 
 
 def test_a_problem_that_does_not_say_how_many_answers_are_wrong_is_refused():
-    class Own(je.Problem):
+    class Own(je.contracts.Problem):
         name = "own"
 
         def answer(self, seen):
@@ -209,7 +209,7 @@ def test_a_problem_that_does_not_say_how_many_answers_are_wrong_is_refused():
             return jnp.arange(seen.means.shape[0], dtype=jnp.int32) == answer
 
         def shape(self, seen, answer):
-            return je.Rows(answer, ~self.public(seen, answer))
+            return je.contracts.Rows(answer, ~self.public(seen, answer))
 
     def play(threshold, problem):
         return je.simulate(
@@ -217,7 +217,7 @@ def test_a_problem_that_does_not_say_how_many_answers_are_wrong_is_refused():
             max_samples=1000,
         )  # fmt: skip
 
-    with pytest.raises(je.UnsupportedError, match="wrong_answers"):
+    with pytest.raises(je.errors.UnsupportedError, match="wrong_answers"):
         play(je.Mixture(), Own())
     given, named = play(je.Mixture(pieces=2), Own()), play(je.Mixture(), je.BestArm())
     np.testing.assert_array_equal(given.samples, named.samples)

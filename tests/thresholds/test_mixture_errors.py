@@ -71,14 +71,22 @@ def test_samples_beside_other_thresholds(case):
     instance, best = make(means, family), je.BestArm()
     mean = {
         name: je.simulate(
-            instance, best, je.EBTCI(), delta=0.01, runs=1000, seed=7, threshold=threshold,
-            max_samples=2_000_000, progress=False,
+            instance,
+            best,
+            je.EBTCI(),
+            delta=0.01,
+            runs=1000,
+            seed=7,
+            threshold=threshold,
+            max_samples=2_000_000,
+            progress=False,
         ).samples.mean()
         for name, threshold in (
-            ("heuristic", je.Heuristic()), ("koolen", je.KaufmannKoolen.of(instance, best)),
+            ("heuristic", je.Heuristic()),
+            ("koolen", je.thresholds.KaufmannKoolen.of(instance, best)),
             ("mixture", je.Mixture()),
         )
-    }  # fmt: skip
+    }
     print(f"{case}: {', '.join(f'{name} {value:.0f}' for name, value in mean.items())}")
     assert mean["mixture"] <= of_koolen * mean["koolen"]
     assert mean["mixture"] <= of_heuristic * mean["heuristic"]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxelim.bounds import complexity, efficiency
 from jaxelim.cache import jitted
 from jaxelim.contracts import looks
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
-from jaxelim.lower_bound import complexity, efficiency
 from jaxelim.simulation.results import comparison, confidence
 from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.descriptions import (

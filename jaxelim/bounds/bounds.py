@@ -1,0 +1,164 @@
+"""Lower bounds on mean samples, a practical time, and how far runs were from the bound."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxelim import checks, scope
+from jaxelim.bounds.complexities import Complexity
+from jaxelim.errors import ArgumentError
+
+Threshold = Callable[[Any, Any], Any]
+
+# Largest time of a search. A threshold that grows too fast for any time up to here is refused.
+_LATEST = 2**60
+
+
+def heuristic(t, delta):
+    """beta(t, delta) = log((1 + t)/delta), the threshold of the paper's experiments."""
+    return math.log((1 + t) / delta)
+
+
+def sample_bound(delta, information):
+    """The lower bound log(1/(2.4 delta))/H* on mean samples of delta-correct procedures.
+
+    It holds where one answer is right; for others see `kl_bound`.
+
+    Args:
+        delta: error probabilities in (0, 1), any shape.
+        information: a `Complexity`; or H* per sample, numbers above 0 (not T* = 1/H*), which
+            broadcast against delta.
+
+    Returns:
+        float64 samples; negative where delta > 1/2.4, where the bound is empty.
+
+    Raises:
+        ArgumentError: delta or information is out of range.
+
+    Reference: Tirinzoni & Degenne (2022), section 2.
+    """
+    delta, value = _checked(delta, information)
+    return np.log(1 / (2.4 * delta)) / value
+
+
+def kl_bound(delta, information, answers: int = 1):
+    """The lower bound kl(delta, 1 - delta)/H*, the sharper form of `sample_bound`.
+
+    kl is the Kullback-Leibler divergence between Bernoulli distributions. With n right
+    answers, as of `BestArm(epsilon=)`, it is kl((1 - delta)/n, delta)/H*: one of them has
+    at least that probability. It is 0 where (1 - delta)/n < delta.
+
+    Args:
+        delta, information: as there; Returns and Raises too.
+        answers: the number n of right answers.
+    """
+    delta, value = _checked(delta, information)
+    answers = checks.integer("answers", answers, low=1)
+    if answers == 1:
+        return (1 - 2 * delta) * np.log((1 - delta) / delta) / value
+    p = np.maximum((1 - delta) / answers, delta)
+    return (p * np.log(p / delta) + (1 - p) * np.log((1 - p) / (1 - delta))) / value
+
+
+def practical_time(delta: float, information, threshold: Threshold = heuristic) -> int:
+    """The first integer t >= beta(t, delta)/H*.
+
+    LLR stopping ends a run without noise that pulls in proportions w* there. With noise
+    the piece of least evidence decides. Where many pieces bind at w*, mean times are
+    longer; their ratio to this tends to 1 as delta tends to 0.
+
+    Args:
+        delta: error probability in (0, 1).
+        information: a `Complexity` of one instance, or H* per sample, above 0.
+        threshold: beta, a callable of (t, delta).
+
+    Raises:
+        ArgumentError: an argument is none of these, or there is no such t up to 2^60.
+    """
+    delta = checks.real("delta", delta, low=0, high=1, open=True)
+    _, value = _checked(delta, information)
+    if np.ndim(value):
+        allowed = "a Complexity of one instance, or one number"
+        raise ArgumentError("information", information, allowed)
+    if not callable(threshold):
+        raise ArgumentError("threshold", threshold, "a callable of (t, delta)")
+    return first_time(lambda t: beta_at(threshold, t, delta) / float(value), start=1)
+
+
+def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np.ndarray]:
+    """Compare stopping times with the lower bound, and pulls with the optimal allocation.
+
+    Args:
+        samples: [...] stopping times.
+        pulls: [..., K] pulls at the stop.
+        delta: error probabilities, broadcast against samples.
+        value: H*, broadcast against samples.
+        allocation: [K] w*, broadcast against pulls.
+
+    Returns:
+        samples over log(1/(2.4 delta))/H*, [...]: 1 is the bound. And the total
+        variation distance between pulls/samples and w*, [...] in [0, 1]: half the sum
+        of their absolute differences.
+
+    Raises:
+        ArgumentError: samples below 1, or a shape of pulls that does not fit.
+    """
+    samples = checks.real_array("samples", samples)
+    pulls = checks.real_array("pulls", pulls)
+    if (samples < 1).any():
+        raise ArgumentError("samples", samples, "stopping times >= 1")
+    if pulls.shape[:-1] != samples.shape:
+        raise ArgumentError(
+            "pulls",
+            pulls,
+            f"shape {samples.shape} and an axis of arms",
+            f"its shape is {pulls.shape}",
+        )
+    distance = np.sum(np.abs(pulls / samples[..., None] - allocation), axis=-1) / 2
+    return samples / sample_bound(delta, value), distance
+
+
+def _checked(delta, information):
+    """delta in (0, 1) and H* above 0, of any shapes that broadcast."""
+    delta = checks.deltas(delta) if np.ndim(delta) else float(checks.deltas(delta)[0])
+    if isinstance(information, Complexity):
+        return delta, information.value
+    value = checks.real_array("information", information)
+    if (value <= 0).any():
+        raise ArgumentError("information", information, "a Complexity, or H* per sample above 0")
+    return delta, value
+
+
+def first_time(needed: Callable[[int], float], start: int = 2) -> int:
+    """The first integer t >= start with t >= needed(t), for `needed` concave in t.
+
+    Raises:
+        ArgumentError: there is none up to 2^60.
+    """
+    if start >= needed(start):
+        return start
+    low, high = start, 2 * start
+    while high < needed(high):
+        low, high = high, 2 * high
+        if high > _LATEST:
+            raise ArgumentError(
+                "threshold", needed, "one that grows slower than t H*", f"no time up to {_LATEST}"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if middle >= needed(middle) else (middle, high)
+    return high
+
+
+def beta_at(threshold: Threshold, t: float, delta: float) -> float:
+    """beta(t, delta), checked to be a finite number >= 0."""
+    # Floats, in float64: in 32 bits jax.numpy would wrap large integers and lose digits.
+    with scope.float64():
+        value = float(threshold(float(t), float(delta)))
+    if not (math.isfinite(value) and value >= 0):
+        raise ArgumentError(
+            "threshold", threshold, "finite values >= 0", f"{value} at t = {t}, delta = {delta}"
+        )
+    return value

@@ -1,0 +1,267 @@
+"""`complexity`: H*, T* and the optimal allocation of an instance or a batch, in float64."""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from jaxelim import checks
+from jaxelim.bounds.differentiable import traced_value
+from jaxelim.bounds.pieces import Pieces, pieces_of, weights_on_simplex
+from jaxelim.bounds.solves import information, solve
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.instances.instance import Instance
+from jaxelim.problems.lanewise import traced_shape
+
+
+@dataclass(frozen=True, eq=False)
+class Complexity:
+    """The complexity of one instance, or of a batch of I with a leading axis [I] on every field.
+
+    H* = max over allocations w of min over pieces p of H_p(w, theta), and T* = 1/H*. No
+    delta-correct procedure needs fewer than log(1/(2.4 delta)) T* samples on average.
+    (Paper, section 2.) Where several answers are right H* is the largest over them, and
+    allocation, mixture, information and pieces are of the answer that has it. Where several
+    are right the bound holds as delta tends to 0. (Degenne & Koolen 2019)
+
+    For an instance with costs all is by cost: the allocation w is in shares of the cost, H_p
+    is that of w_k/c_k pulls, H* is per unit of cost, and T* in units of cost. No
+    delta-correct procedure costs less than log(1/(2.4 delta)) T* on average. `pulls` has the
+    shares of the pulls.
+
+    Attributes:
+        value: float64 [], H* per sample, from below: value <= H* <= (1 + gap) value, up to
+            rounding.
+        allocation: float64 [K] on the simplex, an optimal w.
+        mixture: float64 [P] on the simplex, the optimal q over the pieces, in the order of
+            `pieces`; 0 on padding.
+        gap: float64 [], the relative duality gap, of allocation and mixture alone.
+        iterations: int32 [], interior-point steps.
+        converged: bool [], whether the gap is at most the one that was asked for.
+        information: float64 [P], H_p at the allocation, per sample, in the order of
+            `pieces`; inf on padding.
+        pieces: their directions y [I, P, d] and offsets c [I, P], in the units of theta, and
+            which are no padding, `valid` [I, P]; I = 1 without a batch. The order is that of
+            the problem's `half_spaces(arms, theta)`.
+        costs: float64 [K] of the pulls, without a leading axis; None: H* is by samples.
+    """
+
+    value: np.ndarray
+    allocation: np.ndarray
+    mixture: np.ndarray
+    gap: np.ndarray
+    iterations: np.ndarray
+    converged: np.ndarray
+    information: np.ndarray
+    pieces: Pieces
+    costs: np.ndarray | None = None
+
+    @property
+    def unit(self) -> str:
+        """What T* counts, and H* is per: "sample", or "unit of cost"."""
+        return "sample" if self.costs is None else "unit of cost"
+
+    @property
+    def pulls(self) -> np.ndarray:
+        """The shares of the pulls, float64 [K]: the allocation, or w_k/c_k to sum 1."""
+        if self.costs is None:
+            return self.allocation
+        pulls = self.allocation / self.costs
+        return pulls / pulls.sum(-1, keepdims=True)
+
+    @property
+    def time(self) -> np.ndarray:
+        """T* = 1/H*, in samples, or in units of cost, per unit of log(1/delta), float64 []."""
+        return 1 / self.value
+
+    def __repr__(self) -> str:
+        if np.ndim(self.value):
+            worst = np.max(self.gap)
+            return (
+                f"<Complexity of {len(self.value)} instances: H* {self.value.min():.6g} "
+                f"to {self.value.max():.6g}, gap <= {worst:.1e}>"
+            )
+        by = "" if self.costs is None else " per unit of cost"
+        return f"<Complexity: H* {self.value:.6g}{by}, T* {self.time:.6g}, gap {self.gap:.1e}>"
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The problem whose answer in each instance is one of the right ones.
+
+    They are in the order of their means; the best where an instance has fewer.
+    """
+
+    problem: Any
+    rank: int
+    uses_theta: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        return repr(self.problem)
+
+    def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        right = self.problem.inner(arms @ theta)
+        answer = right[self.rank if self.rank < len(right) else 0]
+        return self.problem.half_spaces_of(int(answer), arms)
+
+
+def answers_of(instance: Instance, problem: Any) -> list[_Answer]:
+    """One problem for each rank of a right answer.
+
+    Raises:
+        ArgumentError: no instance, or an epsilon that makes every mean of the family right.
+        UnsupportedError: linear arms, or a family that knows no slack.
+    """
+    if not isinstance(instance, Instance):
+        raise ArgumentError("instance", instance, "a jaxelim.Instance")
+    for single in instance.unbatched:
+        problem.check_arms(single.arms)
+        problem.check(single.arms, single.theta)
+    instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
+    most = max(len(problem.inner(single.means)) for single in instance.unbatched)
+    return [_Answer(problem, rank) for rank in range(most)]
+
+
+def _largest(complexities: list[Complexity], gap: float) -> Complexity:
+    """Of complexities of several answers, the one of largest H* in each instance.
+
+    The bound on H* is the largest of theirs.
+    """
+    values = np.stack([solution.value for solution in complexities])
+    upper = np.max([solution.value * (1 + solution.gap) for solution in complexities], axis=0)
+    at = np.argmax(values, axis=0)
+    chosen: dict[str, Any] = {}
+    for field in fields(Complexity):
+        if field.name not in ("pieces", "costs"):
+            stacked = np.stack([getattr(solution, field.name) for solution in complexities])
+            chosen[field.name] = stacked[at, np.arange(at.size)] if at.ndim else stacked[at]
+    index, rank = np.arange(np.size(at)), np.atleast_1d(at)
+    stacked = map(np.stack, zip(*(solution.pieces for solution in complexities), strict=True))
+    pieces = Pieces(*(x[rank, index] for x in stacked))
+    chosen["gap"] = upper / chosen["value"] - 1
+    rest: dict[str, Any] = {"pieces": pieces, "costs": complexities[0].costs}
+    return Complexity(**chosen | {"converged": chosen["gap"] <= gap}, **rest)
+
+
+def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=None) -> Complexity:
+    """Compute the complexity H*, T* = 1/H*, and an optimal allocation, with a certificate.
+
+    An interior-point method solves it. For independent arms of a one-parameter family,
+    best arm is solved by Newton's method and signs have a closed form; their gap is near
+    rounding, and `iterations` is 0.
+
+    The certificate holds for any allocation w and any mixture q, whatever found them::
+
+        min_p H_p(w) <= H* <= max_k sum_p q_p dH_p/dw_k (w).
+
+    Both sides are computed in float64, in coordinates in which the features are orthogonal.
+    Their rounding is not bounded; features of condition number above 1e8 are refused.
+    `jaxelim.testing.exact_bracket` computes both sides without rounding.
+
+    For `BestArm(epsilon=)` each right answer is solved, and the one of largest H* taken.
+
+    Args:
+        instance: one instance or a batch (one compile serves the batch).
+        problem: what to identify: an object with half_spaces(arms, theta). Families of
+            independent arms alone take pairs of arms and levels. The items of
+            `BestArm(items=..)` stay as they are where features change, as in derivatives.
+        gap: the relative duality gap to reach, > 0; 1e-10 is within reach.
+        bonus: [K] or [I, K] non-negative per-arm bonuses c of the optimistic form
+            max_w min_p H_p(w) + c . w (paper, appendix on sampling rules); None: 0.
+
+    Costs of the instance make H*, T* and w those of the cost; see `Complexity`.
+
+    Returns:
+        A `Complexity`. Its `gap` holds whether or not `converged`, and can be checked
+        from the fields alone.
+
+    Raises:
+        ArgumentError: the correct answer is not unique (H* = 0); the message names the arms.
+        ArgumentError: no pieces, features that do not span a direction of a piece, or of
+            condition number above 1e8, a level out of the family's range, or an argument
+            out of range.
+        UnsupportedError: a family without divergence, or pieces it has no evidence about;
+            slack with linear arms.
+
+    Reference: Tirinzoni & Degenne (2022), section 2 (lower bound) and the appendix on
+        identification problems; Garivier & Kaufmann (2016), Theorem 5.
+    """
+    gap = checks.real("gap", gap, low=0, open=True)
+    if getattr(problem, "epsilon", 0):
+        of_answers = answers_of(instance, problem)
+        return _largest(
+            [complexity(instance, answer, gap, bonus=bonus) for answer in of_answers], gap
+        )
+    pieces = pieces_of(instance, problem)
+    if bonus is not None and instance.costs is not None:
+        raise UnsupportedError("bonus", bonus, "None where arms have costs")
+    if bonus is not None:
+        shape = (len(pieces.offsets), instance.K)
+        bonus = checks.real_array("bonus", bonus, ndim=(1, 2))
+        if bonus.shape not in (shape, shape[1:]) or (bonus < 0).any():
+            raise ArgumentError(
+                "bonus", bonus, f"non-negative numbers of shape {shape[1:]} or {shape}"
+            )
+        bonus = np.broadcast_to(bonus, shape)
+    numbers: dict[str, Any] = solve(instance, pieces, bonus, gap)._asdict()
+    if not instance.batched:
+        numbers = {name: array[0] for name, array in numbers.items()}
+    return Complexity(**numbers, pieces=pieces, costs=instance.costs)
+
+
+def allocation_value(instance: Instance, problem: Any, weights) -> Any:
+    """min_p H_p(w) of a fixed allocation w, per sample: float64 [], a batch [I].
+
+    Where several answers are right it is the largest over them.
+    A delta-correct procedure that pulls in proportions w needs at least
+    log(1/(2.4 delta)) over this many samples on average. `price` is H* over this.
+
+    Args:
+        instance: one instance or a batch.
+        problem: as for `complexity`.
+        weights: [K], or [I, K] for a batch, on the simplex within 1e-9; of the cost, where
+            the instance has costs. Traced by jit, grad or vmap: non-negative, of any sum.
+
+    Returns:
+        float64 NumPy from a plain call. Of traced weights a traced array, differentiable
+        twice, of weights
+        that are raised by 1e-12: so it is finite where some are 0. Where pieces tie for the
+        minimum its gradient is the mean of theirs, a supergradient: min_p H_p is concave in w.
+
+    Raises:
+        ArgumentError: weights off the simplex, and as `complexity`.
+        SetupError: weights traced in float32.
+    """
+    traced = isinstance(weights, Tracer)
+    if getattr(problem, "epsilon", 0):
+        with jax.ensure_compile_time_eval():  # else jit would trace what is on the host
+            answers = answers_of(instance, problem)
+        values = [allocation_value(instance, answer, weights) for answer in answers]
+        return jnp.max(jnp.stack(values), axis=0) if traced else np.max(values, axis=0)
+    pieces = pieces_of(instance, problem)
+    if traced:
+        least = traced_value(instance, pieces, weights)
+        return least if instance.batched else least[0]
+    batched = instance.batched and np.ndim(weights) == 2
+    weights = weights_on_simplex(
+        "weights", weights, instance.K, len(pieces.offsets) if batched else None
+    )
+    weights = np.broadcast_to(weights, (len(pieces.offsets), instance.K))
+    least = np.min(information(instance, pieces, weights), axis=1)
+    return least if instance.batched else least[0]
+
+
+def price(instance: Instance, problem: Any, weights) -> np.ndarray:
+    """H*/min_p H_p(w) >= 1: the factor by which a fixed allocation w raises the lower bound.
+
+    Args: instance, problem, weights: as for `allocation_value`; Raises too.
+
+    Returns:
+        float64 [], a batch: [I]; inf where w gives no information on some piece.
+    """
+    value = allocation_value(instance, problem, weights)
+    best = complexity(instance, problem, 1e-10).value
+    return np.where(value > 0, best / np.where(value > 0, value, 1), np.inf)[()]

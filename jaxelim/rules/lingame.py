@@ -1,0 +1,80 @@
+"""LinGame."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.traits import Traits
+from jaxelim.contracts.views import Evidence, View
+from jaxelim.rules.parts import tracking
+from jaxelim.rules.parts.learners import AdaHedge
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LinGameState:
+    """The learner over arms, and the target of C-tracking."""
+
+    learner: AdaHedge
+    target: Array  # [K] the sum of all weights, plus the counts after the initial pulls
+
+
+_FLOOR = 1e-12  # least weight inside H
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class LinGame(SamplingRule):
+    """Play a game of AdaHedge over arms against the closest alternative.
+
+    w from the learner;
+    p = argmin_{p active} H_p(w), lambda its closest point to the estimates;
+    gain g_k = dH_p/dw_k; the learner suffers -g; C-tracking of w.
+
+    Linear Gaussian rewards: g_k = (phi_k . (theta_hat - lambda))^2/2. Other families:
+    g_k = d(m_k, lambda_k)/c_k, c_k the arm's cost.
+
+    Also known as MisLid in top-m identification and k-Learner in unstructured problems.
+    Degenne, Koolen & Menard 2019; Degenne, Menard, Shang & Valko 2020; Reda, Tirinzoni
+    & Degenne 2021 (top m).
+
+    The weights of AdaHedge can underflow, and V_w with them. So inside H each is at
+    least 1e-12. This keeps V_w invertible if the arms span R^d, and the gain of a mean
+    at the end of its range finite. It changes nothing while no weight is small.
+
+    With costs of pulls w is a share of the cost: H_p is at w/c, the gain is that of a pull
+    over its cost, and the shares w_k/c_k of the pulls are tracked: the plain extension.
+    """
+
+    traits: ClassVar[Traits] = Traits(
+        families=None,
+        costs=True,
+        uses_delta=False,
+        uses_rewards=False,
+        lanes_last=True,
+        basis_free=True,
+        source="Degenne et al. 2020; Reda et al. 2021",
+        name="lingame",
+        aliases=("k-learner", "mislid"),
+    )
+
+    def init(self, view):
+        return LinGameState(AdaHedge.start(view.means), view.counts)
+
+    def choose(self, view, state):
+        lanes = view.lanes
+        weights = state.learner.weights(lanes)
+        evidence = view.evidence.weighted(view.per_price(jnp.maximum(weights, _FLOOR)))
+        closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
+        gain = view.per_price(self.gain(view, evidence, closest))
+        target = state.target + view.shares_of_pulls(weights)
+        arm = tracking.cumulative(lanes, view.counts, target)
+        return arm, LinGameState(state.learner.learn(lanes, weights, -gain), target)
+
+    def gain(self, view: View, evidence: Evidence, piece: Array) -> Array:
+        """What a pull of each arm gains against the closest point of a piece []: [K]."""
+        return evidence.gradient(piece)

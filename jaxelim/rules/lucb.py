@@ -1,0 +1,115 @@
+"""LUCB."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.checks import integer
+from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.looks import pieces_for_sampling
+from jaxelim.contracts.proofs import INTERVALS
+from jaxelim.contracts.traits import Traits
+from jaxelim.rules.parts.indices import less_pulled
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LUCBState:
+    """The results of the last choice."""
+
+    stop: Array  # [] bool: the native test holds
+    mask: Array  # [K] bool: its answer
+    piece_tests: Array  # [] int32: how many pieces it tested
+    second: Array  # [] int32: the arm to pull next without new tests; -1: none
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class LUCB(SamplingRule):
+    """Pull the two arms whose confidence intervals overlap most across the answer's boundary.
+
+    ::
+
+        mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
+        (b, c) = argmax over the active pieces of these means' answer of U_c - L_b;
+        arm = the less pulled of b and c (ties: c).
+        Thresholding: arm = the active one with the largest level - L_k (above the level) or
+        U_k - level (below).
+        Stop once that maximum is not positive.
+
+    Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
+    bounds, which makes this KL-LUCB.
+
+    Kalyanakrishnan, Tewari, Auer & Stone 2012; Kaufmann & Kalyanakrishnan 2013. As in
+    the authors' program, but exact ties go to the lowest index. Its native test always
+    ends a run; with pulls=2 it runs before the first of the two pulls only.
+
+    Args:
+        pulls: 1; or 2 to pull b and then c before it tests again, as in the papers.
+    """
+
+    pulls: int = 1
+    traits: ClassVar[Traits] = Traits(
+        problems=("best-arm", "top-m", "thresholding"),
+        structures=("unstructured",),
+        families=None,
+        family_methods=("interval",),
+        stopping=("llr", "selective", "full", "native"),
+        slack=True,
+        always_native=True,
+        lanes_last=True,
+        source="Kalyanakrishnan et al. 2012; Kaufmann & Kalyanakrishnan 2013",
+    )
+
+    def __post_init__(self):
+        object.__setattr__(self, "pulls", integer("pulls", self.pulls, low=1, high=2))
+
+    def __repr__(self):
+        return "LUCB()" if self.pulls == 1 else f"LUCB(pulls={self.pulls})"
+
+    def init(self, view):
+        none = jnp.zeros_like(view.t)
+        return LUCBState(none > 0, jnp.zeros_like(view.means, bool), none, none - 1)
+
+    def choose(self, view, state):
+        lanes = view.lanes
+        if view.family.has("design"):  # other families' means are R_k/N_k
+            assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
+            view = _at(view, view.reward_sums / view.counts)
+        overlap = jnp.where(view.active, view.family.overlap(view, view.beta), -jnp.inf)
+        piece = lanes.argmax(overlap)
+        b, c = view.shape.pair(lanes, piece)
+        stop = lanes.take(overlap, piece) <= 0
+        none = jnp.full_like(state.second, -1)
+        if self.pulls == 1:
+            after = LUCBState(stop, view.public, view.active_count, none)
+            return less_pulled(view, b, c), after
+        again = state.second >= 0
+        after = LUCBState(
+            stop & ~again,
+            view.public,
+            jnp.where(again, 0, view.active_count),
+            jnp.where(again | (b == c), none, c),
+        )
+        return jnp.where(again, state.second, b), after
+
+    def piece_tests(self, view, state):
+        return state.piece_tests
+
+    def native(self, view, state):
+        return state.stop, state.mask
+
+    def native_test(self):
+        return INTERVALS
+
+
+def _at(view, means):
+    """The view for other means [K]: their answer, its pieces, and which are active."""
+    view = dataclasses.replace(view, means=means, theta_hat=None)
+    answer = view.problem.answer(view.estimate)
+    view = dataclasses.replace(view, answer=answer, shape=view.problem.shape(view.estimate, answer))
+    active, count = pieces_for_sampling(view, view.elimination, view.piece_set)
+    return dataclasses.replace(view, active=active, active_count=count)

@@ -1,0 +1,112 @@
+"""Optimistic Track-and-Stop."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim import checks
+from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts.traits import Traits
+from jaxelim.errors import ArgumentError
+from jaxelim.rules.parts import allocation, schedule, tracking
+from jaxelim.rules.parts.allocation import Allocation
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class OptimisticState:
+    """The last allocation, and the target of C-tracking."""
+
+    found: Allocation
+    target: Array  # [K] the sum of all weights, plus the counts after the initial pulls
+
+
+def elliptical(time: Array, norm: Array) -> Array:
+    """c_k = sqrt(2 log t) ||phi_k||_{V^-1}: [K], for t [] and the norms [K]."""
+    return jnp.sqrt(2 * jnp.log(time)) * norm
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class OptimisticTaS(SamplingRule):
+    """Track the optimal allocation for optimistic gains, without forced exploration.
+
+    ::
+
+        w_t = argmax_w min_{p active} H_p(w, theta_hat) + w . c, whenever it is due;
+        c_k = sqrt(2 log t) ||phi_k||_{V^-1};
+        C-tracking: W += w, arm = argmin_k N_k - W_k.
+
+    Degenne, Koolen & Menard 2019; Tirinzoni & Degenne 2022, appendix "Optimistic
+    Track-and-Stop". Any mixture q over pieces certifies that the optimum is at most
+    max_k sum_p q_p dH_p/dw_k + c_k. The pair (w, q) of the last solve is certified at the
+    new estimates and c first; a primal-dual interior-point method goes on from there, to
+    the gap of `TrackAndStop`. For Gaussian rewards of one standard deviation.
+
+    With costs of pulls w is a share of the cost, H_p(w/c) and c_k over the arm's cost take
+    their places, and the shares w_k/c_k of the pulls are tracked: the plain extension.
+
+    Args:
+        bonus: a function of (t [], ||phi_k||_{V^-1} [K]) that gives c, [K] and
+            non-negative; None: the one above.
+        schedule: n, to solve at the first and each n-th choice.
+        gap_share: as of `TrackAndStop`.
+    """
+
+    bonus: Callable[[Any, Any], Any] | None = None
+    schedule: int = 1
+    gap_share: float = 0.1
+    traits: ClassVar[Traits] = Traits(
+        costs=True,
+        uses_delta=False,
+        uses_rewards=False,
+        counts_solves=True,
+        lanes_last=True,
+        basis_free=True,
+        source="Degenne et al. 2019",
+        name="optimistic-tas",
+    )
+
+    def __post_init__(self):
+        if self.bonus is not None and not callable(self.bonus):
+            raise ArgumentError("bonus", self.bonus, "None, or a callable of (t, norms)")
+        object.__setattr__(self, "schedule", checks.integer("schedule", self.schedule, low=1))
+        share = checks.real("gap_share", self.gap_share, low=0, high=1, open=True)
+        object.__setattr__(self, "gap_share", share)
+
+    def prepare(self, instance, problem, ridge):
+        """Coordinates with Phi' Phi = identity; see `allocation.frames`."""
+        return allocation.frames(instance)
+
+    def init(self, view):
+        return OptimisticState(allocation.start(view), view.counts)
+
+    def fast(self, view, state):
+        allocated, holds = allocation.look(view, state.found, *self._wanted(view))
+        return *self._track(view, state, allocated), jnp.where(holds, OK, ASK)
+
+    def choose(self, view, state):
+        allocated = allocation.solve(view, state.found, *self._wanted(view))
+        return self._track(view, state, allocated)
+
+    def piece_tests(self, view, state):
+        return state.found.evaluations * view.active_count
+
+    def solves(self, view, state):
+        return state.found.solves
+
+    def _wanted(self, view):
+        """The gap, whether a solve is due, and the bonus."""
+        now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
+        bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
+        return goal, now, view.per_price(jnp.asarray(bonus))
+
+    def _track(self, view, state, allocated):
+        target = state.target + view.shares_of_pulls(allocated.weights)
+        return tracking.cumulative(view.lanes, view.counts, target), OptimisticState(
+            allocated, target
+        )

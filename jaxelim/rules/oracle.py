@@ -1,0 +1,94 @@
+"""The oracle, which knows the optimal allocation."""
+
+import dataclasses
+import functools
+from typing import Any, ClassVar
+
+import numpy as np
+
+from jaxelim.bounds import complexity
+from jaxelim.checks import real_array, refuse_off_simplex
+from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.traits import Traits
+from jaxelim.errors import ArgumentError
+from jaxelim.rules.parts import tracking
+
+
+@functools.lru_cache(maxsize=16)
+def _solved(instance, problem):
+    """w* and its relative duality gap, of an instance or a batch."""
+    found = complexity(instance, problem, 1e-8)
+    return found.allocation, found.gap
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Oracle(SamplingRule):
+    """Track the optimal allocation of the true theta: arm = argmin_k N_k - (t - 1) w_k
+    (D-tracking).
+
+    With costs w* is the optimal allocation of the cost, and shares w*_k/c_k of the pulls are
+    tracked.
+
+    Args:
+        weights: the allocation of the pulls to track, [K] or [instance, K], on the simplex
+            within 1e-9; None: solve for w*, the maximiser of min_p H_p(w, theta). The result
+            then reports its duality gap.
+    """
+
+    weights: Any = None
+    traits: ClassVar[Traits] = Traits(
+        families=None,
+        elimination=False,
+        slack=True,
+        costs=True,
+        uses_delta=False,
+        uses_rewards=False,
+        tests_pieces=False,
+        lanes_last=True,
+        basis_free=True,
+        source="Tirinzoni & Degenne 2022",
+    )
+
+    def __post_init__(self):
+        if self.weights is None:
+            traits = dataclasses.replace(type(self).traits, uses_truth=True)
+            object.__setattr__(self, "traits", traits)
+            return
+        weights = real_array("weights", self.weights, ndim=(1, 2))
+        refuse_off_simplex("weights", self.weights, weights)
+        weights.flags.writeable = False
+        object.__setattr__(self, "weights", weights)
+
+    def __repr__(self):
+        return "Oracle()" if self.weights is None else f"Oracle(weights={self.weights.tolist()})"
+
+    def __eq__(self, other):
+        return isinstance(other, Oracle) and repr(self) == repr(other)
+
+    def __hash__(self):
+        return hash(repr(self))
+
+    def static_part(self):
+        return Oracle()
+
+    def prepare(self, instance, problem, ridge):
+        """w of each instance, [K] or [instance, K]."""
+        if self.weights is None:
+            return instance.shares_of_pulls(_solved(instance, problem)[0])
+        shape = (instance.size, instance.K) if instance.batched else (instance.K,)
+        if self.weights.shape not in (shape, shape[-1:]):
+            raise ArgumentError(
+                "weights", self.weights.shape, f"shape {shape}, or {shape[-1:]} for all instances"
+            )
+        return np.broadcast_to(self.weights, shape)
+
+    def report(self, instance, problem):
+        """The relative duality gap of the allocation, the largest of a batch."""
+        return (
+            {}
+            if self.weights is not None
+            else {"oracle_gap": float(np.max(_solved(instance, problem)[1]))}
+        )
+
+    def choose(self, view, state):
+        return tracking.direct(view.lanes, view.counts, view.time, view.prepared), state

@@ -1,0 +1,235 @@
+"""Optimal allocation at the estimates, for independent arms.
+
+w_t = argmax_w min_{p active} H_p(w) at the estimates. Best arm: Newton's method from the
+last solution; for Gaussian rewards on one scalar equation. Signs: w_k ~ c_k/d(m_k, level).
+Top m: the interior-point method of `jaxelim.saddle`. Arms without an active piece have
+weight 0.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.contracts import Problem
+from jaxelim.contracts.shapes import Levels, Rows
+from jaxelim.contracts.views import Estimate, Evidence, View
+from jaxelim.families.one_parameter import OneParameter
+from jaxelim.instances.instance import Instance
+from jaxelim.lanes import LaneOps, index_like
+from jaxelim.lanes import where as where_
+from jaxelim.rules.parts.runs import by_run, wide
+from jaxelim.saddle.best_arm import best_arm_weights
+from jaxelim.saddle.closed import kind_of_shape
+from jaxelim.saddle.gaussian_best_arm import gaussian_weights
+from jaxelim.saddle.newton import State
+from jaxelim.saddle.solver import climb
+
+QUICK = 6
+"""Newton steps of the cheap form; most solves from the last solution take no more."""
+_GRID = 2.0**30
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ArmAllocation:
+    """The last solution."""
+
+    weights: Array  # [K]
+    # What the next solve starts from. Best arm: log x [K], Gaussian: u []; of the interior-point
+    # method a pair.
+    dual: Any
+    evaluations: Array  # [] int32, evaluations of the pieces for this choice
+    solves: Array  # [] int32, whether this choice has solved
+
+
+def exact(instance: Instance, problem: Problem) -> bool:
+    """Host: whether this module solves a problem of Gaussian rewards with a design.
+
+    It does for best arm and signs in an unstructured instance; the ridge biases the
+    estimates, but no H_p contains it.
+    """
+    if instance.structure != "unstructured":
+        return False
+
+    def traced(means, theta):
+        seen = Estimate(LaneOps(), means, theta, problem.constants())
+        return problem.shape(seen, problem.answer(seen))
+
+    return (
+        kind_of_shape(jax.eval_shape(traced, np.zeros(instance.K), np.zeros(instance.d))) != "any"
+    )
+
+
+def start(view: View) -> ArmAllocation:
+    """The allocation before the first solve: uniform weights."""
+    uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
+    dual: Any = jnp.zeros_like(view.time if _secular(view) else view.means)
+    if _by_interior_point(view):
+        dual = State.none(dual, jnp.zeros_like(view.active, view.means.dtype))
+    none = jnp.zeros_like(view.t)
+    return ArmAllocation(uniform, wide(dual), none, none)
+
+
+def _secular(view: View) -> bool:
+    """Whether the problem is best arm for Gaussian arms of known variances."""
+    return view.evidence.square and type(view.shape) is Rows and not view.shape.several
+
+
+def _by_interior_point(view: View) -> bool:
+    """Whether the pieces have no closed form."""
+    if not view.evidence.closed_form:
+        return True
+    return not isinstance(view.shape, Levels) and Rows.of(view.shape).several
+
+
+def solve(
+    view: View, last: ArmAllocation, gap: Array, now: Array, quick: bool = False
+) -> tuple[ArmAllocation, Array]:
+    """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
+
+    Ties for the best arm share all weight evenly, and so do arms on a level. With a tie
+    across the boundary of top m, or without active pieces, the last weights stay. With
+    slack it is the allocation of the answer of largest H*. Weights
+    of best arm and signs are rounded to multiples of 2^-30, so that arms which tie on
+    paper tie in tracking too.
+
+    Args:
+        view: of an unstructured family with evidence.
+        last: the start of the solve.
+        gap: [] relative duality gap of top m and with slack, float64.
+        now: [] bool.
+        quick: take at most `QUICK` steps.
+
+    Returns:
+        The allocation, and whether it is solved, [] bool; the latter holds but for `quick`.
+    """
+    solved = jnp.ones_like(now)
+    if view.shape.slack or _by_interior_point(view):
+        if quick:
+            return _idle(view, last), ~now
+        by_lane = _of_answers if view.shape.slack else _of_pieces
+        new = _by_lane(view, by_lane, last, gap, now)
+    elif isinstance(view.shape, Levels):
+        new = _signs(view, last)
+    elif _secular(view):
+        new = _gaussian_best_arm(view, last)
+    else:
+        new, solved = _best_arm(view, last, quick)
+    go = now & view.lanes.any(view.active)
+    return where_(go, new, _idle(view, last)), solved | ~go
+
+
+def _idle(view: View, last: ArmAllocation) -> ArmAllocation:
+    """The last allocation, without a solve."""
+    none = jnp.zeros_like(view.t)
+    return dataclasses.replace(last, evaluations=none, solves=none)
+
+
+def _family(view: View) -> OneParameter:
+    family: Any = view.family  # `needs` of the rules refuses others
+    return family
+
+
+def counted(view: View) -> Array:
+    """The arms of the active pieces of best arm: [K] bool."""
+    return view.active | (index_like(view.active) == Rows.of(view.shape).first)
+
+
+def _rounded(weights: Array, like: Array) -> Array:
+    return (jnp.round(weights * _GRID) / _GRID).astype(like.dtype)
+
+
+def _by_equation(view: View, last: ArmAllocation, weights: Array, dual: Array) -> ArmAllocation:
+    """The allocation of a closed form, or of equations of its own."""
+    once = jnp.ones_like(view.t)
+    return ArmAllocation(_rounded(weights, last.weights), dual, once, once)
+
+
+def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocation, Array]:
+    new = best_arm_weights(
+        _family(view), wide(view.means), wide(view.priced.costs), last.dual,
+        counted=counted(view), lanes=view.lanes, steps=QUICK if quick else None,
+    )  # fmt: skip
+    return _by_equation(view, last, new.weights, new.log_x), new.converged
+
+
+def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
+    best, costs = Rows.of(view.shape).first, wide(view.priced.costs)
+    new = gaussian_weights(view.lanes, wide(view.means), best, counted(view), costs, last.dual)
+    return _by_equation(view, last, new.weights, new.root)
+
+
+def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
+    lanes = view.lanes
+    slope = view.priced.weighted(jnp.ones_like(view.means)).values()  # d(m_k, level)/c_k
+    least = lanes.min(jnp.where(view.active, slope, jnp.inf))
+    ratio = jnp.where(slope > least, least / jnp.where(slope > least, slope, 1), 1)
+    weights = jnp.where(view.active, ratio, 0)
+    return _by_equation(view, last, weights / lanes.sum(weights), last.dual)
+
+
+def _of_pieces(
+    evidence: Evidence, active: Array, last: ArmAllocation, gap: Array, now: Array, lanes: LaneOps
+) -> ArmAllocation:
+    """The allocation of one run for pieces without a closed form, from the last one."""
+    found = climb(
+        evidence.with_derivatives(), active, jnp.zeros_like(last.weights), gap, last.dual,
+        known=jnp.any(last.dual.q > 0), go=now, lanes=lanes,
+    )  # fmt: skip
+    once = jnp.ones_like(last.evaluations)
+    new = ArmAllocation(found.pair.w, found.pair, found.looks, jnp.minimum(found.steps, 1))
+    kept = dataclasses.replace(last, evaluations=once, solves=jnp.zeros_like(once))
+    return where_(found.gap < jnp.inf, new, kept)
+
+
+def _of_answers(
+    evidence: Evidence, active: Array, last: ArmAllocation, gap: Array, now: Array, lanes: LaneOps
+) -> ArmAllocation:
+    """The allocation of the right answer of largest H*; ties within the gap to the lowest index.
+
+    Each answer is solved from uniform weights, so that the result is a function of the
+    estimates.
+    """
+    means, shape = evidence.means, Rows.of(evidence.shape)
+    arms, zero = index_like(means), jnp.zeros_like(means)
+    even = jnp.full_like(means, 1 / len(means))
+
+    def body(i, best):
+        weights, value, evaluations = best
+        pieces = evidence.about(dataclasses.replace(shape, first=i, exists=arms != i))
+        go = now & (means[i] + shape.slack > jnp.max(means))
+        found = climb(
+            pieces.with_derivatives(), arms != i, zero, gap, even, go=go, lanes=lanes
+        )  # fmt: skip
+        better = go & (found.value > value * (1 + gap))
+        weights = jnp.where(better, found.pair.w, weights)
+        more = jnp.where(go, found.looks, 0)
+        return weights, jnp.where(better, found.value, value), evaluations + more
+
+    start = last.weights, jnp.zeros_like(means[0]), jnp.zeros_like(last.evaluations)
+    weights, _, steps = jax.lax.fori_loop(np.int32(0), np.int32(len(means)), body, start)
+    return ArmAllocation(_rounded(weights, means), last.dual, steps, jnp.ones_like(last.solves))
+
+
+def _by_lane(
+    view: View, solve: Callable, last: ArmAllocation, gap: Array, now: Array
+) -> ArmAllocation:
+    """solve(evidence, active, last, gap, now, lanes) of each run, in float64."""
+    lanes, space = view.lanes, view.space
+    shared = space.features.ndim == 2
+
+    def of_run(evidence, features, *rest):
+        features = space.features if shared else features
+        alone = dataclasses.replace(space, lanes=lanes.alone, features=features, transposed=None)
+        evidence = wide(dataclasses.replace(evidence, space=alone))
+        return solve(evidence, *rest, lanes.alone)
+
+    bare: Any = dataclasses.replace(view.priced, space=None)  # type: ignore[arg-type]
+    features = () if shared else space.features
+    new = by_run(lanes, of_run, wide(last), bare, features, view.active, wide(last), gap, now)
+    return dataclasses.replace(new, weights=new.weights.astype(last.weights.dtype))

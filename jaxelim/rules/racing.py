@@ -1,0 +1,107 @@
+"""Racing."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.proofs import EQUAL_INTERVALS
+from jaxelim.contracts.traits import Traits
+from jaxelim.lanes import index_like
+from jaxelim.problems.top_m import largest
+from jaxelim.rules.parts.indices import observed
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class RacingState:
+    """Accepted and remaining arms (all others are discarded), and the arm pulled last."""
+
+    accepted: Array  # [K] bool
+    remaining: Array  # [K] bool
+    last: Array  # [] int32
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Racing(SamplingRule):
+    """Pull every remaining arm once a round; accept or discard at most one before each round.
+
+    ::
+
+        mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
+        T = the m best means of all arms, less the accepted.
+        Accept the best remaining arm a if
+        max over the remaining outside T of U_i <= L_a.
+        Discard the worst remaining arm w if U_w <= min over T of L_i.
+        Where both hold, take the one with the larger margin (ties: accept).
+        Stop when m are accepted or K - m discarded.
+        The answer is the accepted arms; in the second case the remaining arms too.
+
+    Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
+    bounds, which makes this KL-Racing.
+
+    Rounds go in index order. Kaufmann & Kalyanakrishnan 2013. The authors' program also
+    discards an arm where only an acceptance holds. Its runs are shorter, but no test
+    has separated the arms that it discards.
+    """
+
+    traits: ClassVar[Traits] = Traits(
+        problems=("best-arm", "top-m"),
+        structures=("unstructured",),
+        families=None,
+        family_methods=("interval",),
+        stopping=("native",),
+        elimination=False,
+        tests_pieces=False,
+        lanes_last=True,
+        source="Kaufmann & Kalyanakrishnan 2013",
+    )
+
+    def init(self, view):
+        every = jnp.ones_like(view.means, bool)
+        return RacingState(~every, every, jnp.full_like(view.t, view.means.shape[0] - 1))
+
+    def _changed(self, view, state):
+        """The accepted and the remaining arms after the tests at the end of a round."""
+        lanes = view.lanes
+        means, interval = observed(view)
+        upper, lower = interval.upper, interval.lower
+        leading = largest(lanes, means, view.problem.m).member & ~state.accepted
+        best = lanes.argmax(jnp.where(state.remaining, means, -jnp.inf))
+        worst = lanes.argmin(jnp.where(state.remaining, means, jnp.inf))
+        rivals = lanes.max(jnp.where(state.remaining & ~leading, upper, -jnp.inf))
+        accept = lanes.take(lower, best) - rivals
+        discard = lanes.min(jnp.where(leading, lower, jnp.inf)) - lanes.take(upper, worst)
+        accepts = (accept >= 0) & (accept >= discard)
+        discards = (discard >= 0) & ~accepts
+        here = index_like(means)
+        taken = accepts & (here == best)
+        return state.accepted | taken, state.remaining & ~taken & ~(discards & (here == worst))
+
+    def choose(self, view, state):
+        lanes = view.lanes
+        arms = index_like(view.means)
+        over = ~lanes.any(state.remaining & (arms > state.last))
+        tests = over & ~self.native(view, state)[0]  # an end stays, until it is asked for
+        accepted, remaining = self._changed(view, state)
+        accepted = jnp.where(tests, accepted, state.accepted)
+        remaining = jnp.where(tests, remaining, state.remaining)
+        waiting = remaining & (over | (arms > state.last))
+        arm = lanes.argmax(waiting.astype(view.means.dtype))
+        return arm, RacingState(accepted, remaining, arm)
+
+    def native(self, view, state):
+        lanes, m = view.lanes, view.problem.m
+        accepted, remaining = lanes.sum(state.accepted), lanes.sum(state.remaining)
+        discarded = state.accepted.shape[0] - accepted - remaining
+        full = accepted == m
+        return full | (discarded == state.accepted.shape[0] - m), state.accepted | (
+            state.remaining & ~full
+        )
+
+    def native_test(self):
+        return EQUAL_INTERVALS

@@ -1,0 +1,141 @@
+"""Track-and-Stop."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim import checks
+from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts.traits import Traits
+from jaxelim.rules.parts import allocation, arm_allocation, schedule, tracking
+from jaxelim.rules.parts.allocation import Allocation, Frame
+from jaxelim.rules.parts.arm_allocation import ArmAllocation
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrackState:
+    """The last allocation, and the target of C-tracking."""
+
+    found: Allocation | ArmAllocation
+    target: Array  # [K] the sum of the tracked weights, plus the counts after the initial pulls
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class TrackAndStop(SamplingRule):
+    """Track the optimal allocation at the estimates, with forced exploration.
+
+    w_t = argmax_w min_{p active} H_p(w), whenever it is due;
+    D-tracking: arm = argmin_k N_k - (t - 1) w_k;
+    C-tracking: W += w, arm = argmin_k N_k - W_k. Garivier & Kaufmann's first moves w to
+    the nearest weights that are all at least 1/(2 sqrt(K^2 + t)); this one does not.
+
+    Where some arms have N_k <= sqrt(t - 1) - K/2, uniform weights over them replace w.
+
+    Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. Any mixture q over
+    pieces certifies H* <= max_k sum_p q_p dH_p/dw_k. The pair (w, q) of the last solve
+    is certified at the new estimates first. A primal-dual interior-point method goes on
+    from there where the gap is above min(c, max(1e-6, c sqrt(2/Z_t))), Z_t the least LLR of
+    the active pieces. H*(theta_hat) itself has a relative error of about sqrt(2/Z_t).
+
+    Theory: answers are right with probability 1 - delta for any gap, since that is the
+    stopping rule's. A gap e costs a factor of at most 1 + e in E[tau]/log(1/delta).
+
+    Independent arms, whose solves are exact at every sample: best arm by the equations of
+    Garivier & Kaufmann 2016, Theorem 5, from the last solution; signs w_k ~ c_k/d(m_k,
+    level), c_k the arm's cost. For Gaussian rewards in unstructured instances they are
+    one scalar equation: w_a/w_best = 1/(u gap_a^2 - 1), the squares of these ratios
+    sum to 1. A ridge shrinks the estimates; no H_p contains it. Arms that tie for the
+    best, or lie on the level, share all weight evenly. These weights are multiples of
+    2^-30. Top m is solved by the interior-point method. Unknown variances are refused.
+
+    With costs c_k of pulls, w maximises H_p(w/c) and is a share of the cost. The shares
+    w_k/c_k, to sum 1, are tracked as above; exploration counts pulls. That is the plain
+    extension, as T* of costs is that of Gaussian arms with variances c_k.
+
+    `BestArm(epsilon=)`: the answer of largest H*. It is not Sticky Track-and-Stop (Degenne &
+    Koolen 2019): where several answers have the same H*, the weights may alternate between them.
+
+    Args:
+        tracking: "D" or "C".
+        schedule: n, to solve at the first and each n-th choice.
+        gap_share: c, in (0, 1), the share of the estimate's error that a solve may add. Only
+            the interior-point method reads it.
+    """
+
+    tracking: str = "D"
+    schedule: int = 1
+    gap_share: float = 0.1
+    traits: ClassVar[Traits] = Traits(
+        families=None,
+        slack=True,
+        costs=True,
+        uses_delta=False,
+        uses_rewards=False,
+        counts_solves=True,
+        lanes_last=True,
+        basis_free=True,
+        source="Garivier & Kaufmann 2016",
+        name="tas",
+    )
+
+    def __post_init__(self):
+        checks.choice("tracking", self.tracking, ("D", "C"))
+        object.__setattr__(self, "schedule", checks.integer("schedule", self.schedule, low=1))
+        share = checks.real("gap_share", self.gap_share, low=0, high=1, open=True)
+        object.__setattr__(self, "gap_share", share)
+
+    def needs(self, family, problem):
+        return ("truth",)
+
+    def prepare(self, instance, problem, ridge):
+        """Coordinates with Phi' Phi = identity, where the interior-point method needs them."""
+        if not instance.family.has("design") or arm_allocation.exact(instance, problem):
+            return ()
+        return allocation.frames(instance)
+
+    def init(self, view):
+        kind = arm_allocation if _by_arms(view) else allocation
+        return TrackState(kind.start(view), view.counts)
+
+    def fast(self, view, state):
+        now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
+        if _by_arms(view):
+            allocated, holds = arm_allocation.solve(view, state.found, goal, now, quick=True)
+        else:
+            allocated, holds = allocation.look(view, state.found, goal, now)
+        return *self._track(view, state, allocated), jnp.where(holds, OK, ASK)
+
+    def choose(self, view, state):
+        now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
+        if _by_arms(view):
+            allocated, _ = arm_allocation.solve(view, state.found, goal, now)
+        else:
+            allocated = allocation.solve(view, state.found, goal, now)
+        return self._track(view, state, allocated)
+
+    def piece_tests(self, view, state):
+        return state.found.evaluations * view.active_count
+
+    def solves(self, view, state):
+        return state.found.solves
+
+    def _track(self, view, state, allocated):
+        lanes, counts, time = view.lanes, view.counts, view.time
+        weights = view.shares_of_pulls(allocated.weights)
+        weights = tracking.force_exploration(lanes, counts, time, weights)
+        target = state.target + weights
+        if self.tracking == "C":
+            arm = tracking.cumulative(lanes, counts, target)
+        else:
+            arm = tracking.direct(lanes, counts, time, weights)
+        return arm, TrackState(allocated, target)
+
+
+def _by_arms(view):
+    """Whether `arm_allocation` solves: `prepare` has made no frame."""
+    return not isinstance(view.prepared, Frame)

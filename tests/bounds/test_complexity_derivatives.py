@@ -1,0 +1,181 @@
+"""`optimum`: H*, w* and their derivatives, against differences of certified solves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim.bounds import complexity, differentiable, optimum
+from jaxelim.families import Gaussian
+from jaxelim.instances.instance import Instance
+from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
+from tests.bounds.complexity_cases import Box
+from tests.bounds.family_cases import FAMILIES
+
+RNG = np.random.default_rng(12)
+ARMS = RNG.standard_normal((6, 3))
+THETA = RNG.standard_normal(3)
+MEANS = np.array([0.52, 0.31, 0.4, 0.2, 0.6])
+SLOW = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+def differences(function, x, step):
+    """Fourth-order central differences of a function in one batch.
+
+    Args:
+        function: [N, *x.shape] -> [N, ...].
+
+    Returns:
+        [x.size, ...].
+    """
+    basis = step * np.eye(x.size).reshape(-1, *x.shape)
+    shifts = [-2, -1, 1, 2]
+    values = function(np.concatenate([x + s * basis for s in shifts]))
+    far, near, near_, far_ = np.split(values, 4)
+    return (far - 8 * near + 8 * near_ - far_) / (12 * step)
+
+
+def close(slope, numeric, error):
+    """`slope` [.., *x.shape] against differences [x.size, ..], relative to the largest."""
+    expected = np.moveaxis(numeric, 0, -1).reshape(np.shape(slope))
+    assert np.abs(slope - expected).max() <= error * np.abs(expected).max() + 1e-8
+
+
+@pytest.mark.parametrize(
+    "problem", [TopM(2), pytest.param(Thresholding(0.1), marks=SLOW),
+                pytest.param(BestArm(), marks=SLOW)], ids=str,
+)  # fmt: skip
+def test_derivatives_in_features_and_parameter(problem):
+    """Of H* and w*, in reverse; those of w* forward too."""
+    family = Gaussian(2.0)
+
+    def both(arms, theta):
+        found = optimum(arms, theta, problem, family)
+        return found.value, found.allocation
+
+    value, weights = jax.jit(jax.jacrev(both, (0, 1)))(ARMS, THETA)
+    forward = jax.jit(jax.jacfwd(lambda t: both(ARMS, t)[1]))(THETA)
+    np.testing.assert_allclose(forward, weights[1], atol=1e-12)
+    for place, x in enumerate((ARMS, THETA)):
+
+        def solved(field, place=place):
+            def of(moved):
+                size = len(moved)
+                arms, theta = np.tile(ARMS, (size, 1, 1)), np.tile(THETA, (size, 1))
+                one = Instance(*((moved, theta) if place == 0 else (arms, moved)), family=family)
+                return getattr(complexity(one, problem, gap=1e-12), field)
+
+            return of
+
+        close(value[place], differences(solved("value"), x, 1e-4), 1e-7)
+        close(weights[place], differences(solved("allocation"), x, 1e-5), 1e-5)
+
+
+GRID = [
+    pytest.param(family, problem, marks=() if (family, problem) == ("bernoulli", 2) else SLOW)
+    for family in FAMILIES for problem in range(3)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "number"), GRID)
+def test_derivatives_in_the_means(name, number):
+    family, problem = FAMILIES[name], (BestArm(), TopM(2), Thresholding(0.43))[number]
+
+    def both(means):
+        found = optimum(None, means, problem, family)
+        return found.value, found.allocation
+
+    slopes = jax.jit(jax.jacrev(both))(MEANS)
+    for field, slope in zip(("value", "allocation"), slopes, strict=True):
+
+        def solved(means, field=field):
+            instance = Instance.unstructured(means, family)
+            return getattr(complexity(instance, problem, 1e-12), field)
+
+        close(slope, differences(solved, MEANS, 2e-4), 1e-6)
+
+
+@SLOW
+def test_values_batches_and_second_derivatives():
+    def value(theta):
+        return optimum(ARMS, theta, TopM(2)).value
+
+    many = THETA * np.array([[1.0], [1.1]])
+    found = jax.jit(jax.vmap(jax.value_and_grad(value)))(many)
+    known = complexity(Instance(ARMS, THETA), TopM(2), 1e-11)
+    np.testing.assert_allclose(found[0], known.value * np.array([1, 1.21]), rtol=1e-10)
+    np.testing.assert_allclose(found[1][1], 1.1 * found[1][0], rtol=1e-7)  # quadratic along rays
+    curvature = jax.jit(jax.jacfwd(jax.grad(value)))(THETA)
+    expected = differences(lambda t: np.asarray(jax.vmap(jax.grad(value))(t)), THETA, 1e-4)
+    close(curvature, expected, 1e-6)
+    plain = optimum(None, MEANS, BestArm())
+    np.testing.assert_allclose(plain.value, optimum(np.eye(5), MEANS, BestArm()).value, rtol=1e-12)
+
+
+@SLOW
+def test_fixed_directions_do_not_depend_on_features():
+    theta = np.array([0.3, -0.2, 0.1])
+    directions, offsets = (x[None] for x in Box().half_spaces(ARMS, theta))
+    box = HalfSpaces(lambda theta: jnp.zeros((), jnp.int32), directions, offsets)
+    slope = jax.grad(lambda a: optimum(a, theta, box).value)(ARMS)
+
+    def solved(arms):
+        return complexity(Instance(arms, np.tile(theta, (len(arms), 1))), Box(), gap=1e-12).value
+
+    close(slope, differences(solved, ARMS, 1e-4), 1e-6)
+    with pytest.raises(je.errors.UnsupportedError, match="jaxelim.contracts.Problem"):
+        optimum(ARMS, theta, Box())
+
+
+def test_a_piece_without_mixture_keeps_none(monkeypatch):
+    """Arms e_1, e_2; pieces mu_1 <= mu_2 and the far mu_1 <= -9: w* = (1/2, 1/2), q* = (1, 0).
+
+    So for all theta nearby: neither has a derivative.
+    """
+    half, zero = jnp.full(2, 0.5), jnp.zeros(())
+    best = differentiable.Optimum(zero + 0.01, half, jnp.asarray([1.0, 0.0]), zero)
+    monkeypatch.setattr(differentiable.closed, "optimum", lambda *_: best)
+
+    def at(theta):
+        directions, offsets = jnp.asarray([[1.0, -1.0], [1.0, 0.0]]), jnp.asarray([0.0, -9.0])
+        unit = differentiable._UNIT
+        inputs = differentiable._Inputs(unit, jnp.eye(2), theta, jnp.ones(2), directions, offsets)
+        return differentiable._optimum(inputs, jnp.ones(2), 1e-11)
+
+    theta, toward = jnp.asarray([0.4, 0.1]), jnp.asarray([1.0, 0.3])
+    _, change = jax.jit(lambda *x: jax.jvp(at, x[:1], x[1:]))(theta, toward)
+    np.testing.assert_allclose(change.mixture, [0, 0], atol=1e-12)
+    np.testing.assert_allclose(change.allocation, [0, 0], atol=1e-12)
+
+
+@SLOW
+def test_h_star_is_differentiable_where_its_allocation_is_not_unique():
+    """The last two arms are identical: any split of their weight is optimal."""
+    arms = np.concatenate([ARMS[:5], ARMS[4:5]])
+    theta = np.array([-0.5, -0.4, -0.8])
+    found = optimum(arms, theta, TopM(2))
+    slope = jax.grad(lambda t: optimum(arms, t, TopM(2)).value)(theta)
+    assert found.allocation[4:].min() > 0.1
+    assert slope @ theta == pytest.approx(2 * float(found.value))
+
+
+def test_refusals():
+    coins, unknown = je.Bernoulli(), je.GaussianUnknownVariance(1.0)
+    for call, word in (
+        (lambda: optimum(np.eye(5), MEANS, BestArm(), coins), "None"),
+        (lambda: optimum(None, MEANS, BestArm(), unknown), "one unknown an arm"),
+        (lambda: optimum(ARMS, THETA[:2], BestArm()), "theta"),
+        (lambda: optimum(ARMS, THETA, BestArm(epsilon=0.1)), "epsilon"),
+        (lambda: optimum(ARMS, THETA, "best-arm"), "epsilon=0|jaxelim.contracts.Problem"),
+    ):
+        with pytest.raises(je.errors.ArgumentError, match=word):
+            call()
+    with jax.enable_x64(False), pytest.raises(je.errors.SetupError, match="enable_x64"):
+        optimum(ARMS, THETA, BestArm())

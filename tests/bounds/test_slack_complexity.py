@@ -1,0 +1,117 @@
+"""H* of best arm with slack: the largest over the right answers, and its certificate."""
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import cli
+from tests.twin import slack, weighing
+
+SLOW = pytest.mark.slow
+EPSILON = 0.15
+STD = [1.0, 2.0, 0.5, 1.0]
+FAMILIES = {
+    "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
+    "gaussian": je.Gaussian(), "by-arm": je.Gaussian(STD),
+}  # fmt: skip
+MEANS = {
+    "bernoulli": [[0.6, 0.55, 0.3, 0.2], [0.95, 1.0, 0.3, 0.9], [0.0, 0.1, 0.05, 0.0],
+                  [0.9, 0.9, 0.4, 0.2]],
+    "poisson": [[1.2, 1.1, 0.3, 0.2], [0.0, 0.1, 0.05, 0.0], [0.0, 2.0, 0.3, 1.9]],
+    "exponential": [[1.2, 1.1, 0.3, 0.2], [0.1, 0.05, 0.2, 0.15]],
+    "gaussian": [[1.2, 1.1, 0.3, 0.2], [-0.2, 0.3, 0.2, 0.3]],
+    "by-arm": [[1.2, 1.1, 0.3, 0.2], [-0.2, 0.3, 0.2, 0.3], [0.3, 0.0, 0.25, 0.1]],
+}  # fmt: skip
+
+
+@pytest.mark.slow_rows("bernoulli")
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=() if name == "bernoulli" else SLOW) for name in FAMILIES]
+)
+def test_the_largest_of_the_right_answers(family):
+    """Against another method; the mixture bounds H*, information is the twin's."""
+    problem = je.BestArm(epsilon=EPSILON)
+    batch = je.Instance.unstructured(MEANS[family], FAMILIES[family])
+    found = je.complexity(batch, problem, 1e-8)
+    costs = np.square(STD) if family == "by-arm" else np.ones(4)
+    name = "gaussian" if family in ("gaussian", "by-arm") else family
+    assert found.converged.all() and (found.gap >= 0).all()
+    for i, means in enumerate(MEANS[family]):
+        known, m = slack.Problem(EPSILON, 4, name, costs), np.array(means)
+        _, value, _ = slack.best_weights(known, m)
+        np.testing.assert_allclose(found.value[i], value, rtol=1e-6)
+        answer = int(np.argmax((found.pieces.directions[i] > 0).sum(0)))
+        labels, w, q = known.of(answer), found.allocation[i], found.mixture[i]
+        values = known.ratios(labels, w, m)
+        np.testing.assert_allclose(found.information[i], values, rtol=1e-9)
+        np.testing.assert_allclose(found.value[i], values.min(), rtol=1e-9)
+        assert answer in problem.right(m)
+        slopes = np.array([known.gradient(label, w, m) for label in labels])
+        assert (q @ slopes).max() <= found.value[i] * (1 + found.gap[i]) * (1 + 1e-9)
+    last = je.Instance.unstructured(MEANS[family][-2:], FAMILIES[family])
+    np.testing.assert_allclose(
+        je.complexity(last, problem, 1e-8).value, found.value[-2:], rtol=1e-9
+    )
+    w = np.full(4, 0.25)
+    best = [max(known_value(name, costs, np.array(m), w)) for m in MEANS[family]]
+    np.testing.assert_allclose(je.bounds.allocation_value(batch, problem, w), best, rtol=1e-9)
+
+
+def known_value(name, costs, means, w):
+    """min_p H_p(w) of every right answer, by the twin."""
+    known = slack.Problem(EPSILON, 4, name, costs)
+    return [known.ratios(known.of(i), w, means).min() for i in known.right(means)]
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_not_the_best_may_have_the_largest_complexity():
+    """The best arm is noisy: a precise one within epsilon is cheaper to certify."""
+    means, std, epsilon = np.array([0.8, 0.79, 0.78]), np.array([3.0, 1.0, 0.3]), 0.2
+    instance = je.Instance.unstructured(means, je.Gaussian(std))
+    found = je.complexity(instance, je.BestArm(epsilon=epsilon), 1e-8)
+    assert (found.pieces.directions[0] > 0).sum(0).argmax() == 2
+    known = slack.Problem(epsilon, 3, "gaussian", std**2)
+    w, value, clear = slack.best_weights(known, means)
+    assert clear
+    np.testing.assert_allclose(found.value, value, rtol=1e-6)
+    np.testing.assert_allclose(found.allocation, w, atol=1e-3)
+    of_best = weighing.piece_weights(known, means, known.of(0))
+    assert known.ratios(known.of(0), of_best, means).min() < 0.999 * value
+
+
+def test_bounds_count_the_right_answers():
+    """kl((1 - delta)/n, delta)/H*: as the plain form for n = 1, and falling in n."""
+    for delta in (0.1, 0.01, 1e-6):
+        plain = je.bounds.kl_bound(delta, 0.01)
+        bounds = [je.bounds.kl_bound(delta, 0.01, n) for n in (1, 2, 3, 10**7)]
+        assert bounds[0] == plain and bounds[0] > bounds[1] > bounds[2] > bounds[3] >= 0
+    p, q = 0.45, 0.1
+    direct = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+    np.testing.assert_allclose(je.bounds.kl_bound(0.1, 0.5, 2), direct / 0.5)
+
+
+def said(*arguments):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert cli.main(list(arguments)) == 0
+    return out.getvalue()
+
+
+@pytest.mark.slow
+def test_the_command_line(tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text('{"theta": [0.6, 0.5, 0.1], "arms": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}')
+    instance = je.load_instance(file)
+    for epsilon, right in ((0.05, 1), (0.2, 2)):
+        text = said("complexity", str(file), "--epsilon", str(epsilon))
+        found = je.complexity(instance, je.BestArm(epsilon=epsilon), 1e-8)
+        assert text.startswith(f"BestArm(epsilon={epsilon}) on {file}: K = 3")
+        assert f"H* = {float(found.value):.8g}" in text
+        bound = je.bounds.kl_bound(0.01, found.value, right)
+        assert f"/H* = {float(bound):.1f}" in text and ("2 right answers" in text) == (right == 2)
+    text = said("run", str(file), "--epsilon", "0.2", "--rule", "lucb", "--runs", "2",
+                "--max-samples", "50")  # fmt: skip
+    assert text.startswith("LUCB() on ") and "BestArm(epsilon=0.2)" in text

@@ -1,0 +1,100 @@
+"""`allocation_value` of traced weights: the plain value, its derivatives, ties, refusals."""
+
+import jax
+import numpy as np
+import pytest
+
+import jaxelim as je
+
+RNG = np.random.default_rng(0)
+ARMS, THETA = RNG.normal(size=(5, 3)), np.array([1.0, 0.4, -0.3])
+MEANS = [0.6, 0.5, 0.3, 0.2]
+COSTS = [1.0, 2.0, 0.5, 3.0]
+LINEAR = je.Instance(ARMS, THETA, noise_std=2.0)
+COINS = je.Instance.unstructured(MEANS, je.Bernoulli())
+SHARES = [[0.2, 0.4, 0.4], [0.3, 0.4, 0.3], [0.5, 0.4, 0.1], [0.7, 0.2, 0.1]]
+POINTS = je.Bounded(support=[0, 0.5, 1], probabilities=SHARES)
+CASES = {
+    "linear": (LINEAR, je.BestArm()),
+    "coins": (COINS, je.TopM(2)),
+    "costs": (je.Instance.unstructured(MEANS, je.Poisson(), costs=COSTS), je.BestArm()),
+    "logistic": (je.Instance(ARMS, THETA, family=je.Logistic()), je.BestArm()),
+    "slack": (COINS, je.BestArm(epsilon=0.15)),
+    "bounded": (je.Instance.unstructured(POINTS.means, POINTS), je.BestArm()),
+}
+FAST = {"linear", "coins", "slack"}
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.mark.slow_rows("slack")
+@pytest.mark.parametrize(
+    "case", [pytest.param(x, marks=() if x in FAST else pytest.mark.slow) for x in CASES]
+)
+def test_values_and_derivatives(case):
+    """jit and vmap give the plain value to 1e-9; one and two derivatives agree with differences."""
+    instance, problem = CASES[case]
+    weights = RNG.dirichlet(np.full(instance.K, 5.0), 2)
+
+    def value(w):
+        return je.bounds.allocation_value(instance, problem, w)
+
+    plain = [float(value(w)) for w in weights]
+    np.testing.assert_allclose(jax.jit(jax.vmap(value))(weights), plain, rtol=1e-9)
+    slope = jax.jit(jax.grad(value))
+    step, h = RNG.normal(size=instance.K), 1e-5
+    step -= step.mean()
+    ends = weights[0] + h * np.array([[1], [-1]]) * step
+    difference = (value(ends[0]) - value(ends[1])) / (2 * h)
+    at = slope(weights[0])
+    assert at @ step == pytest.approx(difference, rel=1e-6, abs=1e-9)
+    assert at @ weights[0] == pytest.approx(plain[0], rel=1e-9)  # homogeneous of degree one
+    difference = (slope(ends[0]) - slope(ends[1])) / (2 * h)
+    found = jax.jit(jax.hessian(value))(weights[0]) @ step
+    np.testing.assert_allclose(found, difference, rtol=1e-5, atol=1e-7 * np.abs(at).max())
+
+
+def test_the_envelope_theorem():
+    """dH/dw_k = (phi_k . (theta - lambda))^2/2 over the variance, lambda the closest theta."""
+    w = RNG.dirichlet(np.full(5, 5.0))
+    y, _ = je.BestArm().half_spaces(ARMS, THETA)
+    inverse = np.linalg.inv(ARMS.T @ (w[:, None] * ARMS))
+    norms = np.einsum("pd,de,pe->p", y, inverse, y)
+    p = np.argmin((y @ THETA) ** 2 / norms)
+    moved = inverse @ y[p] * (y[p] @ THETA) / norms[p]  # theta - lambda
+    slope = jax.grad(lambda w: je.bounds.allocation_value(LINEAR, je.BestArm(), w))(w)
+    np.testing.assert_allclose(slope, (ARMS @ moved) ** 2 / (2 * 2.0**2), rtol=1e-9)
+
+
+@pytest.mark.parametrize("family", [je.Gaussian(), je.Bernoulli()], ids=str)
+def test_ties_and_zeros_give_a_supergradient(family):
+    """Two equal pieces, and arms without weight: the value is below its tangent everywhere."""
+    tie = je.Instance.unstructured([0.8, 0.5, 0.5], family)
+
+    def value(w):
+        return je.bounds.allocation_value(tie, je.BestArm(), w)
+
+    for at in ([0.4, 0.3, 0.3], [0.5, 0.5, 0.0], [0.5, 0.25, 0.25], [0.0, 0.0, 1.0]):
+        at = np.array(at)
+        slope = np.asarray(jax.grad(value)(at))
+        assert np.isfinite(slope).all() and (at[1] != at[2] or slope[1] == slope[2])
+        for w in RNG.dirichlet(np.ones(3), 20):
+            assert value(w) <= value(at) + slope @ (w - at) + 1e-9
+
+
+def test_a_batch_and_what_is_refused():
+    batch = je.Instance.unstructured([[0.9, 0.5, 0.1], [0.7, 0.6, 0.1]], je.Bernoulli())
+    weights = RNG.dirichlet(np.ones(3), 2)
+    for w in (weights, weights[0]):
+        traced = jax.jit(lambda w: je.bounds.allocation_value(batch, je.BestArm(), w))(w)
+        np.testing.assert_allclose(
+            traced, je.bounds.allocation_value(batch, je.BestArm(), w), rtol=1e-9
+        )
+    with pytest.raises(je.errors.ArgumentError, match=r"shape \(4,\)"):
+        jax.grad(lambda w: je.bounds.allocation_value(COINS, je.BestArm(), w))(np.full(3, 0.25))
+    with jax.enable_x64(False), pytest.raises(je.errors.SetupError, match="enable_x64"):
+        jax.grad(lambda w: je.bounds.allocation_value(COINS, je.BestArm(), w))(np.full(4, 0.25))

@@ -1,0 +1,141 @@
+"""Runs on arms whose pulls have costs."""
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim.instances.instance import stack
+from tests.calls import checked
+
+SLOW = pytest.mark.slow
+TIED = ("lazy", "lingame")
+"""Rules whose choices tie on paper, so that rounding decides where w/c is formed."""
+MEANS, COSTS = [0.9, 0.5, 0.45, 0.1], np.array([1.0, 8.0, 1.0, 1.0])
+TAKEN = {
+    "tas": je.TrackAndStop(), "tas-c": je.TrackAndStop("C"), "oracle": je.Oracle(),
+    "optimistic": je.OptimisticTaS(), "lingame": je.LinGame(), "fws": je.FWS(),
+    "lazy": je.LazyTaS(), "uniform": je.Uniform(),
+}  # fmt: skip
+FAST = ("tas", "gaussian"), ("fws", "bernoulli")
+
+
+def given(family, costs=COSTS):
+    kind = {"gaussian": je.Gaussian(0.5), "bernoulli": je.Bernoulli()}.get(family)
+    if family == "linear":
+        arms = np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6], [0.6, -0.8]])
+        return je.Instance(arms, [1.0, 0.3], 0.5, costs=costs)
+    return je.Instance.unstructured(MEANS, kind, costs=costs)
+
+
+@pytest.mark.slow_rows("fws-bernoulli-waits16")
+@pytest.mark.parametrize(
+    ("rule", "family", "waits"),
+    [
+        pytest.param(rule, family, {}, marks=() if (rule, family) in FAST else SLOW)
+        for rule in TAKEN for family in ("gaussian", "bernoulli", "linear")
+    ] + [pytest.param("tas", "gaussian", dict(batch=6, delay=2), marks=SLOW)],
+)  # fmt: skip
+def test_costs_are_pulls_times_costs_and_shares_follow_them(rule, family, waits):
+    """Runs end right, and equal costs of 3 give the runs without costs, up to ties."""
+    common = dict(delta=0.01, runs=40, seed=1, engine=je.Engine(devices=1), **waits)
+    one = given(family)
+    result = je.simulate(one, je.BestArm(), TAKEN[rule], **common)
+    assert result.stopped.all() and result.correct.mean() > 0.9
+    np.testing.assert_allclose(result.costs, (result.pulls * COSTS).sum(-1))
+    assert result.costs.shape == result.samples.shape
+    plain = je.simulate(one.without_costs(), je.BestArm(), TAKEN[rule], **common)
+    assert plain.costs is None
+    if rule not in TIED:
+        equal = je.simulate(given(family, [3.0] * 4), je.BestArm(), TAKEN[rule], **common)
+        np.testing.assert_array_equal(equal.samples, plain.samples)
+        np.testing.assert_array_equal(equal.pulls, plain.pulls)
+    shares = [r.pulls[..., 1].sum() / r.pulls.sum() for r in (result, plain)]
+    if rule == "uniform":
+        np.testing.assert_array_equal(result.samples, plain.samples)
+    else:  # the dear arm has a smaller share of the pulls
+        assert shares[0] < shares[1]
+
+
+RUNS = 400
+
+
+@SLOW
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_track_and_stop_spends_less_where_it_knows_the_costs(family):
+    """Five standard errors less: by luck with probability below 1e-6.
+
+    The dear arm costs 50. On paper the ratio of costs is T*_c over what w* of no costs spends.
+    """
+    COSTS = np.array([1.0, 50.0, 1.0, 1.0])
+    one = given(family, COSTS)
+    common = dict(delta=1e-4, runs=RUNS, seed=3)
+    knows = je.simulate(one, je.BestArm(), je.TrackAndStop(), **common)
+    plain = je.simulate(one.without_costs(), je.BestArm(), je.TrackAndStop(), **common)
+    spent = [(r.pulls * COSTS).sum(-1)[0, 0] for r in (knows, plain)]
+    apart = spent[1] - spent[0]
+    assert apart.mean() > 5 * apart.std() / RUNS**0.5
+    ratio, distance = knows.efficiency()
+    assert np.nanmean(ratio) > 1 and np.nanmean(distance) < 0.2
+
+
+def test_rules_without_a_published_form_are_refused():
+    for rule in (je.LinGapE(), je.LUCB(), je.UGapE(), je.EBTCI(), je.LinGIFA()):
+        with pytest.raises(je.errors.UnsupportedError, match="no published form"):
+            checked(given("gaussian"), je.BestArm(), rule)
+    for rule in (je.Racing(), je.RAGE(), je.XYAdaptive()):
+        with pytest.raises(je.errors.UnsupportedError, match="no published form"):
+            checked(given("gaussian"), je.BestArm(), rule, stopping=je.Native())
+
+
+def test_instances_keep_their_costs(tmp_path):
+    one = given("bernoulli")
+    other = given("bernoulli")
+    assert one == other != one.without_costs() and hash(one) == hash(other)
+    one.to_json(tmp_path / "one.json")
+    assert je.load_instance(tmp_path / "one.json") == one
+    batch = stack([one, one])
+    assert batch[1] == one and (batch.costs == COSTS).all()
+    with pytest.raises(je.errors.ArgumentError, match="costs"):
+        stack([one, one.without_costs()])
+
+
+def test_results_keep_costs(tmp_path):
+    """In files, tables and comparisons; settings without costs are as ever."""
+    common = dict(delta=0.1, runs=20, seed=1)
+    results = {
+        seed: je.simulate(given("gaussian"), je.BestArm(), je.Uniform(), **common | {"seed": seed})
+        for seed in (1, 2)
+    }
+    one = results[1]
+    one.save(tmp_path / "one.nc")
+    again = je.load_result(tmp_path / "one.nc")
+    assert again.equals(one) and (again.instance.costs == COSTS).all()
+    np.testing.assert_array_equal(again.costs, one.costs)
+    np.testing.assert_array_equal(one.to_xarray()["costs"], one.costs)
+    (row,) = one.summary().rows
+    np.testing.assert_allclose(row["mean cost"], one.costs.mean())
+    named = {str(seed): result for seed, result in results.items()}
+    (row,) = je.compare(named, by="costs").rows
+    np.testing.assert_allclose(row["mean_first"], one.costs.mean())
+    plain = je.simulate(given("gaussian", None), je.BestArm(), je.Uniform(), **common)
+    assert "costs" not in plain.settings and "costs" in one.settings
+    with pytest.raises(je.errors.ArgumentError, match="by"):
+        je.compare([plain, plain], by="costs")
+
+
+@SLOW
+def test_live_runs_take_costs(tmp_path):
+    """The pulls of a simulated run, also from its file."""
+    one = given("gaussian")
+    trace = je.trace(one, je.BestArm(), je.TrackAndStop(), delta=0.1, threshold=je.Mixture())
+    run = je.live.LiveRun(
+        4, je.BestArm(), je.TrackAndStop(), family=one.family, delta=0.1, costs=COSTS
+    )
+    run.save(tmp_path / "run.jsonl")
+    for arm, reward in zip(trace.arms[:40], trace.rewards[:40], strict=True):
+        assert run.ask() == arm
+        run.tell(arm, reward)
+    asked = run.ask()
+    run.close()
+    again = je.live.LiveRun.load(tmp_path / "run.jsonl")
+    assert again.ask() == asked

@@ -1,0 +1,293 @@
+"""A best arm or none: against definitions, laws and errors."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import binom
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.contracts.views import Snapshot
+from jaxelim.lanes import LaneOps
+from tests.calls import NAMES, checked
+from tests.twin import weighing
+
+SLOW = pytest.mark.slow
+STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination()}
+RULES = {
+    "uniform": je.Uniform(), "tas": je.TrackAndStop(), "eb-tc": je.EBTC(), "eb-tci": je.EBTCI(),
+}  # fmt: skip
+STD = [0.5, 1.0, 2.0, 1.5]
+FAMILIES = {
+    "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
+    "gaussian": je.Gaussian(), "by-arm": je.Gaussian(STD),
+}  # fmt: skip
+LEVEL = {"bernoulli": 0.55, "poisson": 1.2, "exponential": 1.1, "gaussian": 0.3, "by-arm": 0.3}
+MEANS = {
+    "bernoulli": [[0.9, 0.2, 0.8, 0.4], [0.3, 0.1, 0.2, 0.0]],
+    "poisson": [[2.0, 0.2, 1.9, 1.4], [0.1, 0.0, 0.5, 0.2]],
+    "exponential": [[2.0, 0.5, 1.8, 1.4], [0.1, 0.2, 0.3, 0.5]],
+    "gaussian": [[1.5, -0.5, 1.3, 1.1], [-1.0, -0.6, -1.5, 0.0]],
+    "by-arm": [[1.5, -0.5, 1.3, 1.1], [-1.0, -0.6, -1.5, 0.0]],
+}
+"""An instance with arms above the level, and one without, for each family."""
+FAST = ("bernoulli", "eb-tc"), ("gaussian", "tas")
+
+
+def instance(family, means):
+    return je.Instance.unstructured(means, FAMILIES[family])
+
+
+def drawn(family, seed, shape):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=shape) if family in ("gaussian", "by-arm") else rng.random(shape)
+
+
+# The evidence of a best arm or none, against the definition.
+
+
+def infimum(family, piece, n, means, level):
+    """The least sum_k n_k d(m_k, lambda_k) over a piece, by a search over one common mean."""
+    d = weighing.FAMILIES[family].divergence
+    i, k = piece
+    if k == "below":  # {mu_i <= level}
+        return n[i] * d(means[i], level) if means[i] > level else 0.0
+    if i == "none":  # {mu_k >= level}
+        return n[k] * d(means[k], level) if means[k] < level else 0.0
+    a, b = means[i], means[k]
+    if a <= b:
+        return 0.0
+    cost = lambda u: n[i] * d(a, u) + n[k] * d(b, u)  # noqa: E731
+    return minimize_scalar(cost, bounds=(b, a), method="bounded", options={"xatol": 1e-12}).fun
+
+
+def looked(own, problem, K):
+    """A compiled function of counts, means and weights: what the evidence says of the pieces."""
+    space = own.space(LaneOps(), jnp.eye(K), ())
+    started = own.start(space, problem, (), jnp.ones((K, 1)))
+
+    def look(counts, means, w):
+        told = dict(t=jnp.int32(99), counts=counts, means=means, reward_sums=means * counts)
+        seen = Snapshot.of(own, problem, space, dataclasses.replace(started, **told))
+        at = seen.evidence.weighted(w)
+        bent = seen.evidence.with_derivatives().weighted(w).derivatives()
+        values, places = seen.evidence.values(), jnp.arange(K + 1, dtype=jnp.int32)
+        beta = jnp.median(values)
+        refuted = seen.evidence.refuted(beta) == (values > beta)
+        slopes = jax.vmap(at.gradient)(places)
+        return seen.shape.exists, values, at.values(), slopes, bent.value, bent.gradient, refuted
+
+    return jax.jit(look)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "exponential", "by-arm"])
+def test_values_and_gradients_are_those_of_the_definition(family):
+    """At random counts and estimates, some of them without an arm above the reference."""
+    rng, K, level, none = np.random.default_rng(5), 4, LEVEL[family], 0
+    own = je.Gaussian([1.0] * K) if family == "by-arm" else FAMILIES[family]
+    name = "gaussian" if family == "by-arm" else family
+    with scope.engine():
+        look = looked(own, je.BestArm(reference=level), K)
+        for n in range(12):
+            means = rng.uniform(0.02, level * (0.99 if n % 3 == 0 else 1.7), K)
+            counts, w = rng.integers(1, 50, K).astype(float), rng.dirichlet(np.ones(K))
+            seen = map(np.asarray, look(counts, means, w))
+            exists, values, at, slopes, bent, steep, refuted = seen
+            best = int(np.argmax(means))
+            some = means[best] >= level
+            none += not some
+            pieces = [(best, k) if some else ("none", k) for k in range(K)] + [(best, "below")]
+            places = [some and k != best or not some for k in range(K)] + [some]
+            np.testing.assert_array_equal(exists, places)
+            assert refuted.all()
+            for p in np.flatnonzero(exists):
+                np.testing.assert_allclose(
+                    values[p], infimum(name, pieces[p], counts, means, level), rtol=1e-8
+                )
+                known = infimum(name, pieces[p], w, means, level)
+                np.testing.assert_allclose([at[p], bent[p], slopes[p] @ w], known, rtol=1e-8)
+                np.testing.assert_allclose(steep[:, p], slopes[p], rtol=1e-8)
+    assert 2 < none < 10
+
+
+# What is right, H*, ties, proofs.
+
+
+def test_reprs_and_scales():
+    one = je.BestArm(reference=0.25)
+    assert eval(repr(one), NAMES) == one and hash(one) == hash(eval(repr(one), NAMES))
+    assert je.BestArm(reference=0.0) != je.BestArm()
+    assert je.BestArm(reference=0.5).scaled(2.0) == one
+
+
+def test_ties_with_the_reference_are_refused():
+    problem, eye = je.BestArm(reference=0.5), np.eye(3)
+    with pytest.raises(je.errors.ArgumentError):
+        problem.check(eye, np.array([0.5, 0.1, 0.2]))
+    problem.check(eye, np.array([0.3, 0.3, 0.2]))  # no arm, whichever is the best
+    with pytest.raises(je.errors.ArgumentError, match="same largest mean"):
+        problem.check(eye, np.array([0.9, 0.9, 0.2]))
+    problem.check(eye, np.array([0.9, 0.5, 0.2]))
+    with pytest.raises(je.errors.ArgumentError):
+        je.complexity(je.Instance.unstructured([0.5, 0.1]), problem)
+
+
+def test_complexity_of_a_best_arm_or_none():
+    """Without an arm above it is that of signs; with a reference far below, that of best arm."""
+    given = instance("bernoulli", [0.9, 0.7, 0.3, 0.2])
+    far = je.complexity(given, je.BestArm(reference=0.01), gap=1e-9)
+    plain = je.complexity(given, je.BestArm(), gap=1e-9)
+    np.testing.assert_allclose(far.value, plain.value, rtol=1e-8)
+    none = je.complexity(given, je.BestArm(reference=0.95), gap=1e-9)
+    signs = je.complexity(given, je.Thresholding(0.95), gap=1e-9)
+    np.testing.assert_allclose(none.value, signs.value, rtol=1e-8)
+    near = je.complexity(given, je.BestArm(reference=0.88), gap=1e-9)
+    d = weighing.FAMILIES["bernoulli"].divergence
+    assert near.value < d(0.9, 0.88) and near.information.min() >= near.value * (1 - 1e-12)
+
+
+def test_mixtures_cover_the_pieces():
+    """P = K: an answer is wrong only if one of K pieces that hold the truth was refuted."""
+    given = instance("bernoulli", [0.9, 0.7, 0.3, 0.2])
+    problem = je.BestArm(reference=0.5)
+    call = checked(given, problem, je.Uniform(), threshold=je.Mixture())
+    assert call.threshold.pieces == problem.wrong_answers(4) == 4
+
+
+STRENGTHS = np.array(je.Mixture().strengths)
+
+
+def log_e_of(counts, means, level):
+    """log e of {mu_i <= mu_k} for unit Gaussians and a reference, the last: by the definition."""
+    K, grown = len(means), 1 + counts / STRENGTHS[:, None]  # [J, K]
+    precise, spread = counts / grown * (counts / STRENGTHS[:, None]), np.log(grown) / 2
+    found = np.full((K + 1, K + 1), -np.inf)
+    for i, k in np.argwhere(~np.eye(K + 1, dtype=bool)):
+        pair = [a for a in (i, k) if a < K]
+        m = [*means, level]
+        if m[i] <= m[k]:
+            continue
+        weight = 1 / sum(1 / precise[:, a] for a in pair)
+        found[i, k] = np.log(
+            np.mean(np.exp(weight * (m[i] - m[k]) ** 2 / 2 - sum(spread[:, a] for a in pair)))
+        )
+    return found
+
+
+def test_p_values_are_those_of_the_definition():
+    """Of every look: pairs of arms, and both sides of the reference; with and without an arm."""
+    level, none, looks = 0.4, 0, 0
+    for means, noise in zip(
+        ([1.5, 0.1, 0.3], [-0.2, -0.6, 0.1]), drawn("gaussian", 4, (2, 60)), strict=True
+    ):
+        run = je.LiveRun(3, je.BestArm(reference=level), je.Uniform(), delta=0.1)
+        arms, least = np.arange(60) % 3, np.ones((4, 4))
+        rewards = np.array(means)[arms] + noise
+        for t in range(1, 61):
+            run.tell(int(arms[t - 1]), float(rewards[t - 1]))
+            if t < 3 or run.stopped:
+                continue
+            looks += 1
+            counts = np.bincount(arms[:t], minlength=3)
+            average = np.bincount(arms[:t], rewards[:t]) / counts
+            least = np.minimum(least, np.exp(-np.maximum(log_e_of(counts, average, level), 0)))
+            found = run.p_values
+            np.testing.assert_allclose(found.pairs, least, rtol=1e-8)
+            np.testing.assert_allclose(found.together, np.minimum(1, 6 * least), rtol=1e-8)
+            public = run._moments.look(run._moment)["public"]
+            answer = np.append(public, not public.any())
+            none += answer[-1]
+            worst = least.min(0)[~answer].max()
+            np.testing.assert_allclose(found.answer, min(1, 3 * worst), rtol=1e-8)
+    assert 0 < none < looks
+
+
+REFUSED = [
+    (je.BestArm(reference=0.5), je.LUCB(), "LUCB is defined for"),
+    (je.BestArm(reference=0.5), je.UGapE(), "UGapE is defined for"),
+    (je.BestArm(reference=0.5), je.LinGIFA(), "LinGIFA is defined for"),
+]
+
+
+@pytest.mark.parametrize(("problem", "rule", "words"), REFUSED)
+def test_rules_that_are_not_defined_are_refused(problem, rule, words):
+    with pytest.raises(je.errors.UnsupportedError, match=words):
+        checked(instance("gaussian", [0.9, 0.7, 0.3, 0.2]), problem, rule)
+
+
+def test_bad_input():
+    with pytest.raises(je.errors.ArgumentError, match="None with epsilon"):
+        je.BestArm(0.1, reference=0.5)
+    for level in (np.nan, "x", np.inf):
+        with pytest.raises(je.errors.ArgumentError):
+            je.BestArm(reference=level)
+    with pytest.raises(je.errors.ArgumentError, match="level"):
+        checked(instance("bernoulli", [0.9, 0.7]), je.BestArm(reference=1.5), je.Uniform())
+
+
+def test_the_problem_keeps_its_contract():
+    assert je.testing.check_problem(je.BestArm(reference=0.2), draws=80)
+
+
+# Laws of runs.
+
+
+@SLOW
+@pytest.mark.parametrize("rule", ["tas", "eb-tci"])
+@pytest.mark.parametrize("family", ["bernoulli", "exponential"])
+def test_layouts_and_order_of_the_stops(rule, family):
+    """Lanes and chunks agree; the stops are in order."""
+    given, problem = instance(family, [0.9, 0.2, 0.7, 0.4]), je.BestArm(reference=0.55)
+    common = dict(delta=0.1, runs=24, seed=2, max_samples=3000, stopping=tuple(STOPPING.values()))
+    known = je.simulate(given, problem, RULES[rule], **common)
+    engine = je.Engine(lanes=16, chunk=7, devices=1)
+    assert je.simulate(given, problem, RULES[rule], engine=engine, **common).equals(known)
+    full, selective, llr = known.samples[[2, 1, 0], 0]
+    assert (full <= selective).all() and (selective <= llr).all()
+
+
+N, CRITICAL = 4_000, 510
+"""Runs, and errors that are too many at delta = 0.1: by luck with probability below 1e-7."""
+
+
+@SLOW
+@pytest.mark.parametrize("means", [[0.55, 0.5, 0.2], [0.42, 0.4, 0.3]])
+def test_errors_of_a_proven_test_are_rarer_than_delta(means):
+    """An error rate of 0.15 fails with probability above 0.999."""
+    assert 2 * 3 * binom.sf(CRITICAL - 1, N, 0.1) < 1e-6 and binom.cdf(CRITICAL - 1, N, 0.15) < 1e-3
+    problem = je.BestArm(reference=0.48)
+    result = je.simulate(
+        je.Instance.unstructured(means, je.Bernoulli()), problem, je.EBTCI(), delta=0.1, runs=N,
+        threshold=je.Mixture(), stopping=tuple(STOPPING.values()), max_samples=16_000,
+    )  # fmt: skip
+    assert ((~result.correct & result.stopped).sum(-1) < CRITICAL).all()
+    assert result.stopped.mean() > 0.5
+
+
+@SLOW
+def test_a_live_run_ends_with_no_arm():
+    given: dict = dict(rule=je.EBTCI(), family=je.Bernoulli(), delta=0.1)
+    run = je.live.LiveRun(3, je.BestArm(reference=0.5), **given)
+    while not run.stopped:
+        run.tell(run.ask(), 0)
+    assert run.answer_arms == () and "The answer: no arm" in str(run.summary())
+    assert run.evidence.pieces == ((0, 0), (1, 1), (2, 2))
+    np.testing.assert_array_equal(run.evidence.p_values, run.p_values.pairs[3, :3])
+    assert run.evidence.p_answer == run.p_values.answer <= 0.1
+    shown = run.summary()
+    assert [row["p"] for row in shown.rows] == run.p_values.arms.tolist()
+    assert run.evidence.labels == ["0 < 0.5", "1 < 0.5", "2 < 0.5"]
+    best = je.live.LiveRun(3, je.BestArm(reference=0.5), **given)
+    while not best.stopped:
+        arm = best.ask()
+        best.tell(arm, int(arm == 1))
+    assert best.evidence.pieces == ((1, 0), (1, 2), (1, 1))
+    np.testing.assert_array_equal(best.evidence.p_values, best.p_values.pairs[1, [0, 2, 3]])
+    shown = best.summary()
+    assert [row["p"] for row in shown.rows] == best.p_values.arms.tolist()
+    assert shown.rows[1]["p"] == best.p_values.answer and shown.rows[1]["state"] == "answer"
+    assert best.evidence.labels == ["1 > 0", "1 > 2", "1 > 0.5"]

@@ -1,0 +1,357 @@
+"""Track-and-Stop and its optimistic form: twin, certificates, layouts, limit."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.engine import execution
+from jaxelim.evidence.gaussian import HalfSpaceEvidence
+from jaxelim.lanes import LaneOps
+from jaxelim.rules.parts import schedule, tracking
+from jaxelim.saddle.newton import State
+from jaxelim.saddle.solver import climb
+from jaxelim.testing.settings import run_by_run
+from tests import twin
+
+
+def test_a_gap_is_at_most_its_share():
+    """min(c, max(1e-6, c sqrt(2/Z))), Z the least active LLR, here 8; with slack min(c, 1e-6)."""
+    with scope.float64():
+        seen = dict(
+            time=jnp.asarray(9.0), active=jnp.asarray([True, True, False]), lanes=LaneOps(),
+            llr=jnp.asarray([8.0, 9.0, 1.0]),
+        )  # fmt: skip
+        for share, gap, with_slack in ((0.1, 0.05, 1e-6), (1.5e-6, 1e-6, 1e-6), (1e-8,) * 3):
+            for slack, expected in ((0.0, gap), (0.1, with_slack)):
+                view = SimpleNamespace(shape=SimpleNamespace(slack=slack), **seen)
+                found = float(schedule.gap(share, view))
+                assert found == pytest.approx(expected, rel=1e-12)
+
+
+def batch(structure, count=2, K=5, d=3):
+    rng = np.random.default_rng(15)
+    arms = np.stack(
+        [
+            np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d))
+            for _ in range(count)
+        ]
+    )
+    return je.Instance(arms, rng.standard_normal((count, arms.shape[2])))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("problem", "spec", "structure", "eliminates", "rule", "name", "settings"),
+    [
+        (
+            je.BestArm(),
+            ("bai",),
+            "unstructured",
+            False,
+            je.TrackAndStop(gap_share=1e-10),
+            "tas",
+            {"tolerance": 1e-7},
+        ),
+        (
+            je.TopM(2),
+            ("topm", 2),
+            "linear",
+            False,
+            je.OptimisticTaS(gap_share=1e-10),
+            "optimistic_tas",
+            {"tolerance": 1e-8},
+        ),
+        (
+            je.Thresholding(0.1),
+            ("osi", 0.1),
+            "linear",
+            True,
+            je.TrackAndStop(tracking="C", schedule=3, gap_share=1e-10),
+            "tas",
+            {"tracking": "C", "every": 3, "tolerance": 1e-7},
+        ),
+    ],
+    ids=["D-unstructured-bai", "optimistic-linear-topm", "C-linear-signs"],
+)
+def test_agrees_with_the_twin(problem, spec, structure, eliminates, rule, name, settings):
+    # Few steps: the twin's weights are right to 1e-4, and their errors add up in W. A
+    # case whose only active piece is phi_i - phi_j has w* = (1/2, 1/2) and ties:
+    # excluded.
+    steps = 16 if name == "optimistic_tas" else 30
+    instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, steps))
+    eps = eps[:, : 20 if structure == "unstructured" else steps]
+    stopping, seen = (je.SelectiveElimination(), "selective") if eliminates else (je.LLR(), "llr")
+    ours = je.simulate(
+        instances,
+        problem,
+        rule,
+        runs=2,
+        noise=eps,
+        stopping=stopping,
+        elimination=stopping if eliminates else None,
+        ridge=1.0,
+    )
+    for i, one in enumerate(instances.unbatched):
+        for run in range(2):
+            theirs = twin.run(
+                one.arms, one.theta, spec, name, noise=eps[run], stopping=(seen,),
+                elimination=seen if eliminates else None, **settings,
+            )  # fmt: skip
+            assert ours.samples[i, 0, 0, run] == theirs.stops[seen].samples
+            np.testing.assert_array_equal(ours.pulls[i, 0, 0, run], theirs.stops[seen].pulls)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [je.BestArm(), je.Thresholding(0.35)], ids=["bai", "osi"])
+def test_layouts_of_exact_solves(problem):
+    """Unstructured Gaussian arms: the same runs in lanes and under vmap."""
+    instance = je.Instance.unstructured([1.2, 0.2, 0.5, -0.3, 0.8, 0.1])
+    stop = je.SelectiveElimination()
+    common = dict(delta=0.01, stopping=stop, elimination=stop, runs=20, seed=3, max_samples=9000,
+                  ridge=1.0)  # fmt: skip
+    rule = je.TrackAndStop()
+    one = je.simulate(instance, problem, rule, **common)
+    assert one.stopped.all() and one.timings["choose_rounds"] == 0
+    for same, layout in ((run_by_run(rule), je.Engine()), (rule, je.Engine(lanes=16, chunk=40))):
+        other = je.simulate(instance, problem, same, engine=layout, **common)
+        for name in ("samples", "answer", "pulls", "tests_sampling"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(2)], ids=["bai", "topm"])
+def test_layouts_of_linear_solves(problem, monkeypatch):
+    """The same runs for all lanes, chunks and patience, and in a trace.
+
+    The order of the top m changes within runs; the pieces of the last solve are found again.
+    """
+    instance, stop = batch("linear", K=6)[0], je.SelectiveElimination()
+    common = dict(delta=0.01, stopping=stop, elimination=stop, max_samples=600, ridge=1.0)
+    asked = dict(runs=20, seed=3, **common)
+    one = je.simulate(instance, problem, je.TrackAndStop(), **asked)
+    assert np.mean(one.solves / one.samples) < 0.6
+    for patience, layout in ((1 / 16, je.Engine(lanes=16, chunk=40)), (0.5, je.Engine(lanes=32))):
+        monkeypatch.setattr(execution, "PATIENCE_ONE_BY_ONE", patience)
+        other = je.simulate(instance, problem, je.TrackAndStop(), engine=layout, **asked)
+        for name in ("samples", "answer", "pulls", "solves", "tests_sampling"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
+    run = je.trace(instance, problem, je.TrackAndStop(), run=5, seed=3, **common)
+    assert run.samples == one.samples[0, 0, 5]
+    np.testing.assert_array_equal(run.pulls, one.pulls[0, 0, 5])
+
+
+@dataclasses.dataclass(frozen=True)
+class Certified(je.TrackAndStop):
+    """Stops at the first solve that misses its gap."""
+
+    traits = dataclasses.replace(
+        je.TrackAndStop.traits, stopping=("llr", "selective", "native"), always_native=True
+    )
+
+    def native(self, view, state):
+        return ~(state.found.gap <= schedule.gap(self.gap_share, view)), view.means > jnp.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class CertifiedOptimistic(je.OptimisticTaS):
+    """The same of the optimistic form."""
+
+    traits = dataclasses.replace(
+        je.OptimisticTaS.traits, stopping=("llr", "selective", "native"), always_native=True
+    )
+    native = Certified.native
+
+
+jax.tree_util.register_static(Certified)
+jax.tree_util.register_static(CertifiedOptimistic)
+
+
+@pytest.mark.slow
+def test_every_solve_is_certified_in_lanes_and_alone():
+    instance = batch("linear", K=6)[0]
+    asked = dict(runs=8, seed=3, max_samples=120, delta=1e-6, noise=None)
+    rule = Certified(schedule=3, gap_share=1e-6)
+    result = je.simulate(instance, je.BestArm(), rule, **asked, ridge=1.0)
+    assert np.all(result.answer.any(-1))  # the native answer is empty
+    assert np.median(result.samples) > 60
+    alone = je.simulate(instance, je.BestArm(), run_by_run(rule), **asked, ridge=1.0)
+    np.testing.assert_array_equal(result.samples, alone.samples)
+    np.testing.assert_array_equal(result.pulls, alone.pulls)
+    # Pieces are tested once per solve if the last pair is still certified, and once
+    # more per iteration.
+    solves = -(-(result.samples - 6) // 3)
+    per_solve = result.tests_sampling / (5 * solves)
+    assert (
+        np.all(result.tests_sampling % 5 == 0)
+        and np.all(per_solve >= 1)
+        and np.mean(per_solve) < 12
+    )
+
+
+@pytest.mark.slow
+def test_pulls_approach_the_optimal_allocation():
+    instance = je.instances.two_dimensional(4, 0.4)
+    never = lambda t, delta: 1e9 + 0 * (t + delta)  # noqa: E731
+    rule = je.TrackAndStop(schedule=500)
+    result = je.simulate(
+        instance, je.BestArm(), rule, runs=2, threshold=never, max_samples=100_000, ridge=1.0
+    )
+    shares = result.pulls[0, 0] / 100_000
+    assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
+
+
+@pytest.mark.slow_rows("True")
+@pytest.mark.parametrize("optimistic", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_the_evidence_gap_holds_at_every_sample(optimistic):
+    """The certified gap is at most min(c, max(1e-6, c sqrt(2/Z))); far fewer solves than samples.
+
+    The definition of Z: the least LLR of the active pieces, at the counts.
+    """
+    rule = (CertifiedOptimistic if optimistic else Certified)(gap_share=0.05)
+    selective = je.SelectiveElimination()
+    instance = je.Instance(2 * batch("linear", K=6).arms[0], batch("linear", K=6).theta[0])
+    result = je.simulate(instance, je.BestArm(), rule, runs=8, seed=3, max_samples=400, ridge=1.0,
+                         delta=1e-4, stopping=selective, elimination=selective)  # fmt: skip
+    assert np.all(result.answer.any(-1))  # the native answer is empty
+    assert result.solves.shape == result.samples.shape and result.samples.mean() > 60
+    drawn = result.samples - 6
+    assert np.all(result.solves >= 1) and np.mean(result.solves / drawn) < 0.7
+    assert np.all(result.tests_sampling >= drawn)  # one look a sample, of one piece or more
+    assert result.to_xarray()["solves"].dims == ("stopping", "delta", "run")
+
+
+def test_solves_are_counted_by_rules_that_solve():
+    uniform = je.simulate(batch("linear")[0], je.BestArm(), je.Uniform(), runs=1, max_samples=20)
+    assert uniform.solves is None and "solves" not in uniform.to_xarray()
+
+
+@pytest.mark.slow
+def test_a_bonus_may_be_a_numpy_array():
+    rule = je.OptimisticTaS(bonus=lambda t, norm: np.zeros(norm.shape), schedule=50)
+    result = je.simulate(batch("linear")[0], je.BestArm(), rule, runs=1, max_samples=20, ridge=1.0)
+    assert result.pulls.sum() == result.samples.sum()
+
+
+@pytest.mark.slow
+def test_solves_over_the_active_pieces():
+    """Certified, with the same pulls as under vmap, which masks eliminated pieces."""
+    rng = np.random.default_rng(4)
+    instance = je.Instance(rng.standard_normal((8, 3)), [2.0, 0.5, -1.0])
+    selective = je.SelectiveElimination()
+    asked = dict(
+        delta=1e-3,
+        runs=20,
+        seed=5,
+        max_samples=300,
+        stopping=selective,
+        elimination=selective,
+        record="pair_times",
+    )
+    rule = Certified(schedule=2, gap_share=1e-6)
+    few = je.simulate(instance, je.TopM(2), rule, **asked, ridge=1.0)
+    assert few.stopped.mean() > 0.5 and np.all(few.answer.any(-1))  # the native answer is empty
+    best = np.argsort(instance.arms @ instance.theta)[-2:]
+    times = few.elimination_times[0, 0][:, best]
+    # of 12 pieces at most four are left
+    assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8
+    whole = je.simulate(instance, je.TopM(2), run_by_run(rule), **asked, ridge=1.0)
+    for name in ("samples", "pulls", "answer", "solves"):
+        np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
+    # Rounding decides on one more step where a gap is just met.
+    np.testing.assert_allclose(few.tests_sampling, whole.tests_sampling, rtol=0.03)
+
+
+@pytest.mark.slow
+def test_a_near_start_saves_iterations_and_a_certified_one_stays():
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        arms, theta = jnp.asarray(rng.standard_normal((12, 4))), jnp.asarray(rng.standard_normal(4))
+        best = int(np.argmax(arms @ theta))
+        y = jnp.asarray(np.delete(np.asarray(arms[best]) - np.asarray(arms), best, 0))
+
+        @jax.jit
+        def solve(theta, start):
+            evidence = HalfSpaceEvidence.of(arms, theta, y, jnp.zeros(11))
+            return climb(evidence, jnp.ones(11, bool), jnp.zeros(12), 1e-9, start)
+
+        even = jnp.full(12, 1 / 12)
+        cold = solve(theta, even)
+        again = solve(theta, cold.pair)
+        near = jnp.asarray(np.asarray(theta) * (1 + 1e-4 * rng.standard_normal(4)))
+        moved, from_even = solve(near, cold.pair), solve(near, even)
+    assert max(float(x.gap) for x in (cold, again, moved, from_even)) <= 1e-9
+    assert again.steps == 0 and int(moved.steps) < 0.6 * int(from_even.steps)
+    np.testing.assert_array_equal(again.pair.w, cold.pair.w)
+    np.testing.assert_allclose(moved.value, from_even.value, rtol=3e-9)
+
+
+@pytest.mark.slow
+def test_a_bad_start_is_abandoned():
+    """From a run: an arm that needs a quarter of the weight starts at 0.003.
+
+    From there every step is cut short.
+    """
+    arms = [
+        [-2.085, 3.708, -5.650],
+        [3.021, -3.451, -3.237],
+        [-1.701, 0.2295, -2.771],
+        [0.3224, 1.235, 2.064],
+        [0.8448, -2.199, 4.949],
+        [7.767, -7.318, 5.445],
+        [-0.3111, -0.4963, -5.933],
+        [-2.227, 2.262, -2.582],
+    ]
+    y = [
+        [-2.176, 1.252, 8.186],
+        [4.746, -3.867, 8.682],
+        [9.467, -7.548, 8.216],
+        [8.078, -6.822, 11.38],
+    ]
+    gaps, mixture = [1.691, 1.682, 1.689, 2.478], [0.3536, 8.563e-9, 0.6464, 4.964e-9]
+    weights = np.array([0.2297, 3.429e-8, 0.06377, 6.092e-8, 0.002711, 0.4322, 0.2716, 8.843e-9])
+    with jax.enable_x64(True):
+
+        @jax.jit
+        def solve(start, gap):
+            given = jnp.asarray(arms), jnp.zeros(3), jnp.asarray(y), -jnp.asarray(gaps)
+            evidence, live = HalfSpaceEvidence.of(*given), jnp.ones(4, bool)
+            return climb(evidence, live, jnp.zeros(8), gap, start)
+
+        even = jnp.full(8, 1 / 8)
+        bad = State.none(even, jnp.zeros(4))
+        bad = dataclasses.replace(
+            bad, w=jnp.asarray(weights / weights.sum()), q=jnp.asarray(mixture)
+        )
+        found, cold, never = solve(bad, 1e-6), solve(even, 1e-6), solve(even, 0.0)
+    assert float(found.gap) <= 1e-6 and found.steps <= 30 + 2 * int(cold.steps)
+    np.testing.assert_allclose(found.value, cold.value, rtol=3e-6)
+    assert 0 < float(never.gap) < 1e-9 and never.steps == 60
+
+
+def test_forced_exploration_of_underexplored_arms():
+    force = jax.jit(lambda *x: tracking.force_exploration(LaneOps(), *x))
+    counts, weights = np.array([1.0, 7.0, 40.0]), np.array([0.0, 0.2, 0.8])
+    np.testing.assert_allclose(force(counts, 49.0, weights), [1, 0, 0])  # sqrt(48) - 3/2 = 5.43
+    many = np.stack([counts, counts + 10], 1)
+    with jax.numpy_rank_promotion("allow"):
+        found = force(many, np.array([100.0, 100.0]), np.stack([weights, weights], 1))
+    # sqrt(99) - 3/2 = 8.45
+    np.testing.assert_allclose(found, [[0.5, 0], [0.5, 0.2], [0, 0.8]], rtol=1e-6)
+
+
+def test_schedules_and_settings_are_checked():
+    assert je.TrackAndStop(schedule=np.int64(3)).schedule == 3
+    for every in ("always", 0, 2.0, True, None):
+        with pytest.raises(je.errors.ArgumentError, match="schedule"):
+            je.TrackAndStop(schedule=every)
+    for name, value in (("tracking", "E"), ("gap_share", 0), ("gap_share", 1.0)):
+        with pytest.raises(ValueError, match=name):
+            je.TrackAndStop(**{name: value})
+    with pytest.raises(je.errors.ArgumentError, match="bonus"):
+        je.OptimisticTaS(bonus=2.0)
