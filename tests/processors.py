@@ -20,11 +20,14 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("Haswell", "SkylakeX", "Zen")
 INSTRUCTIONS = ("SSE4_2", "AVX", "AVX2", "AVX512")
+APART = ("OptimisticTaS", "OptimisticTaS, K = 4")
+"""Jobs of which some runs part between AVX2 and AVX-512."""
 FUSED = ("AVX2", "AVX512")
 """The sets with fused multiply-adds; the others round twice."""
 
 
-def _jobs() -> dict:
+def jobs() -> dict:
+    """What to compute, by name: hashes of runs."""
     import jaxelim as je
 
     selective = je.SelectiveElimination()
@@ -139,10 +142,10 @@ def parted(found: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, int]]:
 
 def main() -> None:
     word, *names = sys.argv[1:]
-    jobs = _jobs()
-    names = names or list(jobs)
+    known = jobs()
+    names = names or list(known)
     if word == "hash":
-        print(json.dumps({name: jobs[name]() for name in names}))
+        print(json.dumps({name: known[name]() for name in names}))
         return
     found = {}
     for setting, extra in settings().items():
