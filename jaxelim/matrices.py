@@ -15,6 +15,7 @@ from jax import Array
 _WIDEST_WRITTEN = 32
 """Up to this size passes are written out on a GPU: in a loop each would copy the matrix."""
 _SQUARINGS = 50
+_PANEL = 10
 
 
 def swept(
@@ -90,49 +91,59 @@ def _scaled(columns: list[Array], block: Array, rounded: Callable) -> list[Array
     return [functools.reduce(jnp.add, of_pivot) for of_pivot in terms]
 
 
-def _eliminated(a: Array, above: bool, loop: bool) -> Array:
-    """Gauss's elimination of a symmetric positive definite matrix [q, q], in place.
+_pick = functools.partial(jax.lax.dynamic_index_in_dim, keepdims=False)
 
-    There is no pivoting. Pivots are single, since the determinant of a block of two would
-    cancel where the matrix is nearly singular.
 
-    Args:
-        a: the matrix.
-        above: whether to eliminate above the pivots too, which gives the inverse. Else
-            the diagonal has the pivots, and below it is the inverse of the factor with
-            unit diagonal.
-        loop: as of `swept`.
-    """
-    q = a.shape[0]
-    places = np.arange(q, dtype=np.int32)
-    pick = functools.partial(jax.lax.dynamic_index_in_dim, keepdims=False)
-
-    def passed(j, m):
-        row, column, here = pick(m, j, 0), pick(m, j, 1), places == j
-        if above:
-            row = jnp.where(here, 1, row) / pick(row, j)
-            rest = jnp.where(here[None], 0, m) - column[:, None] * row[None]
-            return jnp.where(here[:, None], row[None], rest)
-        below = places > j
-        factors = jnp.where(below, column / pick(row, j), 0)
-        rest = jnp.where(below[:, None] & here[None], 0, m)
-        return rest - factors[:, None] * jnp.where(here, 1, row)[None]
-
-    if loop or q > _WIDEST_WRITTEN:
-        return jax.lax.fori_loop(np.int32(0), np.int32(q), passed, a)
+def _passes(passed: Callable, a: Array, places: np.ndarray, loop: bool) -> Array:
+    """a after passed(j, a) for the places j in turn; `loop` is that of `swept`."""
+    if loop or a.shape[1] > _WIDEST_WRITTEN:
+        return jax.lax.fori_loop(places[0], places[-1] + np.int32(1), passed, a)
     for j in places:
         a = passed(j, a)
     return a
 
 
 def inverse(a: Array, loop: bool = True) -> Array:
-    """The inverse of a symmetric positive definite matrix [q, q]; `loop` is that of `swept`."""
-    return _eliminated(a, above=True, loop=loop)
+    """The inverse of a symmetric positive definite matrix [q, q]; `loop` is that of `swept`.
+
+    Gauss's elimination, in place and without pivoting.
+    """
+    places = np.arange(a.shape[0], dtype=np.int32)
+
+    def passed(j, m):
+        row, column, here = _pick(m, j, 0), _pick(m, j, 1), places == j
+        row = jnp.where(here, 1, row) / _pick(row, j)
+        rest = jnp.where(here[None], 0, m) - column[:, None] * row[None]
+        return jnp.where(here[:, None], row[None], rest)
+
+    return _passes(passed, a, places, loop)
+
+
+def _factored(a: Array, loop: bool) -> Array:
+    """Below the diagonal the inverse of the factor with unit diagonal, on it the pivots: [q, q].
+
+    Pivots are single, since the determinant of a block of two would cancel where the
+    matrix is nearly singular. Rows that are finished leave the loop by panels.
+    """
+    places, done = np.arange(a.shape[0], dtype=np.int32), []
+    for panel in np.split(places, places[_PANEL::_PANEL]):
+        rows = places[panel[0] :]
+
+        def passed(j, m, first=panel[0], rows=rows):
+            row, column, here, below = _pick(m, j - first, 0), _pick(m, j, 1), places == j, rows > j
+            factors = jnp.where(below, column / _pick(row, j), 0)
+            rest = jnp.where(below[:, None] & here[None], 0, m)
+            return rest - factors[:, None] * jnp.where(here, 1, row)[None]
+
+        a = _passes(passed, a, panel, loop)
+        done.append(a[: len(panel)])
+        a = a[len(panel) :]
+    return jnp.concatenate(done)
 
 
 def factor_inverse(a: Array, loop: bool = True) -> Array:
     """The lower triangle R [q, q] with R A R' = identity; `loop` is that of `swept`."""
-    m = _eliminated(a, above=False, loop=loop)
+    m = _factored(a, loop)
     unit = jnp.tril(m, -1) + jnp.eye(a.shape[0], dtype=a.dtype)
     # Not 1/sqrt: XLA:CPU approximates it, on each instruction set otherwise.
     return unit * jnp.sqrt(1 / jnp.diagonal(m))[:, None]
@@ -140,7 +151,7 @@ def factor_inverse(a: Array, loop: bool = True) -> Array:
 
 def pivots(a: Array) -> Array:
     """The pivots [q] of a symmetric positive definite matrix [q, q]; its determinant's factors."""
-    return jnp.diagonal(_eliminated(a, above=False, loop=True))
+    return jnp.diagonal(_factored(a, loop=True))
 
 
 def least_eigenpair(a: Array, loop: bool = True) -> tuple[Array, Array]:
