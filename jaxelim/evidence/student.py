@@ -22,7 +22,7 @@ from jaxelim.evidence.references import evidence_about
 from jaxelim.lanes import index_like
 
 _MOST = 1e30
-"""Largest ratio v/gap^2: beyond it a pair costs less than rounding, in both precisions."""
+"""Largest ratio v/gap^2: beyond it a pair costs less than rounding."""
 
 _STEPS, _POLISH, _FAR = 3, 2, 1e-3
 """Newton steps for the distance to a root, and for the root itself; the longest of these."""

@@ -79,7 +79,7 @@ def _apart(xp: Any, x: Any) -> Any:
 
 
 def _rotated(xp: Any, x: Any, n: int) -> Any:
-    """Columns i and i + q/2 of x [.., q], orthogonal in their first n rows, then dealt anew.
+    """Columns i and i + q/2 of x [.., q], made orthogonal in their first n rows, then paired anew.
 
     After q - 1 of these each column has met each other, and is back in its place.
     """

@@ -178,7 +178,7 @@ def _frank_wolfe(view, weights, due):
     lanes, arms = view.lanes, index_like(view.means)
     matrix, floor = view.evidence.has_matrix, _FLOOR
     if view.family.has("design"):
-        floor = np.sqrt(np.finfo(weights.dtype).tiny)  # in float32 a weight can underflow
+        floor = np.sqrt(np.finfo(weights.dtype).tiny)
 
     def seen(weights):
         """What the evidence under these weights is made of, without a matrix."""

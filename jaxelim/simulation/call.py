@@ -110,7 +110,7 @@ class CheckedCall:
         Without `truth` arms will do for an instance, and nothing that theta decides is checked.
 
         Raises:
-            ArgumentError, UnsupportedError, ArgumentError: as `simulate`.
+            ArgumentError, UnsupportedError: as `simulate`.
         """
         if not isinstance(instance, Instance if truth else Arms):
             allowed = "an Instance, such as load_instance('linear-d20')"
