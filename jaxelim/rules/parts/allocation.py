@@ -21,7 +21,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
 from jaxelim.numerics.jacobi import orthonormal
-from jaxelim.rules.parts.runs import by_run, wide
+from jaxelim.rules.parts.runs import by_run
 from jaxelim.saddle.pair import Pair
 from jaxelim.saddle.solver import climb
 
@@ -111,7 +111,7 @@ def _looked(
     view: View, last: Allocation, tolerance: Array, now: Array, bonus: Array | None
 ) -> tuple[Allocation, Array, _Aligned]:
     at, lanes = _aligned(view, last.answer), view.lanes
-    reached = last.pair.certificate(lanes, at.gaps, at.live, wide(bonus))
+    reached = last.pair.certificate(lanes, at.gaps, at.live, bonus)
     reached = jnp.where(at.same & at.solvable, reached, jnp.inf)
     weights = last.pair.state.w.astype(view.means.dtype)
     if bonus is not None:
@@ -140,10 +140,10 @@ def solve(
     """
     kept, holds, at = _looked(view, last, tolerance, now, bonus)
     goal = jnp.where(tolerance < _FINE, tolerance, tolerance / 4)
-    space, features = view.linear.space, wide(view.features)
-    frame = jax.tree.map(jnp.asarray, wide(view.prepared))
-    constants, shared = wide(space.constants), features.ndim == 2
-    prices = wide(space.prices)
+    space, features = view.linear.space, view.features
+    frame = jax.tree.map(jnp.asarray, view.prepared)
+    constants, shared = space.constants, features.ndim == 2
+    prices = space.prices
     if shared and view.means.ndim > 1:
         frame = jax.tree.map(lambda x: x[..., 0], frame)
 
@@ -178,7 +178,7 @@ def solve(
         return jax.lax.cond(holds, lambda: kept, solved)
 
     own = () if shared else (features, frame)
-    return by_run(view.lanes, of_run, kept, own, at, wide(bonus), kept, holds, goal)
+    return by_run(view.lanes, of_run, kept, own, at, bonus, kept, holds, goal)
 
 
 def _arrays(shape: Shape) -> tuple:

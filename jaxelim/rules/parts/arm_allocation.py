@@ -22,7 +22,7 @@ from jaxelim.families.one_parameter import OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
-from jaxelim.rules.parts.runs import by_run, wide
+from jaxelim.rules.parts.runs import by_run
 from jaxelim.saddle.best_arm import best_arm_weights
 from jaxelim.saddle.closed import kind_of_shape
 from jaxelim.saddle.gaussian_best_arm import gaussian_weights
@@ -72,7 +72,7 @@ def start(view: View) -> ArmAllocation:
     if _by_interior_point(view):
         dual = State.none(dual, jnp.zeros_like(view.active, view.means.dtype))
     none = jnp.zeros_like(view.t)
-    return ArmAllocation(uniform, wide(dual), none, none)
+    return ArmAllocation(uniform, dual, none, none)
 
 
 def _secular(view: View) -> bool:
@@ -152,15 +152,15 @@ def _by_equation(view: View, last: ArmAllocation, weights: Array, dual: Array) -
 
 def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocation, Array]:
     new = best_arm_weights(
-        _family(view), wide(view.means), wide(view.priced.costs), last.dual,
+        _family(view), view.means, view.priced.costs, last.dual,
         counted=counted(view), lanes=view.lanes, steps=QUICK if quick else None,
     )  # fmt: skip
     return _by_equation(view, last, new.weights, new.log_x), new.converged
 
 
 def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
-    best, costs = Rows.of(view.shape).first, wide(view.priced.costs)
-    new = gaussian_weights(view.lanes, wide(view.means), best, counted(view), costs, last.dual)
+    best, costs = Rows.of(view.shape).first, view.priced.costs
+    new = gaussian_weights(view.lanes, view.means, best, counted(view), costs, last.dual)
     return _by_equation(view, last, new.weights, new.root)
 
 
@@ -226,10 +226,10 @@ def _by_lane(
     def of_run(evidence, features, *rest):
         features = space.features if shared else features
         alone = dataclasses.replace(space, lanes=lanes.alone, features=features, transposed=None)
-        evidence = wide(dataclasses.replace(evidence, space=alone))
+        evidence = dataclasses.replace(evidence, space=alone)
         return solve(evidence, *rest, lanes.alone)
 
     bare: Any = dataclasses.replace(view.priced, space=None)  # type: ignore[arg-type]
     features = () if shared else space.features
-    new = by_run(lanes, of_run, wide(last), bare, features, view.active, wide(last), gap, now)
+    new = by_run(lanes, of_run, last, bare, features, view.active, last, gap, now)
     return dataclasses.replace(new, weights=new.weights.astype(last.weights.dtype))

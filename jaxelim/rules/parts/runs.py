@@ -4,21 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.lanes import LaneOps
 
 Tree = Any
-
-
-def wide(tree: Tree) -> Tree:
-    """The numbers in float64: Newton's method needs its digits."""
-
-    def of(x: Any) -> Any:
-        return x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x
-
-    return jax.tree.map(of, tree)
 
 
 def by_run(lanes: LaneOps, f: Callable, like: Tree, *arguments: Tree) -> Tree:
