@@ -420,8 +420,7 @@ class LaneOps:
     def solver(self, a: Array) -> Callable[[Array], Array]:
         """How to solve a x = b in one run: a [q, q] symmetric positive definite, b [q, n]."""
         factor = self.inverse_factor(a)
-        product = functools.partial(jnp.matmul, precision="highest")
-        return lambda b: product(factor.T, product(factor, b))
+        return lambda b: matrices.product(factor.T, matrices.product(factor, b))
 
     def inverse_factor(self, a: Array) -> Array:
         """The inverse of the lower Cholesky factor in one run: a [q, q]."""

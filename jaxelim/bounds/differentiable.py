@@ -30,11 +30,11 @@ from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Shape
 from jaxelim.contracts.views import Derivatives, Estimate
 from jaxelim.errors import ArgumentError, SetupError, UnsupportedError
-from jaxelim.evidence.derivatives import product
 from jaxelim.evidence.designs import LinearContext
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import PLAIN
+from jaxelim.matrices import product
 from jaxelim.saddle import closed
 
 _UNIT = Gaussian()

@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.evidence.derivatives import Bent, product
+from jaxelim.evidence.derivatives import Bent
 from jaxelim.evidence.scores import divergence, forces, ratio, sides
-from jaxelim.matrices import factor_inverse
+from jaxelim.matrices import factor_inverse, product
 
 _STEPS = 100
 LEAST_CURVATURE = 1e-13

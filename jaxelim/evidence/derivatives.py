@@ -8,10 +8,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-
-def product(a, b):
-    """a @ b for JAX arrays at the highest precision: TF32 must not reach a certificate."""
-    return jnp.matmul(a, b, precision="highest")
+from jaxelim.matrices import product
 
 
 class Bent(NamedTuple):

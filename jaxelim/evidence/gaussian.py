@@ -20,9 +20,10 @@ from jaxelim.contracts import items
 from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Shape
 from jaxelim.contracts.views import Evidence
-from jaxelim.evidence.derivatives import Crossed, product
+from jaxelim.evidence.derivatives import Crossed
 from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, weighted
 from jaxelim.lanes import PLAIN, ArmBlock, LaneOps
+from jaxelim.matrices import product
 from jaxelim.numerics import jacobi
 
 Tree = Any

@@ -24,11 +24,12 @@ from jax import Array
 from jaxelim.contracts.shapes import Directions, Shape
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.boundaries import LEAST_CURVATURE, Boundaries
-from jaxelim.evidence.derivatives import Bent, product
+from jaxelim.evidence.derivatives import Bent
 from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
 from jaxelim.evidence.gaussian import Coordinates, likelihood_ratio
 from jaxelim.evidence.scores import divergence, forces, largest_curvature, ratio, score, sides
 from jaxelim.lanes import PLAIN, index_like
+from jaxelim.matrices import product
 
 STEPS = 100
 """Most Newton steps of one search. Warm searches take two or three, cold ones about five."""

@@ -8,18 +8,14 @@ for each c. In coordinates where G = I the determinant is the product of the piv
 I + V/c.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.matrices import factor_inverse, pivots
+from jaxelim.matrices import factor_inverse, pivots, product
 from jaxelim.mixtures.gaussian import Weighed, apart
 from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.logarithm import log1p
-
-product = partial(jnp.matmul, precision="highest")
 
 
 def weighed(grid: Grid, y: Array, features: Array, counts: Array) -> Weighed:

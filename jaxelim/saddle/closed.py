@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.sides import Sides
-from jaxelim.evidence.derivatives import product
+from jaxelim.matrices import product
 from jaxelim.saddle.best_arm import best_arm_weights
 from jaxelim.saddle.solver import Solution, solve
 

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.views import Derivatives
-from jaxelim.evidence.derivatives import product
 from jaxelim.lanes import PLAIN, LaneOps
+from jaxelim.matrices import product
 
 # Least share of the complementarity mu that a step aims at. Less centring, and Mehrotra's
 # second-order correction, save steps but cycle on some instances of few arms.

@@ -29,9 +29,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.contracts.views import AllDerivatives, Derivatives, Evidence
-from jaxelim.evidence.derivatives import product
 from jaxelim.lanes import PLAIN, LaneOps
 from jaxelim.lanes import where as where_
+from jaxelim.matrices import product
 from jaxelim.saddle.newton import State, newton
 
 Array = jax.Array | np.ndarray
