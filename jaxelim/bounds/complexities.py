@@ -1,7 +1,7 @@
 """`complexity`: H*, T* and the optimal allocation of an instance or a batch, in float64."""
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,12 @@ from jax.core import Tracer
 
 from jaxelim import checks
 from jaxelim.bounds.differentiable import traced_value
-from jaxelim.bounds.pieces import Pieces, pieces_of, weights_on_simplex
+from jaxelim.bounds.pieces import pieces_of
 from jaxelim.bounds.solves import information, solve
+from jaxelim.contracts import Problem
+from jaxelim.contracts.pieces import Pieces
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
-from jaxelim.problems.lanewise import traced_shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +37,15 @@ class Complexity:
         value: float64 [], H* per sample, from below: value <= H* <= (1 + gap) value, up to
             rounding.
         allocation: float64 [K] on the simplex, an optimal w.
-        mixture: float64 [P] on the simplex, the optimal q over the pieces, in the order of
-            `pieces`; 0 on padding.
+        mixture: float64 [Q] on the simplex, the optimal q over the places of `pieces`; 0 where
+            there is no piece.
         gap: float64 [], the relative duality gap, of allocation and mixture alone.
         iterations: int32 [], interior-point steps.
         converged: bool [], whether the gap is at most the one that was asked for.
-        information: float64 [P], H_p at the allocation, per sample, in the order of
-            `pieces`; inf on padding.
-        pieces: their directions y [I, P, d] and offsets c [I, P], in the units of theta, and
-            which are no padding, `valid` [I, P]; I = 1 without a batch. The order is that of
-            the problem's `half_spaces(arms, theta)`.
+        information: float64 [Q], H_p at the allocation, per sample; inf where there is no piece.
+        pieces: of `jaxelim.contracts.pieces`, in the units of theta, with arrays [I, ..]; I = 1
+            without a batch. `HalfSpaces` of scores for families whose arms may have features,
+            those of the problem's `shape` that exist; else its `Pairs`.
         costs: float64 [K] of the pulls, without a leading axis; None: H* is by samples.
     """
 
@@ -88,43 +88,6 @@ class Complexity:
         return f"<Complexity: H* {self.value:.6g}{by}, T* {self.time:.6g}, gap {self.gap:.1e}>"
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """The problem whose answer in each instance is one of the right ones.
-
-    They are in the order of their means; the best where an instance has fewer.
-    """
-
-    problem: Any
-    rank: int
-    uses_theta: ClassVar[bool] = False
-
-    def __repr__(self) -> str:
-        return repr(self.problem)
-
-    def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        right = self.problem.inner(arms @ theta)
-        answer = right[self.rank if self.rank < len(right) else 0]
-        return self.problem.half_spaces_of(int(answer), arms)
-
-
-def answers_of(instance: Instance, problem: Any) -> list[_Answer]:
-    """One problem for each rank of a right answer.
-
-    Raises:
-        ArgumentError: no instance, or an epsilon that makes every mean of the family right.
-        UnsupportedError: linear arms, or a family that knows no slack.
-    """
-    if not isinstance(instance, Instance):
-        raise ArgumentError("instance", instance, "a jaxelim.Instance")
-    for single in instance.unbatched:
-        problem.check_arms(single.arms)
-        problem.check(single.arms, single.theta)
-    instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
-    most = max(len(problem.inner(single.means)) for single in instance.unbatched)
-    return [_Answer(problem, rank) for rank in range(most)]
-
-
 def _largest(complexities: list[Complexity], gap: float) -> Complexity:
     """Of complexities of several answers, the one of largest H* in each instance.
 
@@ -139,14 +102,14 @@ def _largest(complexities: list[Complexity], gap: float) -> Complexity:
             stacked = np.stack([getattr(solution, field.name) for solution in complexities])
             chosen[field.name] = stacked[at, np.arange(at.size)] if at.ndim else stacked[at]
     index, rank = np.arange(np.size(at)), np.atleast_1d(at)
-    stacked = map(np.stack, zip(*(solution.pieces for solution in complexities), strict=True))
-    pieces = Pieces(*(x[rank, index] for x in stacked))
+    every = [solution.pieces for solution in complexities]
+    pieces = jax.tree.map(lambda *x: np.stack(x)[rank, index], *every)
     chosen["gap"] = upper / chosen["value"] - 1
     rest: dict[str, Any] = {"pieces": pieces, "costs": complexities[0].costs}
     return Complexity(**chosen | {"converged": chosen["gap"] <= gap}, **rest)
 
 
-def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=None) -> Complexity:
+def complexity(instance: Instance, problem: Problem, gap: float = 1e-6, *, bonus=None) -> Complexity:
     """Compute the complexity H*, T* = 1/H*, and an optimal allocation, with a certificate.
 
     An interior-point method solves it. For independent arms of a one-parameter family,
@@ -165,9 +128,9 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
 
     Args:
         instance: one instance or a batch (one compile serves the batch).
-        problem: what to identify: an object with half_spaces(arms, theta). Families of
-            independent arms alone take pairs of arms and levels. The items of
-            `BestArm(items=..)` stay as they are where features change, as in derivatives.
+        problem: what to identify. Families of independent arms alone take pairs of arms and
+            levels. The items of `BestArm(items=..)` stay as they are where features change, as
+            in derivatives.
         gap: the relative duality gap to reach, > 0; 1e-10 is within reach.
         bonus: [K] or [I, K] non-negative per-arm bonuses c of the optimistic form
             max_w min_p H_p(w) + c . w (paper, appendix on sampling rules); None: 0.
@@ -190,26 +153,24 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         identification problems; Garivier & Kaufmann (2016), Theorem 5.
     """
     gap = checks.real("gap", gap, low=0, open=True)
-    if getattr(problem, "epsilon", 0):
-        of_answers = answers_of(instance, problem)
-        return _largest(
-            [complexity(instance, answer, gap, bonus=bonus) for answer in of_answers], gap
-        )
-    pieces = pieces_of(instance, problem)
+    answers = pieces_of(instance, problem)
     if bonus is not None and instance.costs is not None:
         raise UnsupportedError("bonus", bonus, "None where arms have costs")
     if bonus is not None:
-        shape = (len(pieces.offsets), instance.K)
+        shape = (instance.size, instance.K)
         bonus = checks.real_array("bonus", bonus, ndim=(1, 2))
         if bonus.shape not in (shape, shape[1:]) or (bonus < 0).any():
             raise ArgumentError(
                 "bonus", bonus, f"non-negative numbers of shape {shape[1:]} or {shape}"
             )
         bonus = np.broadcast_to(bonus, shape)
-    numbers: dict[str, Any] = solve(instance, pieces, bonus, gap)._asdict()
-    if not instance.batched:
-        numbers = {name: array[0] for name, array in numbers.items()}
-    return Complexity(**numbers, pieces=pieces, costs=instance.costs)
+    found = []
+    for pieces in answers:
+        numbers: dict[str, Any] = solve(instance, pieces, bonus, gap)._asdict()
+        if not instance.batched:
+            numbers = {name: array[0] for name, array in numbers.items()}
+        found.append(Complexity(**numbers, pieces=pieces, costs=instance.costs))
+    return found[0] if len(found) == 1 else _largest(found, gap)
 
 
 def allocation_value(instance: Instance, problem: Any, weights) -> Any:
@@ -235,23 +196,26 @@ def allocation_value(instance: Instance, problem: Any, weights) -> Any:
         ArgumentError: weights off the simplex, and as `complexity`.
         SetupError: weights traced in float32.
     """
-    traced = isinstance(weights, Tracer)
-    if getattr(problem, "epsilon", 0):
+    if isinstance(weights, Tracer):
         with jax.ensure_compile_time_eval():  # else jit would trace what is on the host
-            answers = answers_of(instance, problem)
-        values = [allocation_value(instance, answer, weights) for answer in answers]
-        return jnp.max(jnp.stack(values), axis=0) if traced else np.max(values, axis=0)
-    pieces = pieces_of(instance, problem)
-    if traced:
-        least = traced_value(instance, pieces, weights)
-        return least if instance.batched else least[0]
-    batched = instance.batched and np.ndim(weights) == 2
-    weights = weights_on_simplex(
-        "weights", weights, instance.K, len(pieces.offsets) if batched else None
-    )
-    weights = np.broadcast_to(weights, (len(pieces.offsets), instance.K))
-    least = np.min(information(instance, pieces, weights), axis=1)
-    return least if instance.batched else least[0]
+            answers = pieces_of(instance, problem)
+        values = [traced_value(instance, pieces, weights) for pieces in answers]
+        largest = jnp.max(jnp.stack(values), axis=0) if len(values) > 1 else values[0]
+        return largest if instance.batched else largest[0]
+    answers = pieces_of(instance, problem)
+    batch = instance.size if instance.batched and np.ndim(weights) == 2 else None
+    weights = _on_simplex(weights, instance.K, batch)
+    weights = np.broadcast_to(weights, (instance.size, instance.K))
+    least = [np.min(information(instance, pieces, weights), axis=1) for pieces in answers]
+    largest = np.max(least, axis=0)
+    return largest if instance.batched else largest[0]
+
+
+def _on_simplex(value: Any, K: int, batch: int | None) -> np.ndarray:
+    """Weights [K] or [batch, K], checked: non-negative, of sum 1 within 1e-9; float64."""
+    array = checks.real_array("weights", value, shape=(K,) if batch is None else (batch, K))
+    checks.refuse_off_simplex("weights", value, array)
+    return np.maximum(array, 0)
 
 
 def price(instance: Instance, problem: Any, weights) -> np.ndarray:

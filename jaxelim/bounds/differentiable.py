@@ -24,13 +24,12 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.bounds.pieces import Pieces, has_slack, refuse_slack
+from jaxelim.bounds.pieces import half_spaces_of
 from jaxelim.bounds.solves import Truth, derivatives_at
 from jaxelim.contracts import Family, Problem
-from jaxelim.contracts.shapes import Shape
+from jaxelim.contracts.pieces import Pieces
 from jaxelim.contracts.views import Derivatives, Estimate
 from jaxelim.errors import ArgumentError, SetupError, UnsupportedError
-from jaxelim.evidence.designs import LinearContext
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import PLAIN
@@ -90,15 +89,16 @@ def optimum(
     if arms.ndim != 2 or theta.shape != arms.shape[1:]:
         note = f"theta has shape {theta.shape}"
         raise ArgumentError("arms", arms.shape, "features [K, d] and theta [d]", note)
-    shape, space = _shape_at(problem, arms, theta, family)
-    directions, offsets = shape.directions(space), shape.offsets(theta.dtype)
+    shape, constants = _shape_at(problem, arms, theta, family)
+    marks = shape.exists.astype(theta.dtype)
     if family.linear:
         scale, ones = family.scale, jnp.ones(arms.shape[0])
-        inputs = _Inputs(family.plain(), arms, theta / scale, ones, directions, offsets / scale)
+        pieces = half_spaces_of(family, arms, constants, shape, scale)
+        inputs = _Inputs(family.plain(), arms, theta / scale, ones, pieces)
     else:
-        scales, kind = family.scales(jax.lax.stop_gradient(theta)), closed.kind_of_shape(shape)
-        inputs = _Inputs(family.plain(), None, theta, scales, directions, offsets, kind)
-    return _jitted(inputs, shape.exists.astype(theta.dtype), gap)
+        scales = family.scales(jax.lax.stop_gradient(theta))
+        inputs = _Inputs(family.plain(), None, theta, scales, shape, closed.kind_of(shape))
+    return _jitted(inputs, marks, gap)
 
 
 def differentiable(family: Family) -> bool:
@@ -106,25 +106,19 @@ def differentiable(family: Family) -> bool:
     return family.has("truth") and (family.linear or family.has("divergence"))
 
 
-def _shape_at(problem: Any, arms, theta, family: Family) -> tuple[Shape, LinearContext]:
-    """The pieces, and the features [K, d] that their directions move with.
-
-    Which pieces exist is locally constant. A level is one of scores.
-    """
-    refuse_slack(problem)
+def _shape_at(problem: Any, arms, theta, family: Family) -> tuple[Pieces, Any]:
+    """The pieces, and the problem's constants. Which pieces exist is locally constant."""
     if not isinstance(problem, Problem):
-        raise UnsupportedError(
-            "problem", problem, "a jaxelim.contracts.Problem; complexity takes others"
-        )
+        raise UnsupportedError("problem", problem, "a jaxelim.contracts.Problem")
     features, point = jax.lax.stop_gradient((arms, theta))
     constants = jax.tree.map(lambda x: jnp.asarray(x, arms.dtype), problem.constants())
     means: Any = family.mean(product(features, point))  # type: ignore[arg-type]
     seen = Estimate(PLAIN, means, point, constants)
     shape = problem.shape(seen, problem.answer(seen))
-    if shape.level is not None:
-        level = float(family.link(np.asarray(shape.level)))
-        shape = dataclasses.replace(shape, level=level)  # type: ignore[type-var]
-    return shape, LinearContext(PLAIN, arms, constants)
+    if shape.slack:
+        allowed = "epsilon=0: this is not defined where several answers may be right"
+        raise UnsupportedError("problem", problem, allowed)
+    return shape, constants
 
 
 @jax.tree_util.register_dataclass
@@ -136,13 +130,11 @@ class _Inputs:
     features: Array | None  # [K, d]; None: independent arms
     theta: Array  # [d], or the means [K]
     scales: Array  # [K]
-    directions: Array  # [P, d]
-    offsets: Array  # [P]
-    kind: str = dataclasses.field(default="any", metadata={"static": True})  # of `kind_of_shape`
+    pieces: Pieces  # of the units of theta
+    kind: str = dataclasses.field(default="any", metadata={"static": True})  # of `closed.kind_of`
 
     def evidence(self):
-        arrays = self.features, self.theta, self.scales, self.directions, self.offsets
-        return self.family.truth(*arrays, False)
+        return self.family.truth(self.features, self.theta, self.scales, self.pieces)
 
     def at(self, weights) -> Derivatives:
         """H_p and its derivatives at weights [K], differentiable in the inputs."""
@@ -236,10 +228,10 @@ def traced_value(instance: Instance, pieces: Pieces, weights: Array) -> Array:
         raise ArgumentError("weights", weights, allowed, "jax.vmap takes many")
     with jax.ensure_compile_time_eval():  # else jit would trace what is on the host
         truth = Truth.of(instance, pieces)
-    static = instance.family.plain(), has_slack(pieces)
+    family = instance.family.plain()
     wide = jnp.broadcast_to(weights, (instance.size, instance.K)) + _RAISED
     every = [
-        _least(lambda w, i=i: derivatives_at(*static, truth.at(i), w), pieces.valid[i], wide[i])
+        _least(lambda w, i=i: derivatives_at(family, truth.at(i), w), pieces.exists[i], wide[i])
         for i in range(instance.size)
     ]
     return jnp.stack(every)

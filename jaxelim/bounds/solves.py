@@ -1,5 +1,6 @@
 """Solves and values of H_p for many instances, on the host in float64."""
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -8,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import scope
-from jaxelim.bounds.pieces import Pieces, has_slack
 from jaxelim.contracts import Family
+from jaxelim.contracts.pieces import HalfSpaces, Pieces
 from jaxelim.contracts.views import Derivatives
 from jaxelim.instances.instance import Instance
 from jaxelim.saddle import closed
@@ -22,8 +23,7 @@ class Truth(NamedTuple):
     features: Any  # [I, K, d]; None: independent arms
     theta: Any  # [I, d], or the means [I, K]; in units of the family's scale
     scales: Any  # [I, K] costs, or more; see `Family.scales`
-    directions: Any  # [I, P, d]
-    offsets: Any  # [I, P]
+    pieces: Any  # Pieces of [I, ..] arrays
     costs: Any = None  # [I, K] of pulls; None: samples are counted
 
     @staticmethod
@@ -35,27 +35,28 @@ class Truth(NamedTuple):
         if instance.family.linear:
             arms = instance.arms.reshape(-1, instance.K, instance.d)
             theta = instance.theta.reshape(-1, instance.d) / instance.family.scale
-            offsets = pieces.offsets / instance.family.scale
-            return Truth(arms, theta, np.ones(arms.shape[:2]), pieces.directions, offsets, costs)
+            assert isinstance(pieces, HalfSpaces)
+            pieces = dataclasses.replace(pieces, c=pieces.c / instance.family.scale)
+            return Truth(arms, theta, np.ones(arms.shape[:2]), pieces, costs)
         means = instance.means.reshape(-1, instance.K)
         with scope.float64():
             scales = [instance.family.scales(jnp.asarray(row)) for row in means]
         scales = np.stack(jax.device_get(scales))
-        return Truth(None, means, scales, pieces.directions, pieces.offsets, costs)
+        return Truth(None, means, scales, pieces, costs)
 
     def at(self, i: int) -> "Truth":
         """One of the instances, on the device."""
         return jax.tree.map(lambda x: jnp.asarray(x[i]), self)
 
-    def evidence(self, family: Family, slack: bool) -> Any:
+    def evidence(self, family: Family) -> Any:
         """The evidence of one of the instances, whose weights are shares of cost."""
-        about = family.truth(*self[:5], slack)
+        about = family.truth(self.features, self.theta, self.scales, self.pieces)
         return about if self.costs is None else about.priced(self.costs)
 
 
-@functools.partial(jax.jit, static_argnames=("family", "kind", "slack"))
-def _solve(family, kind, slack, truth, valid, bonus, gap) -> Solution:
-    return closed.optimum(truth.evidence(family, slack), kind, valid, bonus, gap)
+@functools.partial(jax.jit, static_argnames=("family", "kind"))
+def _solve(family, kind, truth, bonus, gap) -> Solution:
+    return closed.optimum(truth.evidence(family), kind, truth.pieces.exists, bonus, gap)
 
 
 def solve(
@@ -71,28 +72,28 @@ def solve(
         bonus: [I, K] or None.
         gap: relative duality gap.
     """
-    truth, family, slack = Truth.of(instance, pieces), instance.family.plain(), has_slack(pieces)
-    plain = family.has("divergence") and bonus is None and not slack
+    truth, family = Truth.of(instance, pieces), instance.family.plain()
+    plain = family.has("divergence") and bonus is None
+    kind = closed.kind_of(pieces) if plain else "any"
     bonus = np.zeros((instance.size, instance.K)) if bonus is None else bonus
     parts = []
     with scope.float64():
-        for i, valid in enumerate(pieces.valid):
-            kind = closed.kind_of(pieces.directions[i][valid]) if plain else "any"
-            arrays = truth.at(i), jnp.asarray(valid), jnp.asarray(bonus[i])
-            parts.append(_solve(family, kind, slack, *arrays, jnp.asarray(gap, jnp.float64)))
+        for i, extra in enumerate(bonus):
+            of_one = truth.at(i), jnp.asarray(extra), jnp.asarray(gap, jnp.float64)
+            parts.append(_solve(family, kind, *of_one))
         parts = jax.device_get(parts)
     return jax.tree.map(lambda *x: np.stack(x), *parts)
 
 
-@functools.partial(jax.jit, static_argnames=("family", "slack"))
-def derivatives_at(family, slack, truth, weights) -> Derivatives:
+@functools.partial(jax.jit, static_argnames="family")
+def derivatives_at(family, truth, weights) -> Derivatives:
     """H_p of one instance of a `Truth` at weights [K], with its derivatives."""
-    return truth.evidence(family, slack).weighted(weights).derivatives()
+    return truth.evidence(family).weighted(weights).derivatives()
 
 
-@functools.partial(jax.jit, static_argnames=("family", "slack"))
-def _values(family, slack, truth, weights):
-    return truth.evidence(family, slack).weighted(weights).values()
+@functools.partial(jax.jit, static_argnames="family")
+def _values(family, truth, weights):
+    return truth.evidence(family).weighted(weights).values()
 
 
 def information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.ndarray:
@@ -106,19 +107,19 @@ def information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.n
         weights: [I, K], not negative, of any sum.
     """
     truth, family, out = Truth.of(instance, pieces), instance.family.plain(), []
-    for i, (w, valid) in enumerate(zip(weights, pieces.valid, strict=True)):
+    for i, (w, valid) in enumerate(zip(weights, pieces.exists, strict=True)):
         one = jax.tree.map(lambda x, i=i: x[i], truth)
+        half: Any = one.pieces
         norms = np.ones(len(valid))
         if one.features is not None:
             pulls = w if one.costs is None else w / one.costs
-            norms = squared_norms(pulls, one.features, one.directions)
+            norms = squared_norms(pulls, one.features, half.y)
         if family.has("design"):
-            gaps = np.maximum((one.directions * one.theta).sum(1) - one.offsets, 0)
+            gaps = np.maximum((half.y * one.theta).sum(1) - half.c, 0)
             values = gaps**2 / (2 * np.where(valid, norms, 1))
         else:
             with scope.float64():
-                arrays = truth.at(i), jnp.asarray(w)
-                values = jax.device_get(_values(family, has_slack(pieces), *arrays))
+                values = jax.device_get(_values(family, truth.at(i), jnp.asarray(w)))
             values = np.where(np.isinf(norms), 0, values)
         out.append(np.where(valid, values, np.inf))
     return np.stack(out)

@@ -1,7 +1,7 @@
 """The contracts: problems, sets of pieces, sampling rules, stopping rules; families.
 
 Read this file first, then `jaxelim.contracts.views` (the methods' arguments),
-`jaxelim.contracts.shapes` (the pieces) and `jaxelim.contracts.family`. Axis letters:
+`jaxelim.contracts.pieces` and `jaxelim.contracts.family`. Axis letters:
 K arms, d dimensions, Q pieces of the empirical answer, B lanes. Shapes leave the lanes
 out (see `jaxelim.lanes`).
 """
@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim import scope
 from jaxelim.contracts.family import Family
-from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape
+from jaxelim.contracts.pieces import HalfSpaces, Interval, Pairs, Pieces
 from jaxelim.contracts.traits import Traits, refuse_stray
 from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import undefined
@@ -37,7 +36,6 @@ class Problem:
     uses_theta: ClassVar[bool] = False  # reads theta_hat, or has pieces not made of arms
     shared_answers: ClassVar[bool] = False  # several answers have one public form
     times_axes: ClassVar[tuple[str, ...]] = ("arm",)  # of what `PieceSet.times` gives
-    made_of_arms: ClassVar[bool] = True  # directions of pieces move with the arms' features
     answer_axis: ClassVar[str | None] = None  # of a public answer, in tables; None: arms or answers
     m: int = 1  # number of arms in an answer of best arm or top m
     epsilon: float = 0.0  # slack of best arm: answers within it of the best are right too
@@ -59,8 +57,8 @@ class Problem:
         """The public form of an answer: [K] bool, or as long as `width` says."""
         raise undefined(self, "public(seen, answer)")
 
-    def shape(self, seen: Estimate, answer: Tree) -> Shape:
-        """The pieces of an answer: `Rows`, `Levels`, `Directions` or a shape made of these."""
+    def shape(self, seen: Estimate, answer: Tree) -> Pieces:
+        """The pieces of an answer: `Pairs` or `HalfSpaces`. H* asks for it at the truth."""
         raise undefined(self, "shape(seen, answer)")
 
     def pieces(self, seen: Snapshot, pair_times: bool = False) -> "PieceSet":
@@ -77,13 +75,6 @@ class Problem:
         `truth` [W] bool is the answer at these means, the only right one by default.
         """
         return np.all(answers == truth, -1)
-
-    def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Host: directions [P, d] and offsets [P] of the pieces of theta's answer."""
-        with scope.engine():
-            truth = jnp.asarray(arms @ theta), jnp.asarray(theta), self.constants()
-            seen = Estimate(LaneOps(), *truth)
-            return self.shape(seen, self.answer(seen)).half_spaces(arms)
 
     def wrong_answers(self, arms: int) -> int | None:
         """Host: how many pieces of which one must hold the truth where an answer is wrong.
@@ -149,8 +140,8 @@ class PieceSet:
         """The public form of that answer: [K] bool."""
         return seen.public
 
-    def restarting(self, seen: Snapshot) -> "PieceSet":
-        """The full set for `Resets`: without early ends, as it is filled again."""
+    def restarting(self) -> "PieceSet":
+        """The set for `Resets`: without times and early ends, as it is filled again."""
         return self
 
     def times(self) -> Array | None:
@@ -261,7 +252,7 @@ class StoppingRule:
 
 
 __all__ = [
-    "ASK", "Directions", "Estimate", "Evidence", "Family", "Interval", "Levels", "OK",
-    "PieceSet", "Problem", "Rows", "SamplingRule", "Snapshot", "Statistics", "StoppingRule",
-    "Traits", "View",
+    "ASK", "Estimate", "Evidence", "Family", "HalfSpaces", "Interval", "OK", "Pairs", "PieceSet",
+    "Pieces", "Problem", "SamplingRule", "Snapshot", "Statistics", "StoppingRule", "Traits",
+    "View",
 ]  # fmt: skip

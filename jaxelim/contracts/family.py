@@ -8,10 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import looks
-from jaxelim.contracts.items import Items
-from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
-from jaxelim.contracts.slack import SlackRows
+from jaxelim.contracts.pieces import Interval, Pieces, pairs_of
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import ArgumentError, UnsupportedError, undefined
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
@@ -31,7 +28,7 @@ class Family:
     name: ClassVar[str] = ""
     noise: ClassVar[str] = "uniform"  # what `draw` is given: on [0, 1), or "normal", or "run"
     structures: ClassVar[tuple[str, ...]] = ("unstructured",)
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels)
+    slack: ClassVar[bool] = True  # whether the evidence knows pieces with slack
     initial_pulls: ClassVar[int] = 1  # the least number of initial pulls of each arm
     ridge: float = 0.0  # of the design matrix, for a family that has one
     square: ClassVar[bool] = False  # whether rewards are Gaussian, of variances that are known
@@ -103,15 +100,14 @@ class Family:
     def check(self, instance: "Instance") -> None:
         """Refuse means out of the family's range; `check_arms` has run."""
 
-    def check_shape(self, problem: "Problem", shape: Shape) -> None:
+    def check_shape(self, problem: "Problem", shape: Pieces) -> None:
         """Refuse pieces that the family knows no evidence about, such as levels out of range."""
-        if isinstance(shape, SlackRows) and SlackRows not in self.shapes:
+        if shape.slack and not self.slack:
             allowed = f"epsilon=0: the evidence of {self!r} knows no slack"
             raise UnsupportedError("problem", problem, allowed)
-        if not shape.known_among(self.shapes):
-            known = " or ".join(kind.__name__ for kind in self.shapes if kind is not SlackRows)
-            allowed = f"pieces of {known} for {self!r}"
-            if not problem.made_of_arms:
+        if not self.linear and (shape.items or shape.candidates is None):
+            allowed = f"pairs of arms, or of an arm and a level, for {self!r}"
+            if shape.items:
                 allowed += "; items need linear Gaussian rewards of one standard deviation"
             raise UnsupportedError("problem", problem, allowed)
 
@@ -250,7 +246,7 @@ class Family:
         """
         return None
 
-    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Pieces) -> Evidence:
         """The evidence of the samples about pieces of this shape."""
         raise undefined(self, "evidence(space, stats, shape)")
 
@@ -267,10 +263,9 @@ class Family:
         return self
 
     def truth(
-        self, features: Array | None, theta: Array, scales: Array, directions: Array,
-        offsets: Array, slack: bool,
-    ) -> Evidence:  # fmt: skip
-        """The evidence at a truth about half-spaces {y . lambda <= c}, for one run.
+        self, features: Array | None, theta: Array, scales: Array, pieces: Pieces
+    ) -> Evidence:
+        """The evidence at a truth, for one run.
 
         It is that of weights, with `Evidence.derivatives`. A family with this method has H*.
 
@@ -278,13 +273,11 @@ class Family:
             features: [K, d]; None: a family of independent arms alone, theta has their means.
             theta: [d].
             scales: [K], as from `scales`.
-            directions: y, [P, d]; zeros where there is no piece.
-            offsets: c, [P], of scores where there are features.
-            slack: whether all pieces are pairs of arms with c < 0.
+            pieces: pairs of arms; half-spaces of scores where there are features.
         """
-        raise undefined(self, "truth(features, theta, scales, directions, offsets, slack)")
+        raise undefined(self, "truth(features, theta, scales, pieces)")
 
-    def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: "Grid") -> Array:
+    def log_e(self, space: ArmContext, stats: Statistics, shape: Pieces, grid: "Grid") -> Array:
         """log e of every piece, for one run: [Q] without lanes; `space.lanes` has the plain form.
 
         e_p = inf over lambda in p of sum_j w_j prod_k M_{k,j}(lambda_k), j over the priors of
@@ -295,7 +288,7 @@ class Family:
         raise undefined(self, "log_e(space, stats, shape, grid)")
 
     def log_e_above(
-        self, space: ArmContext, stats: Statistics, shape: Shape, grid: "Grid"
+        self, space: ArmContext, stats: Statistics, shape: Pieces, grid: "Grid"
     ) -> Array:
         """An upper bound on `log_e` that costs less: [Q]; inf where the family has none."""
         return jnp.full(shape.exists.shape, jnp.inf)
@@ -308,12 +301,10 @@ class Family:
         Where `seen.shape` has slack the pieces are mu_k >= mu_i + slack. This default asks the
         evidence of each arm's pieces, or of each item's; a family may have a faster way.
         """
-        candidates = seen.shape.exists if isinstance(seen.shape, Items) else seen.means
-        places, out = index_like(candidates), []
+        pieces, out = pairs_of(seen.shape), []
         for r in range(arms.m):
             i = jnp.broadcast_to(arms.first + r, seen.means.shape[1:])
-            exists = jnp.broadcast_to(places != i, candidates.shape)
-            row = looks.row_of(seen, i, exists, candidates.shape[0] - 1)
+            row = pieces.others(i)
             out.append((arms.first + r, seen.evidence.about(row).refuted(beta)))
         return out
 
@@ -322,7 +313,7 @@ class Family:
         raise undefined(self, "interval(seen, means, beta)")
 
     def overlap(self, seen: View, beta: Array) -> Array:
-        """How far the intervals of both sides of each piece overlap: [Q]; see `Shape.overlap`."""
+        """How far the intervals of both sides of each piece overlap: [Q]; see `Pairs.overlap`."""
         return seen.shape.overlap(seen.lanes, self.interval(seen, seen.means, beta))
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:

@@ -14,10 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.items import Items
-from jaxelim.contracts.references import ReferenceRows
-from jaxelim.contracts.shapes import Levels, Rows, Shape
-from jaxelim.contracts.slack import SlackRows
+from jaxelim.contracts.pieces import Pieces, pairs_of
 from jaxelim.lanes import LaneOps, over_arm_blocks
 
 if TYPE_CHECKING:
@@ -78,13 +75,13 @@ def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
             refuted = refuted | row
         return refuted
 
-    n = _candidates(seen)
+    n = pairs_of(seen.shape).candidates
     none = jnp.zeros((n, *seen.means.shape[1:]), bool)
     wanted = _may_look(seen) & seen.lanes.any(over_arm_blocks(n, more, none))
     return _log_e(seen, wanted, _of_pairs) > level
 
 
-def refuted_shape(seen: "Snapshot", level: Array, shape: Shape, passes: Array) -> Array:
+def refuted_shape(seen: "Snapshot", level: Array, shape: Pieces, passes: Array) -> Array:
     """The pieces of a shape, which all lanes share, that the threshold refutes: [Q] bool.
 
     Args:
@@ -107,7 +104,7 @@ def largest_log_e(seen: "Snapshot", so_far: Array) -> Array:
     [i, k] of {mu_i <= mu_k}, of items or candidates too, or with slack; [K, 2] of
     {mu_k >= level} and {mu_k <= level}. Here no gate keeps a run from looking.
     """
-    f = _of_sides if isinstance(seen.shape, Levels) else _of_pairs
+    f = _of_sides if seen.shape.signs else _of_pairs
     return jnp.maximum(so_far, _log_e(seen, _may_look(seen), f))
 
 
@@ -119,10 +116,9 @@ def of_answer(seen: "Snapshot", wanted: Array) -> Array:
 def none_so_far(seen: "Snapshot") -> Array:
     """What `largest_log_e` begins with: 0, for e = 1; of pieces with an index."""
     lanes = seen.means.shape[1:]
-    if isinstance(seen.shape, Levels):
-        return jnp.zeros((seen.means.shape[0], 2, *lanes))
-    n = candidates(seen.shape, seen.means.shape[0])
-    assert n is not None
+    n = pairs_of(seen.shape).candidates
+    if seen.shape.signs:
+        return jnp.zeros((n, 2, *lanes))
     return jnp.zeros((n, n, *lanes))
 
 
@@ -132,27 +128,11 @@ def _test(seen: "Snapshot") -> "Mixture":
     return seen.threshold
 
 
-def candidates(shape: Shape, arms: int) -> int | None:
-    """How many arms, items, or arms and a reference the pieces compare in pairs; None: none."""
-    if isinstance(shape, Items | ReferenceRows):
-        return shape.exists.shape[0]
-    return arms if isinstance(shape, Rows) else None
-
-
-def _candidates(seen: "Snapshot") -> int:
-    """The number of candidates; that of arms for other pieces than pairs."""
-    arms = seen.means.shape[0]
-    return candidates(seen.shape, arms) or arms
-
-
 def _of_sides(alone: "Snapshot") -> Array:
     """log e of both pieces of every arm of one run: [K, 2]."""
-    shape = Levels.of(alone.shape)
-    sides = []
+    pieces, sides = pairs_of(alone.shape), []
     for above in (False, True):
-        side = dataclasses.replace(
-            shape, above=jnp.full_like(shape.above, above), exists=jnp.ones_like(shape.exists)
-        )
+        side = pieces.signs_of(jnp.full_like(pieces.exists, above))
         sides.append(_test(alone).log_e(dataclasses.replace(alone, shape=side)))
     return jnp.stack(sides, 1)
 
@@ -193,27 +173,13 @@ def _of_answer(
     return jnp.where(passes, log_e, -jnp.inf)
 
 
-def row_of(seen: "Snapshot", i: Array, exists: Array, count: int) -> Shape:
-    """Pairs of i [] with those arms, or items, that exist; with slack as the answer's pieces.
-
-    With a reference i and they are candidates.
-    """
-    if isinstance(seen.shape, Items):
-        return Items(i, exists, count)
-    if isinstance(seen.shape, ReferenceRows):
-        return ReferenceRows(i, exists, seen.shape.level, count)
-    if isinstance(seen.shape, SlackRows):
-        return SlackRows(i, exists, count, seen.shape.slack)
-    return Rows(i, exists, count)
-
-
 def _of_pairs(alone: "Snapshot") -> Array:
     """log e of all ordered pairs of arms, items or candidates of one run: [i, k]."""
-    n = _candidates(alone)
-    arms = jnp.arange(n, dtype=jnp.int32)
+    pieces = pairs_of(alone.shape)
+    arms = jnp.arange(pieces.candidates, dtype=jnp.int32)
 
     def of(i: Array) -> Array:
-        shape = row_of(alone, i, arms != i, n - 1)
+        shape = pieces.others(i)
         log_e = _test(alone).log_e(dataclasses.replace(alone, shape=shape))
         return jnp.where(arms != i, log_e, -jnp.inf)
 
@@ -301,6 +267,6 @@ def pieces_for_sampling(
 
 
 __all__ = [
-    "GROUP", "WORDS", "all_refuted", "candidates", "largest_log_e", "look_time", "none_so_far",
-    "of_answer", "pieces_for_sampling", "refuted", "refuted_pairs", "refuted_shape", "row_of",
+    "GROUP", "WORDS", "all_refuted", "largest_log_e", "look_time", "none_so_far", "of_answer",
+    "pieces_for_sampling", "refuted", "refuted_pairs", "refuted_shape",
 ]  # fmt: skip

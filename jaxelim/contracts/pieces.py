@@ -28,10 +28,14 @@ class Interval:
 
 
 class Pieces:
-    """What both kinds of pieces have."""
+    """What both kinds of pieces have: Q places, some of which hold no piece."""
 
     exists: Array  # [Q] bool: which places hold a piece
     count: int | None  # number of pieces, if all answers have the same
+    slack: float = 0.0
+    level: float | None = None
+    items = signs = several = refers = False  # as of `Pairs`
+    candidates: int | None = None
 
     def total(self) -> Array:
         """The number of pieces: [] int32."""
@@ -49,6 +53,7 @@ class Pairs(Pieces):
     With a `level`, a reference of that known mean follows the arms, as number K. It is
     never pulled. Where `first` is None, i is the reference in every lane and k is an arm:
     the piece of arm k is {mu_k <= level} where `above` holds, else {mu_k >= level}.
+    Families whose arms have features compare items by z . theta; others know no items.
 
     Args:
         first: the candidates i, [] or [m] int32; None: the reference.
@@ -58,6 +63,7 @@ class Pairs(Pieces):
         slack: a number of at least 0, in the units of the means.
         level: the mean of the reference, in the units of the means; None: there is none.
         count: number of pieces, if all answers have the same; None: they are counted.
+        items: whether candidates are items, whose features [P, d] are the problem's constants.
 
     Raises:
         ArgumentError: level or slack is no number.
@@ -69,6 +75,7 @@ class Pairs(Pieces):
     slack: float = dataclasses.field(default=0.0, metadata=_STATIC)
     level: float | None = dataclasses.field(default=None, metadata=_STATIC)
     count: int | None = dataclasses.field(default=None, metadata=_STATIC)
+    items: bool = dataclasses.field(default=False, metadata=_STATIC)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         number = float | int | np.floating | np.integer
@@ -78,29 +85,35 @@ class Pairs(Pieces):
             raise ArgumentError("slack", self.slack, "a number, not an array")
 
     @property
-    def signs(self) -> bool:
+    def signs(self) -> bool:  # type: ignore[override]
         """Whether every piece compares an arm with the level."""
         return self.first is None
 
     @property
-    def several(self) -> bool:
+    def several(self) -> bool:  # type: ignore[override]
         """Whether `first` is [m], with several candidates."""
         return self.first is not None and self.first.ndim == self.exists.ndim
 
     @property
-    def refers(self) -> bool:
+    def refers(self) -> bool:  # type: ignore[override]
         """Whether the last candidate is a reference."""
         return self.first is not None and self.level is not None
 
     @property
-    def candidates(self) -> int:
-        """The number C of candidates k of each i."""
+    def candidates(self) -> int:  # type: ignore[override]
+        """The number C of candidates k of each i; of arms for signs."""
         places = self.exists.shape[0]
         return places // self.first.shape[0] if self.several else places  # type: ignore[union-attr]
 
     def row(self, i: Array, exists: Array, count: int | None = None) -> "Pairs":
         """The pairs of another candidate i [], with the same slack and level."""
-        return Pairs(i, exists, None, self.slack, self.level, count)
+        return dataclasses.replace(self, first=i, exists=exists, count=count)
+
+    def others(self, i: Array) -> "Pairs":
+        """The pairs of candidate i [] with every other candidate, in the lanes of i."""
+        n = self.candidates
+        k = jnp.arange(n, dtype=jnp.int32).reshape(n, *[1] * i.ndim)
+        return self.row(i, k != i, n - 1)
 
     def signs_of(self, above: Array) -> "Pairs":
         """Every arm against the level, on the sides `above` [K] bool."""
@@ -114,7 +127,10 @@ class Pairs(Pieces):
         return jnp.concatenate([x, jnp.full_like(x[:1], reference)])
 
     def ends(self, lanes: LaneOps, x: Array) -> tuple[Array, Array]:
-        """x_i and x_k of every piece, x [C]: to broadcast to [C], or to [m, C] if `several`."""
+        """x_i and x_k of every piece, x [C]: to broadcast to [C], or to [m, C] if `several`.
+
+        Not of signs.
+        """
         assert self.first is not None
         own = lanes.take(x, self.first)
         return (own[:, None], x[None]) if self.several else (own, x)
@@ -123,14 +139,28 @@ class Pairs(Pieces):
         """[m, C] -> [Q] if `several`; [C] is [Q]."""
         return rows.reshape((-1, *rows.shape[2:])) if self.several else rows
 
-    def arms(self, lanes: LaneOps, piece: Array) -> tuple[Array, Array]:
-        """The candidates i and k of a piece []; arm k twice where i is always the reference."""
-        if self.first is None:
-            return piece, piece
+    def apart(self, pieces: Array) -> Array:
+        """The inverse of `flat`, for several candidates i: [Q] -> [m, C]."""
+        assert self.first is not None
+        return pieces.reshape((self.first.shape[0], -1, *pieces.shape[1:]))
+
+    def pair(self, lanes: LaneOps, piece: Array) -> tuple[Array, Array]:
+        """The candidates i and k of a piece []; not of signs."""
+        assert self.first is not None
         if not self.several:
             return self.first, piece
-        n = self.candidates
-        return lanes.take(self.first, piece // n), piece % n
+        n = np.asarray(self.candidates, piece.dtype)
+        return lanes.take(self.first, jax.lax.div(piece, n)), jax.lax.rem(piece, n)
+
+    def arms(self, lanes: LaneOps, piece: Array) -> tuple[Array, Array]:
+        """The arms of a piece [], the better first; one arm twice against the reference."""
+        if self.first is None:
+            return piece, piece
+        i, k = self.pair(lanes, piece)
+        if not self.refers:
+            return i, k
+        last = self.candidates - 1
+        return jnp.where(i == last, k, i).astype(i.dtype), jnp.where(k == last, i, k).astype(i.dtype)
 
     def outside(self, lanes: LaneOps, means: Array) -> Array:
         """How far means [K] lie outside each piece, negative inside: [Q]."""
@@ -157,6 +187,12 @@ class Pairs(Pieces):
         """
         tied = self.exists & (margins <= within)
         return jnp.zeros_like(tied) if self.several else tied
+
+
+def pairs_of(pieces: Pieces) -> Pairs:
+    """The pieces, asserted to be pairs."""
+    assert isinstance(pieces, Pairs)
+    return pieces
 
 
 @jax.tree_util.register_dataclass

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import looks
-from jaxelim.contracts.shapes import Shape
+from jaxelim.contracts.pieces import Pieces
 from jaxelim.errors import undefined
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
-    from jaxelim.evidence.gaussian import LinearEvidence
+    from jaxelim.evidence.linear import LinearEvidence
     from jaxelim.thresholds.mixture import Mixture
 
 Tree = Any
@@ -116,7 +116,7 @@ class Evidence:
     """The contract of evidence: the LLRs of one answer's pieces, at counts or weights."""
 
     space: ArmContext
-    shape: Shape
+    shape: Pieces
     means: Array  # [K] the estimates
     has_matrix: bool = False  # whether a design that is no diagonal takes rank-one updates
     square: bool = False  # whether a divergence is (x - y)^2/2, in units of the arm's cost
@@ -130,7 +130,8 @@ class Evidence:
 
     def outside(self) -> Array:
         """How far the estimates lie outside each piece, negative inside: [Q]."""
-        return self.shape.separation(self.space.lanes, self.means)
+        shape: Any = self.shape  # not half-spaces, whose evidence has its own
+        return shape.outside(self.space.lanes, self.means)
 
     def values(self) -> Array:
         """The LLR of every piece at counts, or H_p at weights: [Q]. (Paper, section 2)"""
@@ -179,7 +180,7 @@ class Evidence:
         """The same pieces under weights w [K], positive, of any sum; no ridge."""
         raise undefined(self, "weighted(weights)")
 
-    def about(self, shape: Shape) -> "Evidence":
+    def about(self, shape: Pieces) -> "Evidence":
         """The evidence about other pieces, from the same samples or weights."""
         raise undefined(self, "about(shape)")
 
@@ -219,7 +220,7 @@ class Snapshot(_Seen):
     space: ArmContext
     stats: Statistics
     answer: Tree  # the empirical answer, in the problem's own form
-    shape: Shape  # of its pieces
+    shape: Pieces  # of its pieces
     evidence: Evidence  # about them
     threshold: "Mixture | None" = dataclasses.field(default=None, metadata=_STATIC)
     live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
@@ -248,7 +249,7 @@ class Snapshot(_Seen):
             since=since,
         )  # fmt: skip
 
-    def about(self, shape: Shape) -> "Snapshot":
+    def about(self, shape: Pieces) -> "Snapshot":
         """The snapshot with other pieces than those of the answer."""
         return dataclasses.replace(self, shape=shape, evidence=self.evidence.about(shape))
 
@@ -295,7 +296,7 @@ class View(_Seen):
     theta_hat: Array | None  # [d]; None unless kept
     reward_sums: Array | None  # [K]; None unless the rule has `uses_rewards`
     answer: Tree  # the empirical answer, in the problem's own form
-    shape: Shape  # of its pieces
+    shape: Pieces  # of its pieces
     evidence: Evidence  # about them, at the counts
     active: Array  # [Q] bool: the pieces for sampling
     active_count: Array  # [] int32: their number

@@ -16,17 +16,20 @@ full one, m its largest change of a score, always descends. Near the end the sha
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.shapes import Directions, Shape
+from jaxelim.contracts.pieces import HalfSpaces, Pieces
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.boundaries import LEAST_CURVATURE, Boundaries
 from jaxelim.evidence.derivatives import Bent
 from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
-from jaxelim.evidence.gaussian import Coordinates, likelihood_ratio
+from jaxelim.evidence.directions import Directions
+from jaxelim.evidence.half_spaces import Coordinates
+from jaxelim.evidence.linear import likelihood_ratio
 from jaxelim.evidence.scores import divergence, forces, largest_curvature, ratio, score, sides
 from jaxelim.lanes import PLAIN, index_like
 from jaxelim.matrices import product
@@ -118,7 +121,7 @@ def fitted(
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LogisticEvidence(Evidence):
-    """The evidence about pieces of one shape, under counts or weights.
+    """The evidence about pieces, under counts or weights.
 
     With a ridge a value is never above the LLR, wherever the Newton steps end. The
     penalised log-likelihood is concave with curvature of at least the ridge, so on the
@@ -128,7 +131,7 @@ class LogisticEvidence(Evidence):
     closed_form = False
 
     space: LinearContext
-    shape: Shape
+    shape: Pieces
     theta_hat: Array  # [d]
     weights: Array  # [K] pulls, or weights over the costs, positive
     slope: Array | None  # [d] of the penalised log-likelihood at theta_hat; None: of weights
@@ -136,27 +139,26 @@ class LogisticEvidence(Evidence):
     costs: Array | None = None  # [K], positive; None: all are 1
 
     @staticmethod
-    def at_truth(features: Array, theta: Array, y: Array, c: Array) -> "LogisticEvidence":
-        """The evidence at theta [d] about half-spaces {y . theta <= c}, for one run.
+    def at_truth(features: Array, theta: Array, pieces: HalfSpaces) -> "LogisticEvidence":
+        """The evidence at theta [d] about half-spaces of scores, for one run.
 
         It is that of uniform weights, in coordinates with Phi' Phi = identity.
 
         Args:
             features: [K, d], of any rank.
             theta: [d].
-            y: the directions, [Q, d]; zeros where there is no piece.
-            c: the offsets, [Q], of scores.
+            pieces: y is zero where there is no piece.
         """
         frame = Coordinates.of(features)
-        shape = Directions(product(y, frame.map), c, jnp.any(y != 0, 1))
+        exists = jnp.any(pieces.y != 0, 1)
+        shape = HalfSpaces(product(pieces.y, frame.map), pieces.c, exists)
         space = LinearContext(PLAIN, product(features, frame.map))
         even = jnp.full(features.shape[0], 1 / features.shape[0], features.dtype)
         return LogisticEvidence(space, shape, frame.parameter(theta), even, None)
 
     def with_derivatives(self) -> "LogisticEvidence":
-        pieces = jnp.arange(self.shape.exists.shape[0], dtype=jnp.int32)
-        sides = jax.vmap(self._side)(pieces)
-        truth = self.at_truth(self.space.features, self.theta_hat, *sides)
+        sides = self._directions.half_spaces()
+        truth = self.at_truth(self.space.features, self.theta_hat, sides)
         return dataclasses.replace(truth, costs=self.costs)
 
     @property
@@ -169,21 +171,21 @@ class LogisticEvidence(Evidence):
         return sides(self.scores)[0]
 
     @property
-    def _half_spaces(self) -> Shape:
-        """The shape with its level as a score."""
-        level, shape = self.shape.level, self.shape
-        if level is None:
-            return shape
-        return dataclasses.replace(shape, level=score(level))  # type: ignore[type-var]
+    def _directions(self) -> Directions:
+        """The pieces as half-spaces of scores."""
+        shape: Any = self.shape
+        if shape.level is not None:
+            shape = dataclasses.replace(shape, level=score(shape.level))
+        return Directions(self.space, shape)
 
     def outside(self) -> Array:
         """y_p . theta_hat - c_p: [Q]."""
-        return self._half_spaces.margin(self.space, self.scores, self.theta_hat)
+        return self._directions.margin(self.scores, self.theta_hat)
 
     def weighted(self, weights: Array) -> "LogisticEvidence":
         return dataclasses.replace(self, weights=self.per_cost(weights), slope=None, ridge=0.0)
 
-    def about(self, shape: Shape) -> "LogisticEvidence":
+    def about(self, shape: Pieces) -> "LogisticEvidence":
         return dataclasses.replace(self, shape=shape)
 
     def above(self) -> Array:
@@ -200,8 +202,7 @@ class LogisticEvidence(Evidence):
         return weighted(self.space, weights, self.ridge)
 
     def _above(self, metric: SquareDesign) -> Array:
-        space, shape = self.space, self._half_spaces
-        norm = shape.norm(space, metric, shape.products(space, metric))
+        norm = self._directions.norm(metric, self._directions.products(metric))
         return likelihood_ratio(self.outside(), norm) * (1 + _ROUNDING)
 
     def _near(self, metric: SquareDesign, piece: Array) -> Array:
@@ -230,7 +231,7 @@ class LogisticEvidence(Evidence):
 
         See `jaxelim.evidence.boundaries` for what a value is where the steps end.
         """
-        assert isinstance(self.shape, Directions)
+        assert isinstance(self.shape, HalfSpaces)
         y, features = self.shape.y, self.space.features
         boundaries = Boundaries.of(y, self.outside(), features, self.theta_hat, self.weights)
         return boundaries.bent().by(self.costs)
@@ -287,7 +288,7 @@ class LogisticEvidence(Evidence):
 
     def _side(self, piece: Array) -> tuple[Array, Array]:
         """y [d] and c [] of a piece []."""
-        y, c = self._half_spaces.side(self.space, piece)
+        y, c = self._directions.side(piece)
         return y, c + jnp.zeros_like(self.theta_hat[0])
 
     def _closest(self, y: Array, c: Array, go: Array | bool = True) -> Array:

@@ -14,14 +14,14 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem
-from jaxelim.contracts.items import Items
+from jaxelim.contracts.pieces import HalfSpaces, Interval, Pieces, pairs_of
 from jaxelim.contracts.proofs import GAUSSIAN
-from jaxelim.contracts.shapes import Directions, Levels, Rows, Shape, SymmetricInterval
-from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import DiagonalDesign, LinearContext
-from jaxelim.evidence.gaussian import HalfSpaceEvidence, LinearEvidence, refutes
+from jaxelim.evidence.directions import Directions, cached
+from jaxelim.evidence.half_spaces import HalfSpaceEvidence
+from jaxelim.evidence.linear import LinearEvidence, refutes
 from jaxelim.families import draws
 from jaxelim.families.linear_statistics import (
     InitialStatistics,
@@ -31,7 +31,6 @@ from jaxelim.families.linear_statistics import (
     started,
     updated,
 )
-from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
@@ -95,11 +94,6 @@ class Gaussian(OneParameter):
     @property
     def structures(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("unstructured",) if self.by_arm else ("linear", "unstructured")
-
-    @property
-    def shapes(self) -> tuple[type[Shape], ...]:  # type: ignore[override]
-        of_arms = (Rows, Levels, SlackRows)
-        return of_arms if self.by_arm else (*of_arms, Directions, Items)
 
     @property
     def scale(self) -> float:
@@ -166,14 +160,13 @@ class Gaussian(OneParameter):
         return lanes.take(nature, arm) + noise
 
     def truth(
-        self, features: Array | None, theta: Array, scales: Array, directions: Array,
-        offsets: Array, slack: bool,
-    ) -> Any:  # fmt: skip
+        self, features: Array | None, theta: Array, scales: Array, pieces: Pieces
+    ) -> Any:
         """With one std in its units: theta and offsets over the standard deviation."""
         if self.by_arm:
-            return super().truth(features, theta, scales, directions, offsets, slack)
-        assert features is not None
-        return HalfSpaceEvidence.of(features, theta, directions, offsets)
+            return super().truth(features, theta, scales, pieces)
+        assert features is not None and isinstance(pieces, HalfSpaces)
+        return HalfSpaceEvidence.of(features, theta, pieces)
 
     # Independent arms.
 
@@ -220,9 +213,10 @@ class Gaussian(OneParameter):
         """(a - b + slack)^2/(2 (1/n_a + 1/n_b)) for a > b - slack, else 0."""
         return jnp.maximum((a - b) + slack, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
 
-    def interval(self, seen: View, means: Array, beta: Array) -> SymmetricInterval:
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """means -+ std sqrt(2 beta/counts)."""
-        return SymmetricInterval.of(means, jnp.sqrt(2 * beta / self.precision(means, seen.counts)))
+        radius = jnp.sqrt(2 * beta / self.precision(means, seen.counts))
+        return Interval(means - radius, means + radius)
 
     # Mixtures.
 
@@ -235,24 +229,30 @@ class Gaussian(OneParameter):
         """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2: [.., J], in the units of `weighed`."""
         return self.weighed(grid, counts).log_mixture(means, at)
 
-    def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
+    def log_e(self, space: ArmContext, stats: Statistics, shape: Pieces, grid: Grid) -> Array:
         """Closed forms of independent arms."""
         means, arms = stats.means, self.weighed(grid, stats.counts)
-        if isinstance(shape, Rows):
-            a, b = both_sides(shape, space.lanes, means)
-            precision = both_sides(shape, space.lanes, arms.precision)
-            price = both_sides(shape, space.lanes, arms.price)
-            own, other = (gaussian.Weighed(precision[end], price[end]) for end in (0, 1))
-            value = gaussian.pair(grid, a - b + shape.slack, own, other)
-        elif isinstance(shape, Levels):
-            off = jnp.where(shape.above, means - shape.level, shape.level - means)
+        if isinstance(shape, HalfSpaces) or shape.items:
+            about = Directions(space, shape)  # type: ignore[arg-type]
+            margin = about.margin(means, stats.estimated_theta)
+            value = gaussian.half_space(grid, margin, about.half_spaces().y, arms)
+        elif shape.signs:
+            off = pairs_of(shape).outside(space.lanes, means)
             value = gaussian.apart(grid, off, arms.precision, arms.price)
         else:
-            margin = shape.margin(space, means, stats.estimated_theta)  # type: ignore[arg-type]
-            value = gaussian.half_space(grid, margin, shape.directions(space), arms)  # type: ignore[arg-type]
+            pairs = pairs_of(shape)
+
+            def sides(x: Array, of_reference: float) -> tuple[Array, Array]:
+                a, b = pairs.ends(space.lanes, pairs.with_reference(x, of_reference))
+                whole = jnp.broadcast_shapes(a.shape, b.shape)
+                a, b = (pairs.flat(jnp.broadcast_to(y, whole)) for y in (a, b))
+                return a, b
+
+            own, other = map(gaussian.Weighed, sides(arms.precision, np.inf), sides(arms.price, 0))
+            value = gaussian.pair(grid, pairs.outside(space.lanes, means), own, other)
         return jnp.where(shape.exists, value, -jnp.inf)
 
-    def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
+    def log_e_above(self, space: ArmContext, stats: Statistics, shape: Pieces, grid: Grid) -> Array:
         return jnp.full(shape.exists.shape, jnp.inf)
 
 
@@ -335,7 +335,7 @@ class LinearGaussian(Gaussian):
         self, space: LinearContext, problem: Problem, tables: dict, rewards: Array
     ) -> LinearStatistics:
         stats = started(space, tables, rewards, self.form, self.keeps_theta, self.keeps_sums)
-        rows = Snapshot.of(self, problem, space, stats).shape.rows()
+        rows = cached(Snapshot.of(self, problem, space, stats).shape)
         if rows is None or not self.keeps_products:
             return stats
         return dataclasses.replace(stats, products=CrossCache.nothing(rows, stats.means))
@@ -360,19 +360,20 @@ class LinearGaussian(Gaussian):
             design = design.add(space, arm, go.astype(now.means.dtype))[0]
         return dataclasses.replace(now, design=design, products=None)
 
-    def evidence(self, space: LinearContext, stats: Statistics, shape: Shape) -> LinearEvidence:
+    def evidence(self, space: LinearContext, stats: Statistics, shape: Pieces) -> LinearEvidence:
         assert isinstance(stats, LinearStatistics)
-        rows, cross = shape.rows(), None
+        rows, cross = cached(shape), None
         if stats.products is not None and rows is not None:
             cross = stats.products.of(space, stats.design, rows).cross
         return LinearEvidence.of(space, shape, stats.design, stats.means, stats.theta_hat, cross)
 
-    def log_e(self, space: LinearContext, stats: Any, shape: Shape, grid: Grid) -> Array:
+    def log_e(self, space: LinearContext, stats: Any, shape: Pieces, grid: Grid) -> Array:
         """Closed forms; the design has no ridge. Linear arms: see `jaxelim.mixtures.linear`."""
         if isinstance(stats.design, DiagonalDesign):
             return super().log_e(space, stats, shape, grid)
-        margin = shape.margin(space, stats.means, stats.theta_hat)
-        of_pieces = grid, margin, shape.directions(space), space.features, stats.counts
+        about = Directions(space, shape)
+        margin = about.margin(stats.means, stats.theta_hat)
+        of_pieces = grid, margin, about.half_spaces().y, space.features, stats.counts
         return jnp.where(shape.exists, linear.half_spaces(*of_pieces), -jnp.inf)
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
@@ -386,8 +387,8 @@ class LinearGaussian(Gaussian):
 
     def refuted_pairs(self, seen: Snapshot, arms: Any, beta: Array) -> list[tuple[Array, Array]]:
         evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
-        pairs = [(i, evidence.loosened(x), norm) for i, x, norm in evidence.pairs(arms)]
-        return [(i, refutes(margin, norm, beta)) for i, margin, norm in pairs]
+        pairs, slack = evidence.pairs(arms), seen.shape.slack
+        return [(i, refutes(x + slack if slack else x, norm, beta)) for i, x, norm in pairs]
 
 
 def _each(std: Any) -> tuple[float, ...]:

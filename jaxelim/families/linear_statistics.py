@@ -18,7 +18,8 @@ from jaxelim.evidence.designs import (
     LinearContext,
     SquareDesign,
 )
-from jaxelim.evidence.gaussian import LinearEvidence
+from jaxelim.evidence.directions import cached
+from jaxelim.evidence.linear import LinearEvidence
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import index_like
 from jaxelim.numerics import host
@@ -162,7 +163,7 @@ def updated(seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStati
     if sums is not None:
         sums = sums + jnp.where(chosen, reward, 0)
     if products is not None:
-        rows = seen.shape.rows()
+        rows = cached(seen.shape)
         assert rows is not None
         products = CrossCache(rows, evidence.cross).after(space, along, arm)
     return LinearStatistics(

@@ -10,8 +10,7 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem
-from jaxelim.contracts.items import Items
-from jaxelim.contracts.shapes import Directions, Levels, Rows, Shape
+from jaxelim.contracts.pieces import HalfSpaces, Pieces
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import LinearContext
@@ -72,7 +71,7 @@ class Logistic(Family):
     ridge: float = 1e-3
     name: ClassVar[str] = "logistic"
     structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions, Items)
+    slack: ClassVar[bool] = False
     low: ClassVar[float] = 0.0  # the range of means
     high: ClassVar[float] = 1.0
 
@@ -101,7 +100,7 @@ class Logistic(Family):
             allowed = f"a theta with phi_k . theta from -{_LARGEST_SCORE:g} to {_LARGEST_SCORE:g}"
             raise ArgumentError("theta", instance.theta, allowed)
 
-    def check_shape(self, problem: Problem, shape: Shape) -> None:
+    def check_shape(self, problem: Problem, shape: Pieces) -> None:
         super().check_shape(problem, shape)
         if shape.level is not None and not 0 < shape.level < 1:
             raise ArgumentError("level", shape.level, f"a mean above 0 and below 1 for {self!r}")
@@ -160,7 +159,7 @@ class Logistic(Family):
         sums = jnp.where(waits, now.counts * now.means, entered.reward_sums)
         return dataclasses.replace(now, reward_sums=sums)
 
-    def evidence(self, space: LinearContext, stats: Statistics, shape: Shape) -> LogisticEvidence:
+    def evidence(self, space: LinearContext, stats: Statistics, shape: Pieces) -> LogisticEvidence:
         assert isinstance(stats, LogisticStatistics) and stats.reward_sums is not None
         theta, ones = stats.theta_hat, stats.reward_sums
         p, q = sides(space.over_arms(theta))
@@ -170,8 +169,7 @@ class Logistic(Family):
         return LogisticEvidence(space, shape, theta, stats.counts, slope, self.ridge)
 
     def truth(
-        self, features: Array | None, theta: Array, scales: Array, directions: Array,
-        offsets: Array, slack: bool,
-    ) -> LogisticEvidence:  # fmt: skip
-        assert features is not None  # linear arms have them
-        return LogisticEvidence.at_truth(features, theta, directions, offsets)
+        self, features: Array | None, theta: Array, scales: Array, pieces: Pieces
+    ) -> LogisticEvidence:
+        assert features is not None and isinstance(pieces, HalfSpaces)
+        return LogisticEvidence.at_truth(features, theta, pieces)

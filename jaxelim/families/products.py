@@ -17,7 +17,7 @@ from jaxelim.evidence.designs import Design, LinearContext
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class CrossCache:
-    """The products of the arms that `Shape.rows` names, in its order.
+    """The products of the arms that `directions.cached` names, in its order.
 
     Arrays must have the axis of lanes; their rank then separates one arm [] from
     several [m].

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 
 from jaxelim import checks, scope
-from jaxelim.contracts import SamplingRule, StoppingRule, looks
-from jaxelim.contracts.shapes import Levels
+from jaxelim.contracts import SamplingRule, StoppingRule
 from jaxelim.engine import LANE_GROUP, Inputs, Queue, Spec
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import Recorded
@@ -79,8 +78,6 @@ def _kept(call: CheckedCall) -> Mixture | None:
     It is that of the threshold, for pieces that have an index of their own.
     """
     shape = traced_shape(call.problem, call.instance.K, call.instance.d)
-    k = call.instance.K
-    count = k if isinstance(shape, Levels) else looks.candidates(shape, k)
-    if count is None or count > MOST_WITH_P_VALUES:
+    if shape.candidates is None or shape.candidates > MOST_WITH_P_VALUES:
         return None
     return call.threshold if isinstance(call.threshold, Mixture) else None

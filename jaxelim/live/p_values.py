@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from jaxelim.checks import wrong_answers
-from jaxelim.contracts.shapes import Levels
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
 
@@ -75,7 +74,7 @@ def of_pieces(log_e: np.ndarray, answer: np.ndarray, call: Any) -> PValues:
     linear = instance.structure == "linear"
     wrong = 1 if linear else wrong_answers(problem, instance.K)
     best = type(problem) is BestArm and not problem.epsilon
-    sides = isinstance(traced_shape(problem, instance.K, instance.d), Levels)
+    sides = traced_shape(problem, instance.K, instance.d).signs
     values = PValues.of(log_e, answer, wrong, sides, best)
     # One mixture covers all directions of linear arms at once.
     return dataclasses.replace(values, together=values.pairs) if linear else values

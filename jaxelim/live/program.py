@@ -19,6 +19,7 @@ from jax import Array
 
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import looks
+from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import Snapshot, Statistics, Tree, View
 from jaxelim.engine import Inputs, Lane, Queue, Spec
 from jaxelim.engine.asking import Asking, Choice
@@ -326,16 +327,16 @@ class _Functions:
 
 def _pairs(seen: Snapshot) -> Array | None:
     """The arms of each piece, [Q, 2, B] int32; None for pieces that are not made of arms."""
-    places, lanes = seen.shape.exists.shape
+    shape = seen.shape
+    if not isinstance(shape, Pairs) or shape.items:
+        return None
+    places, lanes = shape.exists.shape
 
     def pair(piece: Array) -> Array:
-        both = seen.shape.pair(seen.lanes, jnp.broadcast_to(piece, (lanes,)))
+        both = shape.arms(seen.lanes, jnp.broadcast_to(piece, (lanes,)))
         return jnp.stack([jnp.broadcast_to(arm, (lanes,)).astype(jnp.int32) for arm in both])
 
-    try:
-        return jax.vmap(pair)(jnp.arange(places, dtype=jnp.int32))
-    except TypeError:  # the shape says so
-        return None
+    return jax.vmap(pair)(jnp.arange(places, dtype=jnp.int32))
 
 
 def varying(lane: Lane) -> Lane:

@@ -4,8 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxelim.contracts.shapes import Levels
-from jaxelim.contracts.slack import SlackRows
 from jaxelim.live.doubts import doubt
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
@@ -77,8 +75,8 @@ class _Shown:
         self.counts, self.means = run.counts, run.means
         self.answer: Any = run.answer
         self.began, problem = run._moment.lane is not None, self.call.problem
-        self.levels = isinstance(traced_shape(problem, *self.call.instance.arms.shape), Levels)
-        self.of_arms = self.began and problem.answer_axis is None and problem.made_of_arms
+        self.levels = traced_shape(problem, *self.call.instance.arms.shape).signs
+        self.of_arms = self.began and problem.answer_axis is None
         self.p: Any = None
         self.leader: Any = None
         if run.ended_by_hand:
@@ -203,7 +201,7 @@ class _Shown:
         """An epsilon at which a run with these rewards would end; the least for most families."""
         arms, threshold = self.call.instance, self.call.threshold
         family: Any = arms.family
-        slack = SlackRows in family.shapes and arms.structure == "unstructured"
+        slack = family.slack and arms.structure == "unstructured"
         known = isinstance(threshold, Mixture) and slack and not self.run._no_intervals
         if self.call.problem != BestArm() or not known:
             return []

@@ -58,8 +58,13 @@ def apart(grid: Grid, margin: Array, precision: Array, price: Array) -> Array:
 
 
 def pair(grid: Grid, margin: Array, a: Weighed, b: Weighed) -> Array:
-    """log e of {mu_b >= mu_a + slack}, margin m_a - m_b + slack: [Q], of arms [Q, J] each."""
-    precision = a.precision * (b.precision / (a.precision + b.precision))
+    """log e of {mu_b >= mu_a + slack}, margin m_a - m_b + slack: [Q], of arms [Q, J] each.
+
+    The precision of a reference is infinite.
+    """
+    x, y = (jnp.where(jnp.isinf(arm.precision), 1, arm.precision) for arm in (a, b))
+    precision = jnp.where(jnp.isinf(b.precision), x, x * (y / (x + y)))
+    precision = jnp.where(jnp.isinf(a.precision), y, precision)
     return apart(grid, margin, precision, a.price + b.price)
 
 

@@ -9,19 +9,15 @@ import numpy as np
 
 from jaxelim.checks import outside_span, real, real_array
 from jaxelim.contracts import Problem
-from jaxelim.contracts.items import Items
-from jaxelim.contracts.references import ReferenceRows
-from jaxelim.contracts.shapes import Rows
-from jaxelim.contracts.slack import SlackRows
+from jaxelim.contracts.pieces import Pairs
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import index_like
-from jaxelim.problems.arm_sets import ArmSet
-from jaxelim.problems.top_m import PairSet
+from jaxelim.problems.sets import ArmSet, PairSet
 
 LARGEST = 1e15
 """The largest epsilon, in the units of the rewards and of a run."""
 _ROUNDING = 8 * np.finfo(np.float64).eps
-_OFF = 1e-14  # of the boundary, relative to the terms of a gap
+_NAMES = {"arm": "best-arm", "better": "best-arm", "item": "best-item", "candidate": "best-or-none"}
 
 
 @jax.tree_util.register_static
@@ -65,29 +61,40 @@ class BestArm(Problem):
     epsilon: float = 0.0
     items: Any = dataclasses.field(default=None, kw_only=True)
     reference: float | None = dataclasses.field(default=None, kw_only=True)
-    name: ClassVar[str] = "best-arm"
     lanes_last: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         epsilon, items = real("epsilon", self.epsilon, low=0, high=LARGEST), self.items
         if epsilon and items is not None:
             raise ArgumentError("epsilon", epsilon, "0 with items: slack is of arms")
-        settled: dict[str, Any] = {"epsilon": epsilon}
-        if epsilon:
-            settled |= dict(times_axes=("better", "worse"))
-        if self.reference is not None:
+        reference = self.reference
+        if reference is not None:
             if epsilon or items is not None:
-                allowed = "None with epsilon or with items"
-                raise ArgumentError("reference", self.reference, allowed)
-            reference = real("reference", self.reference)
-            settled |= dict(reference=reference, name="best-or-none", times_axes=("candidate",))
-        if items is not None:
-            settled |= dict(
-                items=_different(items), name="best-item", uses_theta=True, made_of_arms=False,
-                times_axes=("item",), answer_axis="item",
-            )  # fmt: skip
-        for name, value in settled.items():
+                raise ArgumentError("reference", reference, "None with epsilon or with items")
+            reference = real("reference", reference)
+        items = None if items is None else _different(items)
+        for name, value in dict(epsilon=epsilon, items=items, reference=reference).items():
             object.__setattr__(self, name, value)
+
+    @property
+    def times_axes(self) -> tuple[str, ...]:  # type: ignore[override]
+        if self.epsilon:
+            return ("better", "worse")
+        if self.items is not None:
+            return ("item",)
+        return ("arm",) if self.reference is None else ("candidate",)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return _NAMES[self.times_axes[0]]
+
+    @property
+    def answer_axis(self) -> str | None:  # type: ignore[override]
+        return None if self.items is None else "item"
+
+    @property
+    def uses_theta(self) -> bool:  # type: ignore[override]
+        return self.items is not None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BestArm):
@@ -167,35 +174,10 @@ class BestArm(Problem):
         order = np.argsort(-means, kind="stable")
         return order[means[order] >= best - slack]
 
-    def inner(self, means: np.ndarray) -> np.ndarray:
-        """Host: those of `right` that are off the boundary of their pieces, with H* above 0."""
-        right, best = self.right(means), means.max()
-        gaps = means[right] - best + self.epsilon
-        return right[gaps > _OFF * (abs(best) + self.epsilon)]
-
     def correct(self, answers, truth, means):
         if self.epsilon:
             return answers[..., self.right(means)].any(-1)
         return super().correct(answers, truth, means)
-
-    def half_spaces(self, arms, theta):
-        means = self._rows(arms) @ theta
-        none = self.reference is not None and means.max() < self.reference
-        return self.half_spaces_of(len(means) if none else int(np.argmax(means)), arms)
-
-    def half_spaces_of(self, answer: int, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Host: directions [P - 1, d] and offsets [P - 1] of the pieces of one answer.
-
-        With a reference [K, d] and [K], and answer K is no arm.
-        """
-        rows = self._rows(arms)
-        if self.reference is not None and answer == len(arms):
-            return -rows, np.full(len(rows), -self.reference)
-        directions = np.delete(rows[answer] - rows, answer, 0)
-        offsets = np.full(len(directions), 0.0 - self.epsilon)
-        if self.reference is None:
-            return directions, offsets
-        return np.vstack([directions, rows[answer]]), np.append(offsets, self.reference)
 
     def answer(self, seen):
         if self.reference is not None:
@@ -219,15 +201,13 @@ class BestArm(Problem):
 
     def shape(self, seen, answer):
         exists, count = self._index(seen, answer) != answer, self.width(seen.means.shape[0]) - 1
-        if self.items is not None:
-            return Items(answer, exists, count)
         if self.reference is not None:
             other = jnp.broadcast_to(answer != seen.means.shape[0], exists.shape[1:])
-            exists = jnp.concatenate([exists, other[None]])
-            return ReferenceRows(answer, exists, self.reference, seen.means.shape[0])
-        if self.epsilon:
-            return SlackRows(answer, exists, count, self.epsilon)
-        return Rows(answer, exists, count)
+            exists, count = jnp.concatenate([exists, other[None]]), seen.means.shape[0]
+        items = self.items is not None
+        return Pairs(
+            answer, exists, slack=self.epsilon, level=self.reference, count=count, items=items
+        )
 
     def wrong_answers(self, arms):
         return self.width(arms) - (self.reference is None)
@@ -235,8 +215,7 @@ class BestArm(Problem):
     def pieces(self, seen, pair_times=False):
         if self.epsilon:
             return PairSet.full(seen.means, 1, pair_times)
-        # With an entry for each arm or item, and for a reference.
-        return ArmSet.full(seen.means if self.name == "best-arm" else seen.shape.exists)
+        return ArmSet.full(seen.shape.exists)
 
 
 def _different(items: Any) -> np.ndarray:

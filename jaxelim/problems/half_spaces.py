@@ -12,8 +12,7 @@ from jax import Array
 from jaxelim import scope
 from jaxelim.cache import jitted
 from jaxelim.checks import real_array
-from jaxelim.contracts import PieceSet, Problem, looks
-from jaxelim.contracts.shapes import Directions
+from jaxelim.contracts import PieceSet, Problem, looks, pieces
 from jaxelim.errors import ArgumentError, in_words
 from jaxelim.lanes import saturated
 
@@ -185,11 +184,6 @@ class HalfSpaces(Problem):
                 "theta outside every half-space of its answer",
             )
 
-    def half_spaces(self, arms, theta):
-        i = self._answer_of(theta)
-        valid = self.valid[i]
-        return self.directions[i][valid], self.offsets[i][valid]
-
     def answer(self, seen):
         theta_hat = seen.theta_hat
         assert theta_hat is not None  # kept, as `uses_theta` is on
@@ -212,7 +206,7 @@ class HalfSpaces(Problem):
     def shape(self, seen, answer):
         directions, offsets = seen.constants
         exists = self.of(self.valid, answer)
-        return Directions(self.of(directions, answer), self.of(offsets, answer), exists)
+        return pieces.HalfSpaces(self.of(directions, answer), self.of(offsets, answer), exists)
 
     def wrong_answers(self, arms):
         return max(len(self.directions) - 1, 1)
@@ -242,13 +236,13 @@ class HalfSpaces(Problem):
             flat = jnp.broadcast_to(flat[:, :, None], flat.shape + lanes)
         offsets = offsets.reshape((-1,) + (1,) * len(lanes))
         exists = jnp.ones(flat.shape[:1] + lanes, bool)
-        evidence = seen.family.evidence(seen.space, seen.stats, Directions(flat, offsets, exists))
+        every = pieces.HalfSpaces(flat, offsets, exists)
+        evidence = seen.family.evidence(seen.space, seen.stats, every)
         if seen.threshold is None:
             refuted = evidence.refuted(beta)
         else:
-            shared = Directions(
-                directions.reshape(-1, shape[2]), offsets.ravel(), exists[:, ..., 0]
-            )
+            rows = directions.reshape(-1, shape[2])
+            shared = pieces.HalfSpaces(rows, offsets.ravel(), exists[:, ..., 0])
             passes = evidence.refuted(seen.threshold.gate(beta, seen))
             refuted = looks.refuted_shape(seen, beta, shared, passes)
         return refuted.reshape(shape[:2] + refuted.shape[1:])

@@ -11,16 +11,15 @@ import numpy as np
 
 from jaxelim import scope
 from jaxelim.contracts import Problem
+from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
 from jaxelim.contracts.returned import blamed, described
-from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError, abbreviate
 from jaxelim.lanes import LaneOps, saturated
-from jaxelim.problems.masks import made_from
+from jaxelim.problems.sets import made_from
 
 _SHARED = (
-    "name", "uses_theta", "shared_answers", "times_axes", "made_of_arms", "answer_axis", "m",
-    "epsilon",
+    "name", "uses_theta", "shared_answers", "times_axes", "answer_axis", "m", "epsilon",
 )  # fmt: skip
 """What a problem in lanes has of the problem that it adapts."""
 
@@ -51,9 +50,6 @@ class Lanewise(Problem):
     def width(self, arms):
         return self.of.width(arms)
 
-    def half_spaces(self, arms, theta):
-        return self.of.half_spaces(arms, theta)
-
     def wrong_answers(self, arms):
         return self.of.wrong_answers(arms)
 
@@ -82,36 +78,37 @@ class Lanewise(Problem):
 
     def shape(self, seen, answer):
         shape = self._of_lanes(self.of.shape, seen, answer)
-        if isinstance(shape, Rows):
+        if isinstance(shape, Pairs) and not shape.signs:
             return dataclasses.replace(shape, first=saturated(shape.first))
         return shape
 
     def out_of_range(self, seen):
         if type(self.of).out_of_range is not Problem.out_of_range:
             return self.of.out_of_range(seen)
-        if not isinstance(seen.shape, Rows):
+        shape = seen.shape
+        if not isinstance(shape, Pairs) or shape.signs:
             return None
-        first, arms = seen.shape.first, seen.means.shape[0]
-        number = jnp.where((first < 0) | (first >= arms), first, 0)
-        if seen.shape.several:
+        first: Any = shape.first
+        number = jnp.where((first < 0) | (first >= shape.candidates), first, 0)
+        if shape.several:
             number = jnp.max(number, 0) + jnp.where(jnp.max(number, 0) == 0, jnp.min(number, 0), 0)
         return number, number != 0
 
     def pieces(self, seen, pair_times=False):
         if type(self.of).pieces is not Problem.pieces:
             return self.of.pieces(seen, pair_times)
-        return made_from(seen.shape, seen)
+        return made_from(seen)
 
 
 RETURNS = {
     "answer": "an answer(seen) that returns arrays",
     "public": "a public(seen, answer) that returns one bool per arm, or as many as width says",
-    "shape": "a shape(seen, answer) that returns Rows, Levels or Directions of matching lengths",
+    "shape": "a shape(seen, answer) that returns Pairs or HalfSpaces of matching lengths",
 }
 """The contract of each method, in words."""
 
 
-def traced_shape(problem: Problem, arms: int, dimensions: int) -> Shape:
+def traced_shape(problem: Problem, arms: int, dimensions: int) -> Pieces:
     """The shape of the problem's pieces, with shapes and dtypes in place of arrays.
 
     Raises:
@@ -144,20 +141,23 @@ def traced_shape(problem: Problem, arms: int, dimensions: int) -> Shape:
 
 
 def _check_lengths(shape: Any, arms: int, fault: Callable[[str], Exception]) -> None:
-    if not isinstance(shape, Shape):
+    if not isinstance(shape, Pairs | HalfSpaces):
         raise fault(f"a {type(shape).__name__}")
     exists = shape.exists
     if exists.dtype != jnp.bool_ or exists.ndim != 1:
         raise fault(f"exists of {described(exists)}")
-    if isinstance(shape, Rows):
-        first = shape.first
-        rows = 1 if first.ndim == 0 else first.shape[0]
-        if first.dtype.kind not in "iu" or first.ndim > 1 or exists.shape != (rows * arms,):
-            raise fault(f"first of {described(first)} with {exists.size} places")
-    elif isinstance(shape, Levels):
-        like = (shape.above.shape, shape.above.dtype, exists.shape)
-        if like != ((arms,), jnp.bool_, (arms,)):
-            raise fault(f"above of {described(shape.above)}")
+    if isinstance(shape, HalfSpaces):
+        return
+    if shape.first is None:
+        above: Any = shape.above
+        like = getattr(above, "shape", ()), getattr(above, "dtype", None), exists.shape
+        if like != ((arms,), jnp.bool_, (arms,)) or shape.level is None:
+            raise fault(f"above of {described(above)}")
+        return
+    first, rows = shape.first, 1 if shape.first.ndim == 0 else shape.first.shape[0]
+    whole = first.dtype.kind in "iu" and first.ndim < 2 and exists.size % rows == 0
+    if not whole or (not shape.items and exists.size != rows * (arms + shape.refers)):
+        raise fault(f"first of {described(first)} with {exists.size} places")
 
 
 def in_lanes(problem: Problem) -> Problem:

@@ -6,49 +6,12 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxelim.checks import real
-from jaxelim.contracts import PieceSet, Problem
-from jaxelim.contracts.shapes import Levels
+from jaxelim.contracts import Problem
+from jaxelim.contracts.pieces import Pairs
 from jaxelim.errors import ArgumentError
-from jaxelim.problems.masks import made_from
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class SignSet(PieceSet):
-    """The arms whose side of the level is open. Full and selective tests are the same."""
-
-    dropped: Array  # [K] int32: 0 while active, then the time; negative for arms below the level
-    left: Array  # [] int32: number of active arms
-
-    def active(self, seen):
-        return self.dropped == 0
-
-    def active_count(self, seen):
-        return self.left
-
-    def drop(self, seen, refuted):
-        t = seen.stats.t
-        signed = jnp.where(seen.answer, t, -t)
-        dropped = jnp.where(refuted & (self.dropped == 0), signed, self.dropped)
-        return SignSet(dropped, seen.lanes.zeros(dropped))
-
-    def settled(self, seen, full):
-        return self.left == 0
-
-    def verdict(self, seen, full):
-        return self.dropped > 0
-
-    def restarting(self, seen):
-        return made_from(seen.shape, seen)
-
-    def times(self):
-        return jnp.abs(self.dropped)
-
-    def remaining(self, lanes):
-        return self.left
+from jaxelim.problems.sets import SignSet
 
 
 @jax.tree_util.register_static
@@ -80,10 +43,6 @@ class Thresholding(Problem):
             tied = f"arms {on.tolist()} with their mean on the level {self.level}"
             raise ArgumentError("instance", tied, "no mean on it")
 
-    def half_spaces(self, arms, theta):
-        sign = np.where(arms @ theta >= self.level, 1.0, -1.0)
-        return sign[:, None] * arms, sign * self.level
-
     def answer(self, seen):
         return seen.means >= self.level
 
@@ -91,12 +50,11 @@ class Thresholding(Problem):
         return answer
 
     def shape(self, seen, answer):
-        return Levels(answer, jnp.ones_like(answer), self.level, answer.shape[0])
+        everywhere = jnp.ones_like(answer)
+        return Pairs(None, everywhere, answer, level=self.level, count=answer.shape[0])
 
     def wrong_answers(self, arms):
         return arms
 
     def pieces(self, seen, pair_times=False):
-        means = seen.means
-        left = jnp.full(means.shape[1:], means.shape[0], jnp.int32)
-        return SignSet(jnp.zeros(means.shape, jnp.int32), left)
+        return SignSet.full(seen.means)

@@ -81,7 +81,7 @@ class LUCB(SamplingRule):
             view = _at(view, view.reward_sums / view.counts)
         overlap = jnp.where(view.active, view.family.overlap(view, view.beta), -jnp.inf)
         piece = lanes.argmax(overlap)
-        b, c = view.shape.pair(lanes, piece)
+        b, c = view.shape.arms(lanes, piece)
         stop = lanes.take(overlap, piece) <= 0
         none = jnp.full_like(state.second, -1)
         if self.pulls == 1:

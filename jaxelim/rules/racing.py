@@ -11,7 +11,7 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import EQUAL_INTERVALS
 from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import index_like
-from jaxelim.problems.top_m import largest
+from jaxelim.problems.sets import largest
 from jaxelim.rules.parts.indices import observed
 
 

@@ -10,7 +10,7 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.shapes import Levels, Rows
+from jaxelim.contracts.pieces import pairs_of
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.families.draws import fold
@@ -141,7 +141,7 @@ class TopTwo(SamplingRule):
         return tuple(name for name, needed in named.items() if needed)
 
     def init(self, view):
-        if self.select == "sampling" or isinstance(view.shape, Levels):
+        if self.select == "sampling" or view.shape.signs:
             return ()
         none = jnp.zeros_like(view.means)
         return Turns(none, none)
@@ -151,8 +151,8 @@ class TopTwo(SamplingRule):
         shape, active, evidence = self._led(view)
         index = jnp.where(active, self._penalised(view, shape, evidence.values()), jnp.inf)
         piece = lanes.argmin(index)
-        i, j = shape.pair(lanes, piece)
-        if isinstance(shape, Levels):
+        i, j = shape.arms(lanes, piece)
+        if shape.signs:
             return i, state
         if self.challenger == "rs":
             j = self._redrawn(view, i, j)
@@ -189,7 +189,7 @@ class TopTwo(SamplingRule):
             scores = _among(_playing(view), interval.upper)
         leader, playing = view.lanes.argmax(scores), _playing(view)
         others = index_like(view.means) != leader
-        shape = Rows(leader, others, view.means.shape[0] - 1)
+        shape = pairs_of(view.shape).row(leader, others, view.means.shape[0] - 1)
         active = others if playing is None else others & playing
         return shape, active, view.evidence.about(shape)
 
@@ -248,8 +248,8 @@ class TopTwo(SamplingRule):
         if self.challenger != "tci":
             return values
         logs = log(view.counts)
-        if isinstance(shape, Rows) and shape.several:
-            a, b = shape.sides(view.lanes, logs)
+        if shape.several:
+            a, b = shape.ends(view.lanes, logs)
             return values + shape.flat(a + b)
         # The leader's own is common to all pieces of a row, and a reference has none.
         more = jnp.zeros_like(logs[: values.shape[0] - logs.shape[0]])

@@ -10,7 +10,7 @@ from jax import Array
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.traits import Traits
-from jaxelim.problems.top_m import largest
+from jaxelim.problems.sets import largest
 from jaxelim.rules.parts.indices import ambiguous_pair, less_pulled, observed
 
 

@@ -5,10 +5,8 @@ conditions, with the mixture q_a ~ c_a/d(m_a, u_a). (Garivier & Kaufmann 2016, s
 """
 
 import jax.numpy as jnp
-import numpy as np
 
-from jaxelim.contracts.shapes import Levels, Rows, Shape
-from jaxelim.contracts.sides import Sides
+from jaxelim.contracts.pieces import Pieces
 from jaxelim.matrices import product
 from jaxelim.saddle.best_arm import best_arm_weights
 from jaxelim.saddle.solver import Solution, solve
@@ -16,27 +14,12 @@ from jaxelim.saddle.solver import Solution, solve
 _CLOSE = 1e-9  # of Newton's method; see `best_arm_weights`
 
 
-def kind_of(directions: np.ndarray) -> str:
-    """What the pieces of an answer are: "best-arm", "levels" (at most one an arm) or "any".
-
-    Args:
-        directions: [P, K] of one answer, with entries 1, -1 and 0.
-    """
-    plus, minus = directions > 0, directions < 0
-    P, K = directions.shape
-    pair = plus.any(1) & minus.any(1)
-    if pair.all() and P == K - 1 and plus.any(0).sum() == 1 and minus.any(0).sum() == K - 1:
-        return "best-arm"
-    if not pair.any() and (np.abs(directions).sum(0) <= 1).all():
-        return "levels"
-    return "any"
-
-
-def kind_of_shape(shape: Shape) -> str:
-    """The same of a shape."""
-    if isinstance(shape, Levels):
-        return "levels"
-    return "best-arm" if type(shape) is Rows and not shape.several else "any"
+def kind_of(pieces: Pieces) -> str:
+    """Of which closed form pieces are: "signs", "best-arm", or "any" for none."""
+    if pieces.signs:
+        return "signs"
+    one = pieces.candidates is not None and not pieces.several
+    return "best-arm" if one and not (pieces.slack or pieces.refers or pieces.items) else "any"
 
 
 def optimum(evidence, kind: str, valid, bonus, gap) -> Solution:
@@ -51,7 +34,6 @@ def optimum(evidence, kind: str, valid, bonus, gap) -> Solution:
     """
     if kind == "any":
         return solve(evidence, valid, bonus, gap)
-    shape: Sides = evidence.shape
     ahead = evidence.outside() > 0
     solvable, live = jnp.all(ahead | ~valid) & jnp.any(valid), valid & ahead
     if kind == "best-arm":
@@ -59,11 +41,11 @@ def optimum(evidence, kind: str, valid, bonus, gap) -> Solution:
             evidence.family, evidence.means, evidence.costs, counted=None, close=_CLOSE
         ).weights
         at = evidence.weighted(weights).derivatives()
-        slope = jnp.take_along_axis(at.gradient, shape.second[None], 0)[0]
+        slope = jnp.diagonal(at.gradient)  # dH_a/dw_a, as place a is the pair of arm a
     else:
         at = evidence.weighted(jnp.ones_like(evidence.means)).derivatives()
         slope = at.value
-        weights = shape.placed(_inverse(slope, live), jnp.zeros_like(slope), len(bonus)).sum(1)
+        weights = _inverse(slope, live)
         weights = jnp.where(jnp.any(live), weights / _positive(jnp.sum(weights)), 1 / len(bonus))
         at = evidence.weighted(weights).derivatives()
     mixture = _inverse(slope, live)

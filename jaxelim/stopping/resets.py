@@ -131,4 +131,4 @@ class Resets:
 
 def _full(seen: Snapshot) -> PieceSet:
     """The set with all pieces."""
-    return seen.problem.pieces(seen).restarting(seen)
+    return seen.problem.pieces(seen).restarting()

@@ -9,7 +9,6 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Problem
-from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.views import Snapshot
 from jaxelim.lanes import ArmBlock, LaneOps
 from jaxelim.problems import BestArm, Thresholding, TopM
@@ -53,7 +52,7 @@ def _costs(family: Any, seen: Snapshot, counts: Array) -> Array:
     if not family.has("divergence"):
         return jnp.zeros(seen.shape.exists.shape)
     n, means, shape = family.precision(seen.means, counts), seen.means, seen.shape
-    if isinstance(shape, Levels):
+    if shape.signs:
         return family.level(n, means, jnp.full_like(means, shape.level), shape.above)
     index = jnp.arange(shape.exists.shape[0], dtype=jnp.int32)
     i, k = jax.vmap(lambda piece: shape.pair(seen.lanes, piece))(index)
@@ -80,7 +79,7 @@ def check_evidence(family: Any, rng: np.random.Generator) -> str:
             known = (at(counts), *(_costs(family, seen, x) for x in (counts, w)))
             gradients = jax.vmap(by.gradient)(index)
             first, rows = jnp.zeros(0, jnp.int32), jnp.zeros(0, bool)
-            if isinstance(seen.shape, Rows):
+            if not seen.shape.signs:
                 first = jnp.atleast_1d(seen.shape.first)
                 every = family.refuted_pairs(seen, ArmBlock(jnp.int32(0), k), beta)
                 rows = jnp.stack([row for _, row in every])

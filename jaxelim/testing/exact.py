@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.bounds.pieces import combinations, half_spaces, pieces_of
+from jaxelim.bounds.pieces import pieces_of, shape_at
+from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.errors import UnsupportedError
 from jaxelim.instances.instance import Instance
+from jaxelim.lanes import PLAIN
 
 Row = Sequence[Fraction]
 
@@ -23,9 +25,9 @@ def exact_bracket(
     Args:
         instance: one instance of `Gaussian` rewards of one standard deviation; arms, theta
             and costs count as they are in float64.
-        problem: what to identify; its directions are combinations of arms, or fixed.
+        problem: what to identify.
         allocation: w, [K], of sum 1 within rounding.
-        mixture: q over the pieces, [P].
+        mixture: q over the pieces that exist, [P].
 
     Raises:
         UnsupportedError: a batch, or rewards of another family.
@@ -36,14 +38,9 @@ def exact_bracket(
         raise UnsupportedError("instance", instance, allowed)
     pieces_of(instance, problem)  # refuses ties, and what has no pieces
     phi, theta = _matrix(instance.arms), _row(instance.theta)
-    directions, offsets = half_spaces(problem, instance.arms, instance.theta)
-    rows = combinations(problem, instance.arms, instance.theta)
-    columns = list(zip(*phi, strict=True))
-    y = _matrix(directions) if rows is None else [
-        [_inner(row, column) for column in columns] for row in _matrix(np.rint(rows))
-    ]  # fmt: skip
-    scale = Fraction(instance.noise_std)
-    gaps = [(_inner(a, theta) - c) / scale for a, c in zip(y, _row(offsets), strict=True)]
+    columns, scale = list(zip(*phi, strict=True)), Fraction(instance.noise_std)
+    y, offsets = _half_spaces(instance, problem)
+    gaps = [(_inner(a, theta) - c) / scale for a, c in zip(y, offsets, strict=True)]
     spent, q = _row(allocation), _row(mixture)
     costs = [Fraction(1)] * len(phi) if instance.costs is None else _row(instance.costs)
     w = [share / cost for share, cost in zip(spent, costs, strict=True)]
@@ -58,6 +55,25 @@ def exact_bracket(
         parts = [share * (g / n * _inner(row, x)) ** 2 / 2 for share, g, n, x in each if share]
         slopes.append(sum(parts, Fraction(0)) / cost)
     return low, max(slopes) / sum(q)
+
+
+def _half_spaces(instance: Instance, problem: Any) -> tuple[list[list[Fraction]], list[Fraction]]:
+    """The directions and offsets of the pieces that exist."""
+    shape: Any = shape_at(problem, instance.family, instance.arms, instance.theta)
+    places = np.flatnonzero(shape.exists)
+    if isinstance(shape, HalfSpaces):
+        return _matrix(shape.y[places]), _row(shape.c[places])
+    z = _matrix(problem.constants() if shape.items else instance.arms)
+    z, level = [*z, [Fraction(0)] * instance.d], Fraction(float(shape.level or 0))
+    if shape.signs:
+        signs = [1 if shape.above[k] else -1 for k in places]
+        return [[s * x for x in z[k]] for s, k in zip(signs, places, strict=True)], [
+            s * level for s in signs
+        ]
+    means = [Fraction(0)] * (len(z) - 1) + [level]  # offsets are of the reference, and slack
+    pairs = [shape.pair(PLAIN, place) for place in places]
+    y = [[a - b for a, b in zip(z[i], z[k], strict=True)] for i, k in pairs]
+    return y, [means[k] - means[i] - Fraction(float(shape.slack)) for i, k in pairs]
 
 
 def _row(numbers: Any) -> list[Fraction]:

@@ -8,8 +8,7 @@ import numpy as np
 
 from jaxelim import scope
 from jaxelim.contracts import Problem
-from jaxelim.contracts.shapes import Levels, Rows
-from jaxelim.contracts.slack import SlackRows
+from jaxelim.contracts.pieces import HalfSpaces, Pairs
 from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import UnsupportedError
 from jaxelim.evidence.designs import SquareDesign
@@ -17,7 +16,6 @@ from jaxelim.families.gaussian import LinearGaussian
 from jaxelim.families.linear_statistics import LinearStatistics
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
-from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.testing.orders import accepted
 from jaxelim.testing.report import Report, lines_of, require
@@ -43,7 +41,7 @@ def check_problem(
       (With `shared_answers`: at least there.)
     - `check`, where the problem has one, refuses a theta in a piece of its own answer.
     - `public` is as long as `width` says.
-    - Margins, norms and products of the engine's shape equal those of `half_spaces`.
+    - Margins, norms and products of linear evidence are those of the pieces' definition.
     - In lanes every method gives the results of one run.
     - The set of pieces is full at first. It loses the dropped pieces and no others of
       that answer, and never grows.
@@ -74,7 +72,7 @@ def check_problem(
         _check_pieces(problem, arms, draws, instance is not None, rng)
         return (
             f"{draws} draws, the arms in other orders, with ties: another answer exactly inside "
-            "a piece; margins, norms, products as half_spaces has them; lanes agree with one run"
+            "a piece; margins, norms, products by definition; lanes agree with one run"
         )
 
     def sets() -> str | list[str]:
@@ -132,7 +130,7 @@ def _means(arms: np.ndarray, n: int, fixed: bool, rng: np.random.Generator) -> t
 def _check_pieces(
     problem: Problem, arms: np.ndarray, draws: int, fixed: bool, rng: np.random.Generator
 ) -> None:
-    """Compare answers with pieces, and the engine's shape with `half_spaces`."""
+    """Compare answers with pieces, and the engine's numbers with their definition."""
     k, d = arms.shape
 
     def look(arms, theta, v_inv):
@@ -140,7 +138,7 @@ def _check_pieces(
         linear: Any = seen.evidence
         index = jnp.arange(linear.margin.shape[0], dtype=jnp.int32)
         products = jax.vmap(linear.along)(index)
-        return seen.public, seen.shape.exists, linear.margin, linear.norm, products
+        return seen.public, seen.shape.exists, linear.margin, linear.norm, products, seen.shape
 
     def in_many(arms, theta, v_inv):
         t = jnp.full(theta.shape[1:], 9, jnp.int32)
@@ -155,7 +153,7 @@ def _check_pieces(
         root = rng.normal(size=(d, d + 2))
         v_inv = np.linalg.inv(root @ root.T)
         first, second = look(phi, theta, v_inv), look(phi, other, v_inv)
-        directions, offsets = _half_spaces(problem, phi, theta, first[0])
+        directions, offsets = half_spaces(problem, phi, first[-1])
         inside = bool(np.any(directions @ other <= offsets))
         differs = not np.array_equal(first[0], second[0])
         if problem.epsilon:
@@ -163,18 +161,18 @@ def _check_pieces(
         wrong = differs and not inside if problem.shared_answers else inside != differs
         where = f"theta = {theta}, lambda = {other}"
         require(not wrong, f"{where}: in a piece is {inside}, another answer is {differs}")
-        public, exists, margin, norm, products = (np.asarray(x) for x in first)
+        public, exists, margin, norm, products = (np.asarray(x) for x in first[:-1])
         require(exists.any(), f"theta = {theta}: its answer has no piece")
         width = problem.width(k)
         require(public.shape == (width,), f"public is {list(public.shape)}, width says {width}")
         if n % 4 > 1:
-            later.append((phi, theta, other, public, np.asarray(second[0]), where))
-        ours = _ordered(np.column_stack([margin, norm, products])[exists])
+            pieces = [half_spaces(problem, phi, seen[-1]) for seen in (first, second)]
+            later.append((phi, theta, public, np.asarray(second[0]), pieces, where))
+        ours = np.column_stack([margin, norm, products])[exists]
         norms = np.einsum("pd,de,pe->p", directions, v_inv, directions)
         columns = [directions @ theta - offsets, norms, directions @ v_inv @ phi.T]
-        theirs = _ordered(np.column_stack(columns))
-        same = ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-7)
-        require(same, f"theta = {theta}: margins, norms or products are not those of half_spaces")
+        same = np.allclose(ours, np.column_stack(columns), atol=1e-7)
+        require(same, f"theta = {theta}: margins, norms or products are not those of its pieces")
         pair = np.stack([theta, other], 1), np.stack([v_inv, v_inv], 2)
         for name, x, y, z in zip(
             ("public", "exists", "margins", "norms"),
@@ -189,29 +187,36 @@ def _check_pieces(
         _check_right(problem, *drawn)
 
 
-def _half_spaces(problem: Problem, arms: np.ndarray, theta: np.ndarray, public: Any) -> tuple:
-    """The half-spaces of the answer with this public form, which theta has."""
-    if not isinstance(problem, BestArm) or not problem.epsilon:
-        return problem.half_spaces(arms, theta)
-    return problem.half_spaces_of(int(np.argmax(public)), arms)
-
-
-def _ordered(rows: np.ndarray) -> np.ndarray:
-    return rows[np.lexsort(np.round(rows, 9).T)]
+def half_spaces(problem: Problem, arms: np.ndarray, shape: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The pieces that exist by their definition: directions [P, d] and offsets [P]."""
+    shape = jax.tree.map(np.asarray, shape)
+    places = np.flatnonzero(shape.exists)
+    if isinstance(shape, HalfSpaces):
+        return shape.y[places], shape.c[places]
+    z = np.asarray(problem.constants() if shape.items else arms)
+    z = np.vstack([z, np.zeros(z.shape[1])])
+    level, last = shape.level or 0.0, len(z) - 1
+    if shape.signs:
+        i, k = np.where(shape.above, places, last), np.where(shape.above, last, places)
+    else:
+        i, k = (np.broadcast_to(x, places.shape) for x in shape.pair(LaneOps(), places))
+    return z[i] - z[k], level * ((k == last) * 1.0 - (i == last)) - shape.slack
 
 
 def _check_right(
-    problem: Problem, arms: Any, theta: Any, other: Any, truth: Any, answer: Any, where: str
+    problem: Problem, arms: Any, theta: Any, truth: Any, answer: Any, pieces: Any, where: str
 ) -> None:
-    """`correct` of the answer of `other`, and `check`, where theta is the truth."""
-    directions, offsets = problem.half_spaces(arms, theta)
+    """`correct` of another answer, and `check`, where theta is the truth.
+
+    `pieces` are those of the answer of theta, and of the other answer.
+    """
+    (directions, offsets), (other, of_other) = pieces
     if np.any(directions @ theta <= offsets):  # a tie: no answer is right
         if type(problem).check is not Problem.check:
             sentence = f"check accepts theta = {theta}, which is in a piece of its own answer"
             require(not accepted(problem, Instance(arms, theta)), sentence)
         return
-    directions, offsets = _half_spaces(problem, arms, other, answer)
-    inside = bool(np.any(directions @ theta <= offsets))
+    inside = bool(np.any(other @ theta <= of_other))
     right = bool(problem.correct(answer, truth, arms @ theta))
     agrees = right or inside if problem.shared_answers else right != inside
     said = f"correct is {right} for the answer of lambda"
@@ -246,7 +251,7 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
         both = [(pieces.settled(seen, full), pieces.verdict(seen, full)) for full in (False, True)]
         return both, seen.public
 
-    kind = type(jax.eval_shape(lambda point: at(point).shape, (arms, arms[0])))
+    shape = jax.eval_shape(lambda point: at(point).shape, (arms, arms[0]))
     for n in range(walks):
         phi = np.roll(arms, n, 0)
         points = [(phi, theta) for theta in rng.normal(size=(3, d))]
@@ -281,7 +286,7 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
         some = exists & (rng.random(exists.shape) < 0.5)
         left = np.asarray(look(drop(full, point, some), point)[0])
         require(not (left & some).any(), "drop leaves a piece that is refuted")
-        beta = np.array([1.001 * _largest(kind, problem, *point)])
+        beta = np.array([1.001 * _largest(shape, *point)])
         kept = np.asarray(look(eliminated(full, point, beta)[1], point)[0])
         require(np.array_equal(kept, exists), "full elimination drops a piece that is not refuted")
         last = rng.choice(np.flatnonzero(exists))  # the piece that stays
@@ -296,14 +301,14 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
         require(not ended(full, point)[0][0][0], "the full set is settled")
 
 
-def _largest(kind: type, problem: Problem, arms: np.ndarray, theta: np.ndarray) -> float:
+def _largest(shape: Any, arms: np.ndarray, theta: np.ndarray) -> float:
     """The largest LLR of a pair of arms, or of an arm and the level, where V = I; or inf."""
-    if issubclass(kind, Levels):
-        y, margins = arms, arms @ theta - getattr(problem, "level", np.inf)
-    elif issubclass(kind, Rows) and kind is not SlackRows and problem.made_of_arms:
-        y = (arms[:, None] - arms).reshape(-1, arms.shape[1])
-        y = y[np.any(y != 0, 1)]
-        margins = y @ theta
-    else:
+    if not isinstance(shape, Pairs) or shape.slack or shape.items:
         return np.inf
+    y, margins = arms, arms @ theta - (shape.level or 0.0)
+    if not shape.signs:
+        pairs = (arms[:, None] - arms).reshape(-1, arms.shape[1])
+        pairs = pairs[np.any(pairs != 0, 1)]
+        of_level = (y, margins) if shape.refers else (y[:0], margins[:0])
+        y, margins = np.vstack([pairs, of_level[0]]), np.append(pairs @ theta, of_level[1])
     return float(np.max(margins**2 / (2 * np.sum(y**2, 1))))

@@ -95,17 +95,13 @@ class Mixture:
 
         It is called under `jax.vmap`. Places without a piece may hold any number.
         """
-        return seen.shape.combined(
-            lambda plain: seen.family.log_e(seen.space, seen.stats, plain, self.grid)
-        )
+        return seen.family.log_e(seen.space, seen.stats, seen.shape, self.grid)
 
     def log_e_above(self, seen: "Snapshot") -> Array | None:
         """An upper bound on `log_e` that costs less: [Q]; None: there is none."""
         if not seen.family.has("log_e_above"):
             return None
-        return seen.shape.combined(
-            lambda plain: seen.family.log_e_above(seen.space, seen.stats, plain, self.grid)
-        )
+        return seen.family.log_e_above(seen.space, seen.stats, seen.shape, self.grid)
 
     def gate(self, level: Array, seen: "Snapshot") -> Array:
         """An LLR x below which log e_p hardly ever exceeds the level.
@@ -114,7 +110,8 @@ class Mixture:
         log e_p <= x - 1/2 - log(2 x)/2.
         """
         independent = getattr(seen.family, "form", "diagonal") == "diagonal"
-        if seen.shape.rows() is not None and independent:
+        plain = not (seen.shape.signs or seen.shape.refers or seen.shape.items)
+        if plain and seen.shape.candidates is not None and independent:
             least = level + 1 + _spread(self.strengths)
             return least + _below(lambda x: np.log(x + np.log(x)), 1.0, least)
         least = level + 0.5

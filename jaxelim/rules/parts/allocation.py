@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.pieces import Pairs, Pieces
 from jaxelim.contracts.views import View
-from jaxelim.evidence.designs import LinearContext, SquareDesign
-from jaxelim.evidence.gaussian import HalfSpaceEvidence
+from jaxelim.evidence.designs import LinearContext
+from jaxelim.evidence.directions import Directions
+from jaxelim.evidence.half_spaces import HalfSpaceEvidence
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
@@ -53,7 +54,7 @@ class Allocation:
 class _Aligned(NamedTuple):
     """The pieces of a view in the order of the last solve."""
 
-    shape: Shape
+    shape: Pieces
     gaps: Array  # [Q] float64; 1 where not live
     live: Array  # [Q] bool
     same: Array  # [] bool: the answer is that of the last solve
@@ -181,7 +182,7 @@ def solve(
     return by_run(view.lanes, of_run, kept, own, at, bonus, kept, holds, goal)
 
 
-def _arrays(shape: Shape) -> tuple:
+def _arrays(shape: Pieces) -> tuple:
     """The arrays of a shape that say which pieces it has."""
     fields = dataclasses.fields(shape)  # type: ignore[arg-type]
     named = {field.name: getattr(shape, field.name) for field in fields}
@@ -196,8 +197,9 @@ def _aligned(view: View, answer: tuple) -> _Aligned:
     """
     lanes, shape = view.lanes, view.shape
     gaps, live = view.linear.margin.astype(jnp.float64), view.active
-    if isinstance(shape, Rows) and shape.several:
+    if isinstance(shape, Pairs) and shape.several:
         then, now = answer[0], shape.first
+        assert now is not None
         match = then[:, None] == now[None]  # [m, m]
         same = ~lanes.any(~jnp.any(match, 1))
 
@@ -227,29 +229,21 @@ def _selected(match: Array, rows: Array) -> Array:
     return row
 
 
-def _directions(run: LinearContext, frame: Frame, shape: Shape) -> Array:
+def _directions(run: LinearContext, frame: Frame, shape: Pieces) -> Array:
     """The directions of all pieces in the frame: [Q, d]."""
-    if type(shape) is Rows:
-        features = run.features
-        first = shape.first if shape.several else shape.first[None]
-        y = (features[first][:, None] - features[None]).reshape(-1, features.shape[1])
-        return jnp.matmul(y, frame.map, precision="highest")
-    if type(shape) is Levels:
-        return jnp.where(shape.above[:, None], frame.unit, -frame.unit)
-    v_inv = jnp.matmul(frame.map, frame.map.T, precision="highest")
-    reference = SquareDesign(jnp.sum(frame.unit**2, 1), v_inv)
-    cross = shape.products(run, reference)
-    places = jnp.arange(shape.exists.shape[0], dtype=jnp.int32)
-    # The products phi_k' (Phi' Phi)^-1 y_p with every arm k give y_p in the frame.
-    along = jax.vmap(lambda p: shape.along(run, reference, cross, p))(places)
-    return jnp.matmul(along, frame.unit, precision="highest")
+    if shape.signs:
+        above: Any = shape.above  # type: ignore[attr-defined]
+        return jnp.where(above[:, None], frame.unit, -frame.unit)
+    y = Directions(run, shape).half_spaces().y
+    return jnp.matmul(y, frame.map, precision="highest")
 
 
-def _pieces(shape: Shape, arms: int, d: int) -> int:
+def _pieces(shape: Pieces, arms: int, d: int) -> int:
     """The number of pieces in Newton's matrix: more than bind.
 
     Some d bind in best arm and signs, up to twice K in top m.
     """
-    if isinstance(shape, Rows) and shape.several:
+    if shape.several:
         return max(24, min(3 * d + 4, 2 * arms))
-    return max(24, d + (4 if isinstance(shape, Rows) else 12))
+    plain = shape.candidates == arms and not (shape.signs or shape.items)
+    return max(24, d + (4 if plain else 12))

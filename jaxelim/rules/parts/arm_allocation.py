@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Problem
-from jaxelim.contracts.shapes import Levels, Rows
+from jaxelim.contracts.pieces import pairs_of
 from jaxelim.contracts.views import Estimate, Evidence, View
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.instances.instance import Instance
@@ -24,7 +24,7 @@ from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
 from jaxelim.rules.parts.runs import by_run
 from jaxelim.saddle.best_arm import best_arm_weights
-from jaxelim.saddle.closed import kind_of_shape
+from jaxelim.saddle.closed import kind_of
 from jaxelim.saddle.gaussian_best_arm import gaussian_weights
 from jaxelim.saddle.newton import State
 from jaxelim.saddle.solver import climb
@@ -60,9 +60,7 @@ def exact(instance: Instance, problem: Problem) -> bool:
         seen = Estimate(LaneOps(), means, theta, problem.constants())
         return problem.shape(seen, problem.answer(seen))
 
-    return (
-        kind_of_shape(jax.eval_shape(traced, np.zeros(instance.K), np.zeros(instance.d))) != "any"
-    )
+    return kind_of(jax.eval_shape(traced, np.zeros(instance.K), np.zeros(instance.d))) != "any"
 
 
 def start(view: View) -> ArmAllocation:
@@ -77,14 +75,13 @@ def start(view: View) -> ArmAllocation:
 
 def _secular(view: View) -> bool:
     """Whether the problem is best arm for Gaussian arms of known variances."""
-    return view.evidence.square and type(view.shape) is Rows and not view.shape.several
+    return view.evidence.square and kind_of(view.shape) == "best-arm"
 
 
 def _by_interior_point(view: View) -> bool:
-    """Whether the pieces have no closed form."""
-    if not view.evidence.closed_form:
-        return True
-    return not isinstance(view.shape, Levels) and Rows.of(view.shape).several
+    """Whether the pieces have no closed form; with slack each answer is solved by itself."""
+    any_pieces = kind_of(view.shape) == "any" and not view.shape.slack
+    return any_pieces or not view.evidence.closed_form
 
 
 def solve(
@@ -114,7 +111,7 @@ def solve(
             return _idle(view, last), ~now
         by_lane = _of_answers if view.shape.slack else _of_pieces
         new = _by_lane(view, by_lane, last, gap, now)
-    elif isinstance(view.shape, Levels):
+    elif view.shape.signs:
         new = _signs(view, last)
     elif _secular(view):
         new = _gaussian_best_arm(view, last)
@@ -137,7 +134,7 @@ def _family(view: View) -> OneParameter:
 
 def counted(view: View) -> Array:
     """The arms of the active pieces of best arm: [K] bool."""
-    return view.active | (index_like(view.active) == Rows.of(view.shape).first)
+    return view.active | (index_like(view.active) == pairs_of(view.shape).first)
 
 
 def _rounded(weights: Array, like: Array) -> Array:
@@ -159,7 +156,7 @@ def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocati
 
 
 def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
-    best, costs = Rows.of(view.shape).first, view.priced.costs
+    best, costs = pairs_of(view.shape).first, view.priced.costs
     new = gaussian_weights(view.lanes, view.means, best, counted(view), costs, last.dual)
     return _by_equation(view, last, new.weights, new.root)
 
@@ -195,13 +192,13 @@ def _of_answers(
     Each answer is solved from uniform weights, so that the result is a function of the
     estimates.
     """
-    means, shape = evidence.means, Rows.of(evidence.shape)
+    means, shape = evidence.means, pairs_of(evidence.shape)
     arms, zero = index_like(means), jnp.zeros_like(means)
     even = jnp.full_like(means, 1 / len(means))
 
     def body(i, best):
         weights, value, evaluations = best
-        pieces = evidence.about(dataclasses.replace(shape, first=i, exists=arms != i))
+        pieces = evidence.about(shape.row(i, arms != i))
         go = now & (means[i] + shape.slack > jnp.max(means))
         found = climb(
             pieces.with_derivatives(), arms != i, zero, gap, even, go=go, lanes=lanes

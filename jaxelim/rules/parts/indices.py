@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.shapes import Interval
+from jaxelim.contracts.pieces import Interval
 from jaxelim.contracts.views import View
 from jaxelim.lanes import ARMS_A_BLOCK, ArmBlock, LaneOps
 from jaxelim.numerics.trees import balanced
-from jaxelim.problems.top_m import largest
+from jaxelim.problems.sets import largest
 
 
 def rank(

@@ -1,0 +1,335 @@
+"""Sets of pieces: masks over candidates, ordered pairs of candidates, or signs of arms."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.contracts import PieceSet, looks
+from jaxelim.contracts.pieces import Pairs, Pieces, pairs_of
+from jaxelim.contracts.views import Snapshot
+from jaxelim.errors import UnsupportedError
+from jaxelim.lanes import LaneOps, index_like, over_arm_blocks
+from jaxelim.numerics.trees import balanced
+
+_BITS = 32
+
+
+def refuted_against(seen, beta) -> Array:
+    """The candidates k with a refuted piece {mu_i <= mu_k} for some i: [C] bool."""
+    if seen.threshold is not None:
+        return jnp.any(looks.refuted_pairs(seen, beta), 0)
+
+    def more(refuted, arms):
+        for _, row in seen.family.refuted_pairs(seen, arms, beta):
+            refuted = jnp.where(row, 1, refuted)
+        return refuted
+
+    # 0 or 1 in the floating type: XLA:CPU does not vectorise the loop with booleans.
+    none = jnp.zeros(seen.shape.exists.shape, seen.means.dtype)
+    return over_arm_blocks(none.shape[0], more, none) > 0
+
+
+def refuted_pairs(seen, beta) -> Array:
+    """Whether beta refutes the piece {mu_j <= mu_k}, for every ordered pair: [j, k] bool."""
+    if seen.threshold is not None:
+        return looks.refuted_pairs(seen, beta)
+
+    def more(refuted, arms):
+        for j, row in seen.family.refuted_pairs(seen, arms, beta):
+            if seen.shape.slack:  # else a candidate is never refuted against itself
+                row = row & (index_like(row) != j)
+            refuted = jax.lax.dynamic_update_index_in_dim(refuted, row, j, 0)
+        return refuted
+
+    n = seen.shape.candidates
+    return over_arm_blocks(n, more, jnp.zeros((n, n, *seen.means.shape[1:]), bool))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ArmSet(PieceSet):
+    """A mask over the candidates, stored as the times at which they were dropped."""
+
+    dropped: Array  # [C] int32, 0 while active
+    left: Array  # [] int32: number of active candidates
+
+    @staticmethod
+    def full(like: Array) -> "ArmSet":
+        """The set with all candidates; `like` [C] gives the number."""
+        left = jnp.full(like.shape[1:], like.shape[0], jnp.int32)
+        return ArmSet(jnp.zeros(like.shape, jnp.int32), left)
+
+    def active(self, seen):
+        return (self.dropped == 0) & (index_like(self.dropped) != seen.answer)
+
+    def active_count(self, seen):
+        return self.left - (seen.lanes.take(self.dropped, seen.answer) == 0).astype(jnp.int32)
+
+    def drop(self, seen, refuted):
+        dropped = jnp.where(refuted & (self.dropped == 0), seen.stats.t, self.dropped)
+        return ArmSet(dropped, seen.lanes.zeros(dropped))
+
+    def drop_all(self, seen, beta):
+        return self.drop(seen, refuted_against(seen, beta))
+
+    def tests(self, seen, full):
+        return self.left * (self.dropped.shape[0] - 1) if full else self.active_count(seen)
+
+    def settled(self, seen, full):
+        return self.left <= 1
+
+    def verdict(self, seen, full):
+        arms = self.dropped[: seen.public.shape[0]]  # a reference is no part of an answer
+        return jnp.where(self.left == 0, seen.public, arms == 0)
+
+    def times(self):
+        return self.dropped
+
+    def remaining(self, lanes):
+        return self.left
+
+
+def pack(lanes: LaneOps, bits: Array) -> Array:
+    """Pack bool [K, ..] along axis 0 into uint32 words [ceil(K/32), ..].
+
+    Entry k is bit k % 32 of word k // 32.
+    """
+
+    def together(parts: list[Array]) -> Array:
+        return balanced(
+            jnp.bitwise_or, [x.astype(jnp.uint32) << np.uint32(bit) for bit, x in enumerate(parts)]
+        )
+
+    def words(bits: Array) -> Array:
+        k = bits.shape[0]
+        whole = k // _BITS * _BITS
+        blocks = bits[:whole].reshape((-1, _BITS) + bits.shape[1:])
+        words_of_blocks = [together([blocks[:, bit] for bit in range(_BITS)])] if whole else []
+        rest = [together(list(bits[whole:]))[None]] if whole < k else []
+        return jnp.concatenate([*words_of_blocks, *rest])
+
+    return lanes.materialize(words, bits)
+
+
+def unpack(words: Array, k: int) -> Array:
+    """The inverse of `pack`: bool [K, ..]."""
+    shifts = jnp.arange(_BITS, dtype=jnp.uint32).reshape((1, _BITS) + (1,) * (words.ndim - 1))
+    bits = (words[:, None] >> shifts) & jnp.uint32(1)
+    return bits.reshape((-1,) + words.shape[1:])[:k] != 0
+
+
+def _count(words: Array) -> Array:
+    """Count the set bits over axis 0 of words [W, ..]: int32."""
+    return balanced(jnp.add, [jax.lax.population_count(word).astype(jnp.int32) for word in words])
+
+
+def _rows(shape: Pieces) -> Pairs:
+    """Pairs of m candidates, `first` [m]; also of one."""
+    rows = pairs_of(shape)
+    return rows if rows.several else dataclasses.replace(rows, first=rows.first[None])  # type: ignore[index]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PairSet(PieceSet):
+    """The ordered pairs (j, k) of candidates whose piece is refuted, as packed bits: k is worse.
+
+    A candidate j of m that make an answer is found when C - m of its pieces are refuted. One
+    mask over the candidates would not do: with slack, an arm may fall to one that is itself
+    epsilon worse than a third. Without m an answer is settled when its own pieces are refuted.
+    """
+
+    worse: Array  # [W, C] uint32: bit k of column j is set once k is known to be worse than j
+    found: Array | None  # [C] bool: at least C - m candidates are known to be worse; with m
+    kept_times: Array | None  # [C, C] int32: when each pair (j, k) was dropped, 0 for never
+    m: int | None = dataclasses.field(metadata={"static": True})
+
+    @staticmethod
+    def full(like: Array, m: int | None = None, times: bool = False) -> "PairSet":
+        """The set of all pairs of candidates; `like` [C] gives the number."""
+        k = like.shape[0]
+        worse = jnp.zeros((-(-k // _BITS), *like.shape), jnp.uint32)
+        kept = jnp.zeros((k, *like.shape), jnp.int32) if times else None
+        return PairSet(worse, None if m is None else jnp.zeros(like.shape, bool), kept, m)
+
+    def restarting(self):
+        return PairSet(self.worse, None, None, None)
+
+    def active(self, seen):
+        shape = _rows(seen.shape)
+        words = seen.lanes.column(self.worse, shape.first)  # [W, m]
+        worse = jnp.swapaxes(unpack(words, shape.candidates), 0, 1)
+        return shape.flat(~worse) & shape.exists
+
+    def drop(self, seen, refuted):
+        lanes, shape = seen.lanes, _rows(seen.shape)
+        top: Array = shape.first  # type: ignore[assignment]
+        now = shape.apart(refuted & shape.exists)
+        if self.found is not None:
+            now = now & ~lanes.take(self.found, top)[:, None]
+        words = lanes.column(self.worse, top) | pack(lanes, jnp.swapaxes(now, 0, 1))
+        worse, found, times = self.worse, self.found, self.kept_times
+        index = index_like(worse[0])
+        for r in range(top.shape[0]):
+            here = index == top[r]
+            worse = jnp.where(here[None], words[:, r][:, None], worse)
+            if found is not None:
+                found = found | (here & self._beats_enough(words[:, r]))
+            if times is not None:
+                fresh = here[:, None] & now[r][None] & (times == 0)
+                times = jnp.where(fresh, seen.stats.t, times)
+        return PairSet(worse, found, times, self.m)
+
+    def _beats_enough(self, words: Array) -> Array:
+        """Whether C - m are worse, by words [W, ..] of candidates: [..] bool."""
+        assert self.m is not None
+        return _count(words) >= self.worse.shape[1] - self.m
+
+    def drop_all(self, seen, beta):
+        now = jnp.swapaxes(refuted_pairs(seen, beta), 0, 1)  # [k, j]
+        found, times = self.found, self.kept_times
+        if found is not None:
+            now = now & ~found[None]
+        words = self.worse | pack(seen.lanes, now)
+        if found is not None:
+            found = found | self._beats_enough(words)
+        if times is not None:
+            times = jnp.where(jnp.swapaxes(now, 0, 1) & (times == 0), seen.stats.t, times)
+        return PairSet(words, found, times, self.m)
+
+    def tests(self, seen, full):
+        lanes, shape = seen.lanes, _rows(seen.shape)
+        if full:
+            return lanes.sum(self._unless_found(lanes, self._left(), None))
+        outside = pack(lanes, jnp.swapaxes(shape.apart(shape.exists), 0, 1))
+        open_ = _count(~lanes.column(self.worse, shape.first) & outside)
+        tests = self._unless_found(lanes, open_, shape.first)
+        return sum(tests[r] for r in range(tests.shape[0]))
+
+    def _left(self) -> Array:
+        """How many others each candidate is not known to beat: [C] int32."""
+        return self.worse.shape[1] - 1 - _count(self.worse)
+
+    def _unless_found(self, lanes: LaneOps, x: Array, of: Array | None) -> Array:
+        """x of the candidates `of` [m], or of all; 0 of those that are found."""
+        if self.found is None:
+            return x
+        return jnp.where(self.found if of is None else lanes.take(self.found, of), 0, x)
+
+    def settled(self, seen, full):
+        if self.m is None:
+            return super().settled(seen, full)
+        return seen.lanes.sum(self.found) >= self.m
+
+    def verdict(self, seen, full):
+        if self.m is None:
+            return seen.public
+        # The found arms of largest mean, as one step can find more than m in all.
+        means = jnp.where(self.found, seen.means, -jnp.inf)
+        return largest(seen.lanes, means, self.m).member
+
+    def times(self):
+        return self.kept_times
+
+    def remaining(self, lanes):
+        return lanes.sum(self._left() if self.m is None else _count(self.worse))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class SignSet(PieceSet):
+    """The arms whose side of the level is open. Full and selective tests are the same.
+
+    Without `left` both sides of an arm have an entry, so that a sign that changes is tested
+    again, and an answer is settled when its own signs are.
+    """
+
+    # [K] int32. With `left`: 0 while active, then the time, negative for arms below the level.
+    # Without: the bits 1 of a refuted side below the level, 2 of one above.
+    dropped: Array
+    left: Array | None  # [] int32: number of active arms
+
+    @staticmethod
+    def full(like: Array, ends: bool = True) -> "SignSet":
+        """The set of all arms, `like` [K]; `ends`: with `left`."""
+        left = jnp.full(like.shape[1:], like.shape[0], jnp.int32)
+        return SignSet(jnp.zeros(like.shape, jnp.int32), left if ends else None)
+
+    def restarting(self):
+        return SignSet(self.dropped, None)
+
+    def active(self, seen):
+        if self.left is not None:
+            return self.dropped == 0
+        return (self.dropped & self._bits(seen) == 0) & seen.shape.exists
+
+    def _bits(self, seen) -> Array:
+        """The bit of each arm's side in the answer: [K]."""
+        return jnp.where(seen.shape.above, jnp.int32(2), jnp.int32(1))
+
+    def active_count(self, seen):
+        return super().active_count(seen) if self.left is None else self.left
+
+    def drop(self, seen, refuted):
+        if self.left is None:
+            bits = jnp.where(refuted & seen.shape.exists, self._bits(seen), 0)
+            return SignSet(self.dropped | bits, None)
+        t = seen.stats.t
+        signed = jnp.where(seen.shape.above, t, -t)
+        dropped = jnp.where(refuted & (self.dropped == 0), signed, self.dropped)
+        return SignSet(dropped, seen.lanes.zeros(dropped))
+
+    def settled(self, seen, full):
+        return super().settled(seen, full) if self.left is None else self.left == 0
+
+    def verdict(self, seen, full):
+        return seen.public if self.left is None else self.dropped > 0
+
+    def times(self):
+        return None if self.left is None else jnp.abs(self.dropped)
+
+    def remaining(self, lanes):
+        if self.left is not None:
+            return self.left
+        return lanes.sum(2 - jax.lax.population_count(self.dropped))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TopAnswer:
+    """The m arms with the largest means."""
+
+    top: Array  # [m] int32, by decreasing mean (ties: lowest index first)
+    member: Array  # [K] bool
+
+
+def largest(lanes: LaneOps, means: Array, m: int) -> TopAnswer:
+    """The m largest entries of means [K], ties to the lowest index."""
+    arms = index_like(means)
+    # Entries of -inf become the lowest finite number, which differs from the mark of chosen ones.
+    left = jnp.maximum(means, jnp.finfo(means.dtype).min)
+    top = []
+    for _ in range(m):
+        i = lanes.argmax(left)
+        left = jnp.where(arms == i, -jnp.inf, left)
+        top.append(i)
+    return TopAnswer(jnp.stack(top), left == -jnp.inf)
+
+
+def made_from(seen: Snapshot) -> PieceSet:
+    """The full set of the pieces of all answers, without times, for a problem of one's own.
+
+    Raises:
+        UnsupportedError: the pieces are half-spaces, which have no index that all answers share.
+    """
+    shape = seen.shape
+    if not isinstance(shape, Pairs):
+        allowed = "elimination with pieces of Pairs, or a HalfSpaces problem"
+        raise UnsupportedError("problem", seen.problem, allowed)
+    if shape.signs:
+        return SignSet.full(shape.exists, ends=False)
+    like = shape.exists if not shape.several else shape.apart(shape.exists)[0]
+    return PairSet.full(like)
