@@ -15,6 +15,7 @@ from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import ArgumentError, UnsupportedError, undefined
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
+from jaxelim.mixtures.pieces import Stat
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
@@ -36,6 +37,8 @@ class Family:
     ridge: float = 0.0  # of the design matrix, for a family that has one
     square: ClassVar[bool] = False  # whether rewards are Gaussian, of variances that are known
     sufficient: ClassVar[int] = 0  # sums of powers that `pooled` needs; 0: there is none
+    convex_in: ClassVar[str | None] = "mean"  # or "reciprocal", where `log_mixture` is convex; None:
+    # it falls up to the estimate and rises from there
     optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
 
     @property
@@ -284,21 +287,34 @@ class Family:
         """
         raise undefined(self, "truth(features, theta, scales, directions, offsets, slack)")
 
-    def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: "Grid") -> Array:
-        """log e of every piece, for one run: [Q] without lanes; `space.lanes` has the plain form.
+    def stat(self, counts: Array, means: Array, moments: Array | None) -> Stat:
+        """What `log_mixture` reads of arms: arrays [K], of `moments` as of `Statistics`."""
+        return Stat(counts, means)
 
-        e_p = inf over lambda in p of sum_j w_j prod_k M_{k,j}(lambda_k), j over the priors of
-        the grid: a mean of likelihood ratios to lambda, over the priors. The result is at
-        most log e_p. It is at most 0 where the estimates do not lie outside the piece, and
-        finite or -inf where there is no piece. Never NaN.
+    def log_mixture(self, stat: Any, at: Array, c: Array) -> Array:
+        """log M(at) = log of the integral of p(rewards | theta)/p(rewards | at) over a prior.
+
+        The prior has the strength of c pulls and is centred at `at`. So M has mean 1 where
+        `at` is the true mean, whatever the number of rewards, and it is at most the largest
+        likelihood ratio. It is convex as `convex_in` says.
+
+        Args:
+            stat: of arms, as of `stat`.
+            at: tested means, inside the range.
+            c: strengths. All arrays are of one shape, and so is the result.
         """
-        raise undefined(self, "log_e(space, stats, shape, grid)")
+        raise undefined(self, "log_mixture(stat, at, c)")
 
-    def log_e_above(
-        self, space: ArmContext, stats: Statistics, shape: Shape, grid: "Grid"
-    ) -> Array:
-        """An upper bound on `log_e` that costs less: [Q]; inf where the family has none."""
-        return jnp.full(shape.exists.shape, jnp.inf)
+    def priors(self, grid: "Grid") -> tuple[Sequence[float], Sequence[float]]:
+        """The strengths c of tests that a mean is at most `at`, and that it is at least that."""
+        return grid.strengths, grid.strengths
+
+    def together(self, a: Array, b: Array) -> Array:
+        """log e of a pair, from `log_mixture` of both arms for all priors: [.., J] -> [..].
+
+        A family whose mixtures are convex has the mean over the priors of their products.
+        """
+        raise undefined(self, "together(a, b)")
 
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array

@@ -58,9 +58,6 @@ _NEWTON = 3
 """Newton steps from the bet of the second order to the best bet."""
 _ROUNDS = 2
 """Rounds of the search for a common mean that halve the way between points."""
-_WAY = np.linspace(0, 1, 25) ** 2
-OFFSETS = np.concatenate([-_WAY[:0:-1], _WAY])
-"""Common means between which a pair's e-value is bounded: shares of the way to each mean."""
 
 
 class Wins(NamedTuple):
@@ -71,10 +68,11 @@ class Wins(NamedTuple):
     powers: tuple[Array, ...]  # the sums of `terms`
     most: Array | None  # the largest q; None: 1
 
-    def side(self, u: Array, up: bool) -> "Side":
+    def side(self, u: Array, up: Array | bool) -> "Side":
         """What bets against means u read: means of at most u (up), or of at least u."""
-        half, v = len(self.powers) // 2, u if up else 1 - u
-        sums = self.powers[:half] if up else self.powers[half:]
+        half, v = len(self.powers) // 2, jnp.where(up, u, 1 - u)
+        ends = zip(self.powers[:half], self.powers[half:], strict=True)
+        sums = [jnp.where(up, x, rest) for x, rest in ends]
         if self.most is None:
             rows = [(self.counts, *sums[:i]) for i in range(1, POWERS + 1)]
             share = sums[0] / self.counts * (1 - _error(self.counts))
@@ -165,23 +163,37 @@ def _divergence(m: Array, u: Array) -> Array:
     return yes + (1 - m) * log(jnp.where(m < 1, 1 - m, 1) / rest)
 
 
-def stakes(wins: Wins, u: Array, up: bool) -> Array:
-    """The logarithms of the stakes of all bets, at most; -inf where they are not made: [J, ..]."""
+class Stat(NamedTuple):
+    """What the mixture of bets reads of arms: arrays of one shape, means in their units."""
+
+    n: Array
+    mean: Array
+    powers: tuple[Array, ...]  # as of `Wins`
+    most: Array | None
+
+
+def stake(wins: Wins, u: Array, bet: Array, up: Array | bool) -> Array:
+    """The logarithm of a bet's stake, at most; -inf where the bet is not made: [..]."""
     side = wins.side(u, up)
-    bets = jnp.asarray(BETS.reshape((-1,) + (1,) * jnp.ndim(side.t[0])), side.t[0].dtype)
-    made = bets * side.unit <= LARGEST_EDGE
-    bets = jnp.where(made, bets, 0)
-    value = side.logarithm(bets)
+    made = bet * side.unit <= LARGEST_EDGE
+    bet = jnp.where(made, bet, 0)
+    value = side.logarithm(bet)
     if side.share is not None:
-        edges = bets * side.unit
-        chord = (1 - side.share) * log1p(-edges) + side.share * log1p(bets - edges)
+        edge = bet * side.unit
+        chord = (1 - side.share) * log1p(-edge) + side.share * log1p(bet - edge)
         value = jnp.maximum(value, wins.counts * chord)
     return jnp.where(made, value, -jnp.inf)
 
 
-def mixed(wins: Wins, u: Array, up: bool) -> Array:
-    """The logarithm of the mean of all stakes: at most log e, [..]."""
-    return jax.nn.logsumexp(stakes(wins, u, up), axis=0) - math.log(len(BETS))
+def together(a: Array, b: Array) -> Array:
+    """The logarithm of what all products of stakes, and those of each arm alone, have won.
+
+    Stakes of a pair, [.., J] -> [..]. Bets against a mean beyond an arm's estimate may be
+    lost; those on the other arm alone are then left.
+    """
+    a, b = (jnp.moveaxis(x, -1, 0) for x in (a, b))
+    alone = (jax.nn.logsumexp(x, axis=0) - math.log(len(BETS)) + _KEPT for x in (a, b))
+    return functools.reduce(jnp.logaddexp, alone, mixed_pair(a, b))
 
 
 def mixed_pair(of_a: Array, of_b: Array) -> Array:
@@ -250,62 +262,6 @@ def closest(a: Wins, b: Wins, w_a: Array, w_b: Array, slack: float) -> Common:
     move = (left - right) / jnp.where(bend > 0, 2 * bend, 1)
     move = jnp.where(bend > 0, jnp.clip(move, -1, 1), 0)
     return common(way + (place - 2 + move) * step)
-
-
-def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
-    """log e of {mu_b >= mu_a + slack}: [..]; the least over cells of means.
-
-    A stake of a falls with u, one of b rises. So in a cell of u their product is at least
-    that of a's at the cell's upper end and b's at the lower.
-    """
-    low, high = _between(a, b, slack)
-    middle = closest(a, b, a.counts, b.counts, slack).u
-    offsets = OFFSETS.reshape((-1,) + (1,) * jnp.ndim(middle))
-    u = jnp.where(
-        offsets < 0, middle + offsets * (middle - low), middle + offsets * (high - middle)
-    )
-    of_a, of_b = _stakes_at(a, b, u, u, slack)
-    inside = jnp.min(mixed_pair(of_a[:, 1:], of_b[:, :-1]), 0)
-    return _least(a, b, slack, inside, of_a, of_b)
-
-
-def log_e_above(a: Wins, b: Wins, slack: float) -> Array:
-    """Above `log_e_of_pairs`: what the mean of all bets has won against one mean between, [..]."""
-    low, high = _between(a, b, slack)
-    middle = closest(a, b, a.counts, b.counts, slack).u
-    of_a, of_b = _stakes_at(a, b, jnp.stack([low, middle]), jnp.stack([middle, high]), slack)
-    inside = mixed_pair(of_a[:, 1], of_b[:, 0])
-    return _least(a, b, slack, inside, of_a, of_b)
-
-
-def _between(a: Wins, b: Wins, slack: float) -> tuple[Array, Array]:
-    """The means u of a between both estimates, with u and u + slack in [0, 1]: the ends, [..]."""
-    return jnp.maximum(b.means - slack, 0), jnp.minimum(a.means, 1 - slack)
-
-
-def _stakes_at(a: Wins, b: Wins, u: Array, v: Array, slack: float) -> tuple[Array, Array]:
-    """The logarithms of all stakes on a against u [..], and on b against v + slack: [J, ..]."""
-    upper = jnp.clip(v + slack, 0, 1)
-    return stakes(a, jnp.clip(u, 0, 1), True), stakes(b, upper, False)
-
-
-def _least(a: Wins, b: Wins, slack: float, inside: Array, of_a: Array, of_b: Array) -> Array:
-    """The lesser of `inside` and of what stakes on one arm alone have won: [..].
-
-    Beyond the first u the stakes on b may be lost, and beyond the last u those on a. Where
-    no mean in [0, 1] is beyond, all stakes count.
-
-    Args:
-        a, b, slack: as of `closest`.
-        inside: the least between the first u and the last: [..].
-        of_a, of_b: the logarithms of all stakes, at rising u: [J, G, ..] each.
-    """
-    below, above = b.means - slack, a.means
-    alone = (
-        jnp.where(beyond, jax.nn.logsumexp(x, axis=0) - math.log(len(BETS)) + _KEPT, jnp.inf)
-        for x, beyond in ((of_a[:, 0], below > 0), (of_b[:, -1], above < 1 - slack))
-    )
-    return jnp.where(above > below, functools.reduce(jnp.minimum, alone, inside), -jnp.inf)
 
 
 def two_points(wins: Wins) -> Array:

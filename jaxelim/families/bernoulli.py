@@ -14,6 +14,7 @@ from jaxelim.families import draws
 from jaxelim.families.divergences import poisson
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log1p, log_ratio
 
@@ -68,12 +69,12 @@ class Bernoulli(OneParameter):
         successes = counts * means
         return draws.beta(key, 1 + successes, 1 + (counts - successes), least=1.0)
 
-    def log_mixture_at(self, n: Array, m: Array, y: Array, c: Array) -> Array:
+    def log_mixture(self, stat: Stat, at: Array, c: Array) -> Array:
         """The prior is Beta(a, b), a = c at, b = c (1 - at). With S successes
 
         log B(S + a, N - S + b) - log B(a, b) - S log at - (N - S) log(1 - at).
         """
-        rest = 1 - y
+        (n, m), y, rest = stat, at, 1 - at
         a, b, off = c * y, c * rest, n * (m - y)
         total, yes, no = n + c, n * m + a, n * (1 - m) + b
         up, down = log_ratio(yes, total * y, off), log_ratio(no, total * rest, -off)

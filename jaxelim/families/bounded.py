@@ -1,7 +1,6 @@
 """Rewards in an interval, of any distribution."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -22,7 +21,6 @@ from jaxelim.evidence.betting import BettingEvidence, Wins
 from jaxelim.evidence.discrete import DiscreteEvidence
 from jaxelim.evidence.references import evidence_about
 from jaxelim.families import distributions
-from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.mixtures.grid import Grid
 
@@ -87,6 +85,7 @@ class Bounded(Family):
     beta: Any = None
     name: ClassVar[str] = "bounded"
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
+    convex_in: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         low, high = (checks.real(name, getattr(self, name)) for name in ("low", "high"))
@@ -296,28 +295,32 @@ class Bounded(Family):
             stats, counts=counts, means=means, reward_sums=sums, powers=powers, most=most
         )
 
-    def log_mixture(
-        self, counts: Array, means: Array, moments: Array, at: Array, grid: Grid
-    ) -> Array:
-        """The logarithms of the stakes of all bets on both sides of the means `at`: [.., 2 J].
-
-        Bets that have lost, as the estimate is on the other side, count as 0. So the mean of
-        the others falls up to the estimate, and rises from there.
-
-        `moments` [.., P] as of `BoundedStatistics`; the others [..].
-        """
+    def stat(self, counts: Array, means: Array, moments: Array | None) -> betting.Stat:
+        assert moments is not None
         powers = tuple(moments[..., i] for i in range(moments.shape[-1]))
-        several = len(powers) > 2 * betting.POWERS
-        wins = Wins(
-            counts, jnp.clip((means - self.low) / self.width, 0, 1),
-            powers[:-1] if several else powers, powers[-1] if several else None,
-        )  # fmt: skip
-        u = (at - self.low) / self.width
-        sides = [
-            jnp.where(on, betting.stakes(wins, u, up), -jnp.inf)
-            for on, up in ((at <= means, True), (at >= means, False))
-        ]
-        return jnp.moveaxis(jnp.concatenate(sides), 0, -1)
+        if len(powers) > 2 * betting.POWERS:
+            return betting.Stat(counts, means, powers[:-1], powers[-1])
+        return betting.Stat(counts, means, powers, None)
+
+    def log_mixture(self, stat: betting.Stat, at: Array, c: Array) -> Array:
+        """The logarithm of the stake of the bet |c|: that the mean is above `at`, where c > 0.
+
+        It is -inf where the bet has lost, as the estimate is on the other side, and where it
+        is not made. So the stakes fall up to the estimate, and rise from there.
+        """
+        wins = Wins(stat.n, stat.mean, stat.powers, stat.most)
+        value = betting.stake(wins, (at - self.low) / self.width, jnp.abs(c), c > 0)
+        return jnp.where((stat.mean - at) * c >= 0, value, -jnp.inf)
+
+    def priors(self, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+        """Bets take the place of strengths."""
+        if grid != Grid():
+            allowed = f"the default for {self!r}, whose mixture is one of bets"
+            raise ArgumentError("strengths", grid.strengths, allowed)
+        return betting.BETS, -betting.BETS
+
+    def together(self, a: Array, b: Array) -> Array:
+        return betting.together(a, b)
 
     def _wins(self, stats: Statistics) -> Wins:
         """What the rewards say, scaled to [0, 1]."""
@@ -328,39 +331,6 @@ class Bounded(Family):
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
         own = stats.means, stats.counts, self._wins(stats), self.low, self.width
         return evidence_about(shape, lambda plain: BettingEvidence(space, plain, *own))
-
-    def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
-        """What the mean of all bets has won; bets take the place of priors."""
-        if grid != Grid():
-            allowed = f"the default for {self!r}, whose mixture is one of bets"
-            raise ArgumentError("strengths", grid.strengths, allowed)
-        return self._log_e(space, stats, shape, betting.log_e_of_pairs)
-
-    def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
-        return self._log_e(space, stats, shape, betting.log_e_above)
-
-    def _log_e(
-        self, space: ArmContext, stats: Statistics, shape: Shape, of_pair: Callable
-    ) -> Array:
-        """`of_pair` of the two arms of each pair, one pair after the other; log e of levels."""
-        wins = self._wins(stats)
-        if isinstance(shape, Levels):
-            level = jnp.full_like(wins.means, (shape.level - self.low) / self.width)
-            sides = (betting.mixed(wins, level, up) for up in (True, False))
-            return jnp.where(shape.exists, jnp.where(shape.above, *sides), -jnp.inf)
-        rows = Rows.of(shape)
-        leaves, tree = jax.tree.flatten(wins)
-        sides = [both_sides(rows, space.lanes, leaf) for leaf in leaves]
-        a, b = (tree.unflatten([side[end] for side in sides]) for end in (0, 1))
-        none = jnp.asarray(-jnp.inf, stats.means.dtype)
-
-        def value(piece: tuple[Array, Wins, Wins]) -> Array:
-            exists, a, b = piece
-            return jax.lax.cond(
-                exists, lambda: of_pair(a, b, shape.slack / self.width), lambda: none
-            )
-
-        return jax.lax.map(value, (shape.exists, a, b))
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """The means against which no bet has won more than beta."""

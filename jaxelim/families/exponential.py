@@ -15,6 +15,7 @@ from jaxelim.families import draws
 from jaxelim.families.divergences import itakura
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log, log1p, log_ratio
 
@@ -74,12 +75,12 @@ class Exponential(OneParameter):
         """S/Gamma(N), S the sum of rewards: the prior is Jeffreys'."""
         return counts * means / draws.gamma(key, counts, least=1.0)
 
-    def log_mixture_at(self, n: Array, m: Array, y: Array, c: Array) -> Array:
+    def log_mixture(self, stat: Stat, at: Array, c: Array) -> Array:
         """The prior of the rate is Gamma(a, rate b), a = c + 1, b = c at. With S the sum
 
         log Gamma(N + a) - log Gamma(a) + a log b - (N + a) log(S + b) + N log at + S/at.
         """
-        a, scaled = c + 1, c
+        (n, m), y, a, scaled = stat, at, c + 1, c
         total, off = n + a, n * ((m - y) / y)
         ratio = log_ratio(scaled + n * (m / y), total, off + (scaled - a))
         value = off - total * ratio - log1p(n / a) / 2

@@ -31,12 +31,12 @@ from jaxelim.families.linear_statistics import (
     started,
     updated,
 )
-from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import gaussian, linear
 from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures.pieces import both_sides
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -114,8 +114,8 @@ class Gaussian(OneParameter):
         """As of the base; with one std there is a design, and no divergence of an arm."""
         if self.by_arm:
             return super().has(method)
-        own = hasattr(Family, method) or method == "log_mixture"
-        return method == "design" or (own and method != "log_e_above" and super().has(method))
+        own = hasattr(Family, method)
+        return method == "design" or (own and super().has(method))
 
     def law(self) -> str:
         return GAUSSIAN
@@ -231,18 +231,20 @@ class Gaussian(OneParameter):
         costs = self.costs(counts)
         return gaussian.weighed(grid, counts, 1.0 if costs is None else costs)
 
-    def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
-        """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2: [.., J], in the units of `weighed`."""
-        return self.weighed(grid, counts).log_mixture(means, at)
+    def stat(self, counts: Array, means: Array, moments: Array | None) -> gaussian.Stat:
+        costs = self.costs(counts)
+        return gaussian.Stat(counts, means, jnp.ones_like(counts) if costs is None else costs)
+
+    def log_mixture(self, stat: gaussian.Stat, at: Array, c: Array) -> Array:
+        """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2, in the units of `weighed`."""
+        return gaussian.log_mixture(stat, at, c)
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
         """Closed forms of independent arms."""
         means, arms = stats.means, self.weighed(grid, stats.counts)
         if isinstance(shape, Rows):
             a, b = both_sides(shape, space.lanes, means)
-            precision = both_sides(shape, space.lanes, arms.precision)
-            price = both_sides(shape, space.lanes, arms.price)
-            own, other = (gaussian.Weighed(precision[end], price[end]) for end in (0, 1))
+            own, other = both_sides(shape, space.lanes, arms)
             value = gaussian.pair(grid, a - b + shape.slack, own, other)
         elif isinstance(shape, Levels):
             off = jnp.where(shape.above, means - shape.level, shape.level - means)
@@ -251,10 +253,6 @@ class Gaussian(OneParameter):
             margin = shape.margin(space, means, stats.estimated_theta)  # type: ignore[arg-type]
             value = gaussian.half_space(grid, margin, shape.directions(space), arms)  # type: ignore[arg-type]
         return jnp.where(shape.exists, value, -jnp.inf)
-
-    def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
-        return jnp.full(shape.exists.shape, jnp.inf)
-
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)

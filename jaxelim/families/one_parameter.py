@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import Problem
+from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.proofs import ONE_PARAMETER
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.sides import Sides
@@ -21,7 +21,6 @@ from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, 
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.exponential import SidesEvidence, evidence_of
 from jaxelim.families import slack as slacks
-from jaxelim.families.mean_mixtures import MeanMixtures
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, index_like
 
@@ -32,7 +31,7 @@ _MOST = 100
 """Most iterations for a bound. It takes 2 or 3; this is enough for bisection alone."""
 
 
-class OneParameter(MeanMixtures):
+class OneParameter(Family):
     """A one-parameter exponential family of rewards; each arm has its own mean.
 
     A family defines `draw`, `divergence`, `variance` and `bracket`, and inherits the

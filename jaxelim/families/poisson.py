@@ -16,6 +16,7 @@ from jaxelim.families import draws
 from jaxelim.families.divergences import poisson
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log1p, log_ratio
 
@@ -84,12 +85,12 @@ class Poisson(OneParameter):
         """Gamma(S + 1/2)/N, S the sum of rewards: the prior is Jeffreys'."""
         return draws.gamma(key, counts * means + 0.5) / counts
 
-    def log_mixture_at(self, n: Array, m: Array, y: Array, c: Array) -> Array:
+    def log_mixture(self, stat: Stat, at: Array, c: Array) -> Array:
         """The prior is Gamma(a, rate c), a = c at. With S the sum
 
         log Gamma(S + a) - log Gamma(a) + a log c - (S + a) log(N + c) - S log at + N at.
         """
-        a = c * y
+        (n, m), y, a = stat, at, c * at
         total, off = n * m + a, n * (m - y)
         ratio = log_ratio(total, (n + c) * y, off)
         half = ratio + log1p(n / c)

@@ -1,7 +1,6 @@
 """Gaussian rewards whose means and variances are unknown."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -12,15 +11,13 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
-from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
+from jaxelim.contracts.shapes import Shape, SymmetricInterval
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.student import StudentEvidence, pair
-from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
 from jaxelim.mixtures import student
-from jaxelim.mixtures.grid import Grid
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -83,6 +80,7 @@ class GaussianUnknownVariance(Family):
     sufficient: ClassVar[int] = 2
     low: ClassVar[float] = -np.inf  # the range of means
     high: ClassVar[float] = np.inf
+    convex_in: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "std", _standard_deviations(self.std))
@@ -198,40 +196,16 @@ class GaussianUnknownVariance(Family):
         numbers = stats.means, stats.variances, self.freedom(stats.counts)
         return StudentEvidence.of(space, shape, *numbers)
 
-    def log_mixture(
-        self, counts: Array, means: Array, variances: Array, at: Array, grid: Grid
-    ) -> Array:
-        """log M_j at the means `at`: [.., J]; 0 where v = 0 or N < 2. Arguments [..]."""
-        known = (variances > 0) & (counts >= 2)
-        ratio = jnp.abs(means - at) * jnp.sqrt(1 / jnp.where(known, variances, 1))
-        components = student.components(counts, jnp.where(known, ratio, 0), grid)
-        return jnp.where(known[..., None], components, 0)
+    def stat(self, counts: Array, means: Array, moments: Array | None) -> student.Stat:
+        assert moments is not None
+        return student.Stat(counts, means, moments)
 
-    def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
-        """Levels: of the arm's mixture. Pairs: y - log(1 + y), y of `student.pair`."""
-        return self._of_pieces(space, stats, shape, grid, student.pair)
+    def log_mixture(self, stat: student.Stat, at: Array, c: Array) -> Array:
+        """As of `student.log_mixture`; 0 where v = 0 or N < 2."""
+        return student.log_mixture(stat, at, c)
 
-    def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
-        """The same at common means that share the distance by variance over count, for pairs."""
-        return self._of_pieces(space, stats, shape, grid, student.pair_above)
-
-    def _of_pieces(
-        self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid, pair: Callable
-    ) -> Array:
-        assert isinstance(stats, StudentStatistics)
-        n, m, v = stats.counts, stats.means, stats.variances
-        if isinstance(shape, Levels):
-            known = (v > 0) & (n >= 2) & shape.exists
-            far = jnp.where(shape.above, m - shape.level, shape.level - m)
-            known = known & (far > 0)
-            ratio = jnp.where(known, far, 0) * jnp.sqrt(1 / jnp.where(known, v, 1))
-            return jnp.where(known, student.log_arm(n, ratio, grid), -jnp.inf)
-        rows = Rows.of(shape)
-        n, m, v = (jnp.stack(both_sides(rows, space.lanes, x)) for x in (n, m, v))
-        known = jnp.all((v > 0) & (n >= 2), 0) & (m[0] > m[1]) & shape.exists
-        gap, v = jnp.where(known, m[0] - m[1], 1), jnp.where(known[None], v, 1)
-        y = pair(grid, n, gap[None] * jnp.sqrt(1 / v))
-        return jnp.where(known, student.converted(y), -jnp.inf)
+    def together(self, a: Array, b: Array) -> Array:
+        return student.together(a, b)
 
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array
