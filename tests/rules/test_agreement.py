@@ -124,6 +124,8 @@ def settings(rule, family, seed):
 
 def defined(world, problem, rule, eliminates):
     """Whether the library takes the combination; it refuses the others by name."""
+    if rule == "oracle" and world.startswith("unknown"):
+        return False  # refused too, but not before H* is asked for
     instance = je.Instance.unstructured(WORLDS[world].means[0], WORLDS[world].family)
     elimination = je.SelectiveElimination() if eliminates else None
     try:
@@ -155,18 +157,20 @@ def rows():
 
 
 ROWS = list(rows())
-FAST = [row for row in ROWS if row[1:3] in (
-    ("bai", "uniform"), ("bai", "tas"), ("topm", "ugape"), ("topm", "k-learner"),
-    ("osi", "lucb-2"), ("slack", "lucb"), ("slack", "ebtci, ids"), ("reference", "ebtc"),
-)][::2]  # fmt: skip
+FAST = [
+    ("bernoulli", "bai", "uniform"), ("exponential", "bai", "tas"), ("by-arm", "topm", "ugape"),
+    ("unknown, glr", "topm", "k-learner"), ("by-arm", "osi", "lucb-2"), ("by-arm", "slack", "lucb"),
+    ("exponential", "slack", "ebtci, ids"), ("gaussian", "reference", "ebtc"),
+]  # fmt: skip
 
 
-def noise_of(twin, seed, shape):
-    """Noise, with equal noise of the initial pulls of run 0, and uniforms at 0."""
+def noise_of(twin, seed, shape, ties):
+    """Noise; with `ties` equal noise of the initial pulls of run 0, and uniforms at 0."""
     rng = np.random.default_rng(seed)
     noise = rng.standard_normal(shape) if twin.normal else rng.random(shape)
-    noise[0, :5] = 0.25
-    if not twin.normal:
+    if ties:
+        noise[0, :5] = 0.25
+    if ties and not twin.normal:
         noise[-1, [0, 7, 30]] = 0.0
     return noise
 
@@ -174,13 +178,13 @@ def noise_of(twin, seed, shape):
 def length(problem, rule):
     """The samples compared; cutting planes for w* are slow."""
     if rule.startswith("tas"):
-        return 100 if problem in ("bai", "osi") else 50
+        return 100 if problem in ("bai", "osi") else 40
     return 250
 
 
 @pytest.mark.parametrize(
     ("world", "problem", "rule", "eliminates", "waits"),
-    [pytest.param(*row, marks=() if row in FAST else pytest.mark.slow) for row in ROWS],
+    [pytest.param(*row, marks=() if row[:3] in FAST else pytest.mark.slow) for row in ROWS],
 )
 def test_runs_are_those_of_the_twin(world, problem, rule, eliminates, waits):
     """Stops, answers, pulls and numbers of tests, or every pull where rounding may decide."""
@@ -190,8 +194,9 @@ def test_runs_are_those_of_the_twin(world, problem, rule, eliminates, waits):
     names = ["selective"] if eliminates else names if rule in SURE else ["full"]
     # Means of 0 and 1 would tie at once for w* of top m.
     initial = 4 if (world, problem) == ("bernoulli", "topm") and "tas" in rule else None
-    noise, compared = noise_of(where.twin, 11, (2, T)), 0
-    common = dict(delta=0.1, threshold=je.GK16(), max_samples=T, seed=5, engine=ONE,
+    noise, compared = noise_of(where.twin, 11, (2, T), rule in SURE), 0
+    delta = 0.1 if rule in SURE else 0.001
+    common = dict(delta=delta, threshold=je.GK16(), max_samples=T, seed=5, engine=ONE,
                   initial_pulls=initial, elimination=STOPPING["selective"] if eliminates else None,
                   **WAITS[waits])  # fmt: skip
     if world == "gaussian":
@@ -204,9 +209,9 @@ def test_runs_are_those_of_the_twin(world, problem, rule, eliminates, waits):
                 found = je.trace(instance, asked, ours, noise=noise[run],
                                  stopping=STOPPING[names[0]], **common)  # fmt: skip
             known = arm_run.run(
-                where.twin, means, spec, name, noise=noise[run], beta=gk16, stopping=names,
-                elimination="selective" if eliminates else None, settings=twins, initial=initial,
-                follow=None if rule in SURE else found.arms, **WAITS[waits],
+                where.twin, means, spec, name, noise=noise[run], delta=delta, beta=gk16,
+                stopping=names, elimination="selective" if eliminates else None, settings=twins,
+                initial=initial, follow=None if rule in SURE else found.arms, **WAITS[waits],
             )  # fmt: skip
             if rule in SURE:
                 found = je.simulate(
@@ -242,8 +247,8 @@ def check_stops(found, known, names):
 
 
 def test_rows_meet_every_name():
-    """All worlds, problems and rules; the fast rows all worlds but one, and all problems."""
+    """All worlds, problems and rules; the fast rows all problems."""
+    assert set(FAST) <= {row[:3] for row in ROWS}
     for column, names in enumerate((WORLDS, PROBLEMS, RULES)):
         assert {row[column] for row in ROWS} == set(names)
     assert {row[1] for row in FAST} == set(PROBLEMS)
-    assert len({row[0] for row in FAST}) >= len(WORLDS) - 1

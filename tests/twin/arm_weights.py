@@ -98,7 +98,7 @@ def polished(seen, labels, w, value):
 
 def weights_of(seen, labels, last):
     """w* over the active pieces, by kind, and whether it is clear; `last` where not defined."""
-    problem, means = seen.problem, seen.means
+    problem = seen.problem
     if problem.kind == "slack":
         return slack_weights(seen)
     if len(labels) == 0:
@@ -110,7 +110,7 @@ def weights_of(seen, labels, last):
         return w / w.sum(), True
     if problem.kind == "bai":
         return best_arm_weights(seen, [int(labels[0, 0]), *labels[:, 1].tolist()]), True
-    if problem.kind == "topm" and np.any(means[labels[:, 0]] <= means[labels[:, 1]]):
+    if seen.values(labels, np.ones(problem.K)).min() == 0:  # a tie
         return last, True
     return piece_weights(seen, labels), True
 
