@@ -192,8 +192,9 @@ def test_runs_are_those_of_the_twin(world, problem, rule, eliminates, waits):
     asked, spec = PROBLEMS[problem](where)
     names = [stop for stop in STOPPING if stop in ours.traits.stopping]
     names = ["selective"] if eliminates else names if rule in SURE else ["full"]
-    # Means of 0 and 1 would tie at once for w* of top m.
-    initial = 4 if (world, problem) == ("bernoulli", "topm") and "tas" in rule else None
+    # Means of 0 and 1 would tie at once for w*.
+    tied = world == "bernoulli" and problem in ("topm", "reference") and "tas" in rule
+    initial = 4 if tied else None
     noise, compared = noise_of(where.twin, 11, (2, T), rule in SURE), 0
     delta = 0.1 if rule in SURE else 0.001
     common = dict(delta=delta, threshold=je.GK16(), max_samples=T, seed=5, engine=ONE,
