@@ -37,8 +37,8 @@ class Family:
     ridge: float = 0.0  # of the design matrix, for a family that has one
     square: ClassVar[bool] = False  # whether rewards are Gaussian, of variances that are known
     sufficient: ClassVar[int] = 0  # sums of powers that `pooled` needs; 0: there is none
-    convex_in: ClassVar[str | None] = "mean"  # or "reciprocal", where `log_mixture` is convex; None:
-    # it falls up to the estimate and rises from there
+    convex_in: ClassVar[str | None] = "mean"
+    """Where `log_mixture` is convex; or "reciprocal". None: it falls up to the estimate and rises."""
     optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
 
     @property

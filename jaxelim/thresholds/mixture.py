@@ -126,7 +126,8 @@ class Mixture:
         """
         family, rule = instance.family, call["rule"]
         if not family.has("log_mixture"):
-            allowed = f"one without mixtures, such as Heuristic(): {family!r} defines no log_mixture"
+            allowed = "one without mixtures, such as Heuristic(): "
+            allowed += f"{family!r} defines no log_mixture"
             raise UnsupportedError("threshold", self, allowed)
         linear = instance.structure == "linear"
         if call["ridge"]:
