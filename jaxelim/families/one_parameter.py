@@ -21,12 +21,61 @@ from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, 
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.exponential import SidesEvidence, evidence_of
 from jaxelim.families import slack as slacks
+from jaxelim.families.arm import ArmModel, Stat
 from jaxelim.families.mean_mixtures import MeanMixtures
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, index_like
+from jaxelim.numerics.logarithm import log1p
+from jaxelim.numerics.roots import jet
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
+
+_NEAR = 0.01
+"""Below this |r| r - log(1 + r) cancels; its series is then right to rounding."""
+_SERIES = tuple((-1) ** k / k for k in range(2, 11))
+
+
+def excess(r: Array) -> Array:
+    """r - log(1 + r) for r >= -1, with all digits near 0; inf at -1."""
+    near, value = jnp.abs(r) < _NEAR, jnp.zeros_like(r)
+    small = jnp.where(near, r, 0)
+    for coefficient in reversed(_SERIES):
+        value = value * small + coefficient
+    return jnp.where(near, small * small * value, r - log1p(r))
+
+
+def count_loss(mean: Array, by: Array) -> Array:
+    """P(m, s) = s - m log(1 + s/m), the loss of counts of mean m; s for m = 0."""
+    some = mean > 0
+    r = by / jnp.where(some, mean, 1)
+    near = jnp.abs(r) < _NEAR
+    small, value = jnp.where(near, r, 0), jnp.zeros_like(r)
+    for coefficient in reversed(_SERIES):
+        value = value * small + coefficient
+    return jnp.where(some, jnp.where(near, by * small * value, by - mean * log1p(r)), by)
+
+
+class ExponentialFamily(ArmModel, MeanMixtures):
+    """A one-parameter exponential family, whose distributions are named by their means."""
+
+    exponential: ClassVar[bool] = True
+    sufficient: ClassVar[int] = 1
+
+    def law(self) -> str:
+        return ONE_PARAMETER
+
+    def check_noise(self, noise: np.ndarray) -> None:
+        bad = noise[(noise < 0) | (noise >= 1)]
+        if bad.size:
+            allowed = f"uniforms, at least 0 and below 1, for {self!r}"
+            raise ArgumentError("noise", noise, allowed, f"{bad[0]:g} is not")
+
+    def variance(self, y: Array) -> Array:
+        """The variance of rewards of mean y."""
+        one = Stat(jnp.ones_like(y), y)
+        return 1 / jet(lambda by: self.loss(one, by), jnp.zeros_like(y))[2]
+
 
 _MOST = 100
 """Most iterations for a bound. It takes 2 or 3; this is enough for bisection alone."""
