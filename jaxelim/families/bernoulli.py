@@ -4,7 +4,6 @@ import dataclasses
 from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
