@@ -131,7 +131,9 @@ class ArmModel(Family):
         room, other = self.high - stat.mean, stat.mean - self.low
         room, other = jnp.where(up, room, other), jnp.where(up, other, room)
         radius, sign = level / self.weight(stat), jnp.where(up, 1.0, -1.0)
-        return roots.outermost(lambda x: self.loss(stat, sign * x), radius, room, other)
+        below, above = np.isfinite(self.low), np.isfinite(self.high)
+        ended = bool(below) if below == above else jnp.where(up, above, below)
+        return roots.outermost(lambda x: self.loss(stat, sign * x), radius, room, other, ended)
 
     # The statistics of a run.
 

@@ -36,6 +36,7 @@ _NEAR = 0.01
 _SERIES = tuple((-1) ** k / k for k in range(2, 11))
 
 
+@jax.custom_jvp
 def excess(r: Array) -> Array:
     """r - log(1 + r) for r >= -1, with all digits near 0; inf at -1."""
     near, value = jnp.abs(r) < _NEAR, jnp.zeros_like(r)
@@ -45,15 +46,17 @@ def excess(r: Array) -> Array:
     return jnp.where(near, small * small * value, r - log1p(r))
 
 
+@excess.defjvp
+def _(of: tuple, toward: tuple) -> tuple[Array, Array]:
+    """r/(1 + r); that of the series and of the difference would cost more, and digits."""
+    (r,), (by,) = of, toward
+    return excess(r), r * (1 / (1 + r)) * by
+
+
 def count_loss(mean: Array, by: Array) -> Array:
     """P(m, s) = s - m log(1 + s/m), the loss of counts of mean m; s for m = 0."""
     some = mean > 0
-    r = by / jnp.where(some, mean, 1)
-    near = jnp.abs(r) < _NEAR
-    small, value = jnp.where(near, r, 0), jnp.zeros_like(r)
-    for coefficient in reversed(_SERIES):
-        value = value * small + coefficient
-    return jnp.where(some, jnp.where(near, by * small * value, by - mean * log1p(r)), by)
+    return jnp.where(some, mean * excess(by * (1 / jnp.where(some, mean, 1))), by)
 
 
 class ExponentialFamily(ArmModel, MeanMixtures):

@@ -53,11 +53,13 @@ def rising(slope: Callable[[Array], Array], low: Array, high: Array, x: Array) -
     return jax.lax.while_loop(unfinished, body, carry)[1]
 
 
-def outermost(f: Callable[[Array], Array], radius: Array, room: Array, other: Array) -> Array:
+def outermost(
+    f: Callable[[Array], Array], radius: Array, room: Array, other: Array, ended: Array | bool
+) -> Array:
     """The largest x in [0, room] with f(x) <= radius, of f that rises from f(0) = 0.
 
     Halley's method for sqrt(2 f), which is nearly linear, guarded by bisection. It takes y in
-    place of x: with p = (1 + y)^4 - 1, x is room p/(1 + p), or a multiple of p where there is no
+    place of x: x = room (1 - (1 + y)^-4), or a multiple of (1 + y)^4 - 1 where there is no
     end. So f may grow like log(room - x) or like log x. A step is of order 3 in the error.
     Every iterate but the last is rounded, so that the result has the same digits in every
     program. No entry depends on the others.
@@ -67,28 +69,39 @@ def outermost(f: Callable[[Array], Array], radius: Array, room: Array, other: Ar
         radius: at least 0.
         room: the distance to the end of the range, or inf.
         other: that on the other side, or inf.
+        ended: where room is finite; a bool where it is the same for all entries.
     """
     eps = np.finfo(radius.dtype)
     enough, rounded = float(eps.eps) ** (1 / 3) / 8, (eps.nexp, 2 * eps.nmant // 3)
     live, none = (radius > 0) & (room > 0) & (radius < jnp.inf), radius <= 0
-    ended, radius = jnp.isfinite(room), jnp.where(live, radius, 1)
+    radius = jnp.where(live, radius, 1)
+
+    def pick(closed: Any, open_: Any) -> Any:
+        if isinstance(ended, bool):
+            return closed if ended else open_
+        return jnp.where(ended, closed, open_)
+
     _, first, second = jet(f, jnp.zeros_like(radius))
     guess = jnp.sqrt(jnp.maximum(first * first + 2 * second * radius, 0))
     guess = 2 * radius / (first + guess)
-    guess = jnp.where((guess > 0) & (guess < jnp.inf), guess, jnp.where(ended, room, 1))
-    unit = jnp.where(ended, room, guess + jnp.where(jnp.isfinite(other), other, 0))
+    guess = jnp.where((guess > 0) & (guess < jnp.inf), guess, pick(room, 1.0))
+    unit = pick(room, guess + jnp.where(jnp.isfinite(other), other, 0))
     unit, aim = jnp.where(live, unit, 1), jnp.sqrt(2 * radius)
 
-    def at(y: Array) -> Array:
-        p = y * (4 + y * (6 + y * (4 + y)))
-        x = unit * jnp.where(ended, p / (1 + p), p)
-        return jax.lax.reduce_precision(x, *rounded)
+    def at(y: Array) -> tuple[Array, Array, Array]:
+        """x, dx/dy, and the second derivative over the first."""
+        p, z = y * (4 + y * (6 + y * (4 + y))), 1 + y
+        inverse = 1 / z
+        fourth = (inverse * inverse) * (inverse * inverse)
+        x = jax.lax.reduce_precision(unit * pick(p * fourth, p), *rounded)
+        tilt = (4 * unit) * pick(fourth * inverse, z * z * z)
+        return x, tilt, pick(-5, 3) * inverse
 
     def halley(value: Array, slope: Array, bend: Array) -> Array:
-        """The step that takes sqrt(2 value) to its aim; 0 or NaN where there is none."""
-        q = jnp.sqrt(2 * value)
-        rise, off = slope / q, 2 * (value - radius) / (q + aim)  # q - aim would cancel
-        return -2 * off * rise / (2 * rise * rise - off * ((bend - rise * rise) / q))
+        """The step that takes sqrt(2 value) to its aim; NaN or inf where there is none."""
+        q, off, square = jnp.sqrt(2 * value), value - radius, slope * slope
+        curved = square * (q * (q + aim)) - off * (2 * value * bend - square)
+        return -4 * value * off * slope / curved
 
     def near(value: Array) -> Array:
         return ~live | (jnp.abs(value - radius) <= enough * radius)
@@ -97,21 +110,19 @@ def outermost(f: Callable[[Array], Array], radius: Array, room: Array, other: Ar
         i, y, (value, slope, bend), inner, outer = carry
         below = value < radius
         inner, outer = jnp.where(below, y, inner), jnp.where(below, outer, y)
-        z = 1 + y
-        tilt = unit * jnp.where(ended, 4 / z**5, 4 * z**3)  # dx/dy, then the second derivative
-        twist = tilt * jnp.where(ended, -5, 3) / z
-        new = y + halley(value, slope * tilt, bend * tilt * tilt + slope * twist)
+        _, tilt, twist = at(y)
+        new = y + halley(value, slope * tilt, tilt * (bend * tilt + slope * twist))
         middle = jnp.where(outer < jnp.inf, inner + (outer - inner) / 2, 2 * y)
         new = jnp.where((new > inner) & (new < outer), new, middle)
         new = jnp.where(near(value), y, jax.lax.reduce_precision(new, *rounded))
-        return i + 1, new, jet(f, at(new)), inner, outer
+        return i + 1, new, jet(f, at(new)[0]), inner, outer
 
     def unfinished(carry: Any) -> Array:
         return jnp.any(~near(carry[2][0])) & (carry[0] < _MOST)
 
     y = jax.lax.reduce_precision(guess / (4 * unit), *rounded)
-    carry = jnp.int32(0), y, jet(f, at(y)), jnp.zeros_like(y), jnp.full_like(y, jnp.inf)
+    carry = jnp.int32(0), y, jet(f, at(y)[0]), jnp.zeros_like(y), jnp.full_like(y, jnp.inf)
     _, y, jets, _, _ = jax.lax.while_loop(unfinished, body, carry)
-    x, step = at(y), halley(*jets)
+    x, step = at(y)[0], halley(*jets)
     best = jnp.clip(x + jnp.where(jnp.isfinite(step), step, 0), 0, room)
     return jnp.where(live, best, jnp.where(none, 0, room))

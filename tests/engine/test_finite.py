@@ -124,7 +124,7 @@ def test_the_librarys_own_families():
 def test_a_family_of_recorded_rewards():
     """The rewards are recorded, and the evidence is the user's."""
     stacks = [np.linspace(-1, 1, 999) + mean for mean in (0.2, 0.1, 0)]
-    error = fails(je.Recorded(stacks, family=Faulty("divergence")), je.Uniform())
+    error = fails(Faulty("divergence"), je.Uniform(), source=je.Recorded(stacks))
     assert "an LLR was not finite after" in str(error)
 
 

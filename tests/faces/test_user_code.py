@@ -195,8 +195,6 @@ def family(**members):
         ({"costs": lambda self, means: 0 * means - 1}, "it returned -1 at the means"),
         ({"costs": lambda self, means: means / 0}, "it returned inf at the means"),
         ({"costs": lambda self, means: means[0]}, "costs"),
-        ({"used_up": lambda self, lanes, nature, arm, pull: pull / 2}, "not bool[16]"),
-        ({"used_up": lambda self, lanes, nature, arm, pull: nature > 0}, "not bool[16]"),
     ],
 )
 @pytest.mark.parametrize("recorded", [False, True])
@@ -204,10 +202,10 @@ def test_a_family(members, told, recorded):
     mine, means = family(**members), [0.5, 0.2, 0.0]
 
     def instance():
-        if not recorded or "used_up" in members:  # recorded rewards have their own
+        if not recorded:
             return je.Instance.unstructured(means, mine)
         stacks = [[mean, mean] for mean in means]
-        return je.Instance.unstructured(means, je.Recorded(stacks, family=mine))
+        return je.Instance.unstructured(source=je.Recorded(stacks), family=mine)
 
     refused("family", told, kind=je.errors.FamilyError, instance=instance)
 
