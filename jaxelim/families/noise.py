@@ -39,6 +39,9 @@ The third choice is "run": uint64, a number of the run alone, the same at every 
 """
 
 
+KINDS = (*SAMPLERS, "run")
+
+
 def type_of(kind: str, dtype: Any) -> Any:
     """The type of the noise of a run in the floating type `dtype`."""
     return jnp.dtype(jnp.uint64) if kind == "run" else dtype

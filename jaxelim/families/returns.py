@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 _LANES = 16
-_NOISE = ("uniform", "normal", "run")
 _TRACED = "; made of jax.numpy operations, with jnp.where for an if on a traced value"
 _ALLOWED = {
     "nature": "a nature(instance) that returns numbers in NumPy arrays [instance, ..]",
@@ -59,7 +58,7 @@ def check_settings(family: Family) -> None:
     whole = isinstance(pulls, int | np.integer) and not isinstance(pulls, bool)
     real = isinstance(scale, int | float | np.number) and not isinstance(scale, bool)
     for name, value, allowed, good in (
-        ("noise", family.noise, "'uniform', 'normal' or 'run'", family.noise in _NOISE),
+        ("noise", family.noise, " or ".join(map(repr, random.KINDS)), family.noise in random.KINDS),
         ("initial_pulls", pulls, "an integer >= 1", whole and pulls >= 1),
         ("scale", scale, "a finite number > 0", real and 0 < scale < np.inf),
     ):

@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike
 
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem, Source
-from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.errors import ArgumentError, FamilyError, UnsupportedError
 from jaxelim.families import SOURCES, Gaussian, known, settings_of
+from jaxelim.families.noise import KINDS
 from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.arms import Arms, family_of, features
 
@@ -340,6 +341,9 @@ class Instance(Arms):
 def _known(source: Any) -> Source | None:
     if source is not None and not isinstance(source, Source):
         raise ArgumentError("source", source, "None, or a source such as Recorded(stacks)")
+    if source is not None and source.noise not in KINDS:
+        allowed = f"a source whose noise is {' or '.join(map(repr, KINDS))}"
+        raise FamilyError("source", source, allowed, f"its noise is {source.noise!r}")
     return source
 
 

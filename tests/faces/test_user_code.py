@@ -195,8 +195,6 @@ def family(**members):
         ({"costs": lambda self, means: 0 * means - 1}, "it returned -1 at the means"),
         ({"costs": lambda self, means: means / 0}, "it returned inf at the means"),
         ({"costs": lambda self, means: means[0]}, "costs"),
-        ({"used_up": lambda self, lanes, nature, arm, pull: pull / 2}, "not bool[16]"),
-        ({"used_up": lambda self, lanes, nature, arm, pull: nature > 0}, "not bool[16]"),
     ],
 )
 @pytest.mark.parametrize("recorded", [False, True])
@@ -204,12 +202,55 @@ def test_a_family(members, told, recorded):
     mine, means = family(**members), [0.5, 0.2, 0.0]
 
     def instance():
-        if not recorded or "used_up" in members:  # recorded rewards have their own
+        if not recorded:
             return je.Instance.unstructured(means, mine)
         stacks = [[mean, mean] for mean in means]
-        return je.Instance.unstructured(means, je.Recorded(stacks, family=mine))
+        return je.Instance.unstructured(source=je.Recorded(stacks), family=mine)
 
     refused("family", told, kind=je.errors.FamilyError, instance=instance)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shifted(je.contracts.Source):
+    """Uniform rewards about the means."""
+
+    name: ClassVar[str] = "shifted"
+
+    def nature(self, instance):
+        return instance.means.reshape(-1, instance.K) - 0.5
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return lanes.take(nature, arm) + noise
+
+
+@pytest.mark.parametrize(
+    "members, told",
+    [
+        ({"noise": "cauchy"}, "its noise is 'cauchy'"),
+        ({"nature": lambda self, instance: "high"}, "it returned"),
+        ({"draw": lambda self, lanes, nature, arm, pull, noise: arm}, "int32[16]"),
+        ({"used_up": lambda self, lanes, nature, arm, pull: pull / 2}, "not bool[16]"),
+        ({"used_up": lambda self, lanes, nature, arm, pull: nature > 0}, "not bool[16]"),
+    ],
+)
+def test_a_source(members, told):
+    mine = dataclasses.dataclass(frozen=True)(type("Mine", (Shifted,), members))()
+
+    def instance():
+        return je.Instance.unstructured([0.5, 0.2, 0.0], source=mine)
+
+    refused("source", told, kind=je.errors.FamilyError, instance=instance)
+
+
+@pytest.mark.slow
+def test_a_good_source(tmp_path):
+    instance = je.Instance.unstructured([0.5, 0.2, 0.0], source=Shifted())
+    assert je.testing.check_source(instance).verdict == "passed"
+    result = je.simulate(instance, je.BestArm(), je.Uniform(), runs=2, threshold=je.Mixture())
+    assert "shifted is not that of Gaussian" in str(result.proven)
+    result.save(tmp_path / "x.nc")
+    assert je.load_result(tmp_path / "x.nc", source=Shifted()).instance == instance
+    assert str(je.load_result(tmp_path / "x.nc").instance.source) == "Shifted()"
 
 
 # Suggestions

@@ -16,6 +16,7 @@ from jaxelim import catalogue, scope
 from jaxelim.contracts.shapes import Rows
 from jaxelim.evidence import betting, discrete
 from jaxelim.evidence.betting import Wins
+from jaxelim.families import Betas, Normal, Points
 from jaxelim.families.bounded import BoundedStatistics
 from jaxelim.lanes import PLAIN
 from tests.twin import bounded as twin
@@ -23,7 +24,7 @@ from tests.twin import bounded as twin
 
 def wins_of(x):
     powers = tuple(jnp.asarray(np.cumsum(term)[-1]) for term in betting.terms(x, 1 - x))
-    return Wins(jnp.asarray(float(len(x))), jnp.asarray(x.mean()), powers, None)
+    return Wins(jnp.asarray(float(len(x))), jnp.asarray(x.mean()), powers)
 
 
 def samples(number, seed=0):
@@ -158,7 +159,7 @@ def test_e_values_with_slack_have_a_mean_of_at_most_1_at_the_truth(ends):
         arms = []
         for n, ones in zip(sizes, (jnp.asarray(x.ravel() + 0.0) for x in numbers), strict=True):
             powers = (ones,) * betting.POWERS + (n - ones,) * betting.POWERS
-            arms.append(Wins(jnp.full_like(ones, n), ones / n, powers, None))
+            arms.append(Wins(jnp.full_like(ones, n), ones / n, powers))
         log_e = np.asarray(pair_values(*arms, ends[1] - ends[0])[0])
     chance = np.prod(list(chances), 0)
     assert 0 < chance.ravel() @ np.exp(log_e) <= 1 + 1e-12
@@ -226,10 +227,10 @@ def test_intervals_have_no_gaps():
             assert log_m <= np.log(np.sum(np.exp(won)) / (2 * len(betting.BETS))) + 1e-12
 
 
-def fed(family, rows, sizes=None):
+def fed(family, rows):
     """Statistics of lanes: rows [N, K, B] of rewards, one round of all arms after the other."""
     space = family.space(PLAIN, jnp.eye(rows.shape[1]), ())
-    stats = family.start(space, None, () if sizes is None else jnp.asarray(sizes), rows[0])
+    stats = family.start(space, None, (), rows[0])
     go = jnp.ones(rows.shape[2], bool)
     for row in rows[1:]:
         for arm in range(rows.shape[1]):
@@ -262,39 +263,6 @@ def test_the_mixtures_mean_is_at_most_1_at_the_truth(points):
     assert 0.6 <= of_pair <= 1 + 1e-12
 
 
-def test_the_mixtures_mean_is_at_most_1_without_replacement():
-    """All 720 orders of six rewards, after one to five of them."""
-    stack = np.array([0.0, 0.1, 0.5, 0.7, 1.0, 1.0])
-    orders = stack[np.array(list(itertools.permutations(range(6))))]
-    family = je.Bounded()
-    for n in range(1, 6):
-        with scope.engine():
-            stats = fed(family, jnp.asarray(orders[:, :n].T[:, None, :]), np.array([6.0]))
-            u = jnp.full((1, len(orders)), stack.mean())
-            log_e = [betting.mixed(family._wins(stats), u, up) for up in (True, False)]
-        for values in log_e:
-            assert 0.5 <= np.mean(np.exp(values)) <= 1 + 1e-12
-
-
-def test_bets_without_replacement_are_against_what_is_left():
-    """Stakes of one order, beside a plain loop: at most, and within 3%."""
-    rng = np.random.default_rng(0)
-    stack = rng.beta(2, 3, 60)
-    family, u = je.Bounded(), 0.3
-    with scope.engine():
-        stats = fed(family, jnp.asarray(stack[:40, None, None]), np.array([60.0]))
-        logs = np.asarray(betting.stakes(family._wins(stats), jnp.full((1, 1), u), True))[:, 0, 0]
-    for bet, bound in zip(betting.BETS, logs, strict=True):
-        total = 0.0
-        for n in range(40):
-            mean = (60 * u - stack[:n].sum()) / (60 - n)
-            total += np.log1p(bet * (stack[n] - mean)) if bet * mean < 1 else np.nan
-        if np.isfinite(bound) and np.isfinite(total):
-            assert bound <= total + 1e-12
-            if abs(bet * total) < 0.3:
-                assert bound >= total - 0.03 * abs(total) - 0.03
-
-
 def test_kl_inf_against_scipy():
     """200 distributions of 2 to 6 points, both sides: to 1e-9."""
     rng, f = np.random.default_rng(0), jax.jit(discrete.kl_inf, static_argnums=3)
@@ -309,20 +277,24 @@ def test_kl_inf_against_scipy():
         assert 0 <= bet <= 1 / (u if up else 1 - u) + 1e-12
 
 
+def of(source):
+    return je.Instance.unstructured(source=source, family=je.Bounded())
+
+
 def drawn(rng, arms, size):
-    """A family of arms of this number of points in [-1, 1], and its instance."""
+    """Arms of this number of points in [-1, 1]: the source, and an instance."""
     points = np.sort(rng.uniform(-1, 1, (arms, size)), 1)
-    family = je.Bounded(-1, 1, support=points, probabilities=rng.dirichlet(np.ones(size), arms))
-    return family, je.Instance.unstructured(family.means, family)
+    source = Points(points, rng.dirichlet(np.ones(size), arms))
+    return source, je.Instance.unstructured(source=source, family=je.Bounded(-1, 1))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_h_star_is_certified_by_scipy(seed):
     """At w* no piece costs less than the value, and a mixture of slopes nowhere more."""
-    family, instance = drawn(np.random.default_rng(seed), 3, 3)
+    source, instance = drawn(np.random.default_rng(seed), 3, 3)
     solved = je.complexity(instance, je.BestArm(), 1e-9)
-    w, means = np.asarray(solved.allocation), (family.means + 1) / 2
-    points, shares = (np.asarray(family.support) + 1) / 2, np.asarray(family.probabilities)
+    w, means = np.asarray(solved.allocation), (source.means + 1) / 2
+    points, shares = (np.asarray(source.support) + 1) / 2, np.asarray(source.probabilities)
     top = int(means.argmax())
     values, slopes = [], []
     for k in range(3):
@@ -348,10 +320,10 @@ def test_h_star_is_certified_by_scipy(seed):
 
 def test_h_star_of_signs_has_a_closed_form():
     """1/T* = 1/sum_k 1/d_k, d_k the KL_inf of arm k to the level, and w*_k as 1/d_k."""
-    family, instance = drawn(np.random.default_rng(7), 4, 3)
-    level = float(np.mean(family.means))
+    source, instance = drawn(np.random.default_rng(7), 4, 3)
+    level = float(np.mean(source.means))
     found = je.complexity(instance, je.Thresholding(level), gap=1e-9)
-    arms = zip((np.array(family.support) + 1) / 2, np.array(family.probabilities), family.means,
+    arms = zip((np.array(source.support) + 1) / 2, np.array(source.probabilities), source.means,
                strict=True)  # fmt: skip
     d = [twin.kl_inf(x, shares, (level + 1) / 2, mean > level) for x, shares, mean in arms]
     inverse = 1 / np.array(d)
@@ -361,25 +333,40 @@ def test_h_star_of_signs_has_a_closed_form():
 
 def test_draws_are_those_of_the_distributions():
     """20,000 draws of each of three points, and of a Beta: six standard errors, 2e-9 of luck."""
-    points = je.Bounded(0, 5, support=[0, 1, 5], probabilities=[[0.5, 0.3, 0.2], [0.2, 0, 0.8]])
-    betas = je.Bounded(-1, 1, beta=[(0.5, 0.5), (4, 2)])
-    for family in (points, betas):
+    points = Points([0, 1, 5], [[0.5, 0.3, 0.2], [0.2, 0, 0.8]])
+    betas = Betas([(0.5, 0.5), (4, 2)], -1, 1)
+    for source, family in ((points, je.Bounded(0, 5)), (betas, je.Bounded(-1, 1))):
         u = (np.arange(20_000) + np.random.default_rng(0).random(20_000)) / 20_000
+        instance = je.Instance.unstructured(source=source, family=family)
         with scope.engine():
-            instance = je.Instance.unstructured(family.means, family)
-            nature = jax.tree.map(lambda x: jnp.asarray(x[0]), family.nature(instance))
+            nature = jax.tree.map(lambda x: jnp.asarray(x[0]), source.nature(instance))
             arms = jnp.asarray(np.repeat([0, 1], 20_000).astype(np.int32))
-            x = np.asarray(family.draw(PLAIN, nature, arms, arms, jnp.asarray(np.tile(u, 2))))
+            x = np.asarray(source.draw(PLAIN, nature, arms, arms, jnp.asarray(np.tile(u, 2))))
         for arm, own in enumerate(x.reshape(2, -1)):
-            assert abs(own.mean() - family.means[arm]) <= 6 * own.std() / 20_000**0.5
-            if family is points:
+            assert abs(own.mean() - source.means[arm]) <= 6 * own.std() / 20_000**0.5
+            if source is points:
                 shares = [(own == point).mean() for point in (0, 1, 5)]
-                np.testing.assert_allclose(shares, family.probabilities[arm], atol=0.02)
+                np.testing.assert_allclose(shares, source.probabilities[arm], atol=0.02)
 
 
 def test_means_of_betas():
-    family = je.Bounded(beta=[(0.5, 0.5), (4, 2), (0.05, 3)])
-    np.testing.assert_allclose(family.means, [0.5, 2 / 3, 0.05 / 3.05], atol=2e-5)
+    source = Betas([(0.5, 0.5), (4, 2), (0.05, 3)])
+    np.testing.assert_allclose(source.means, [0.5, 2 / 3, 0.05 / 3.05], atol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("instance", [
+    je.Instance.unstructured(source=Points([0, 1], [[0.3, 0.7], [0.9, 0.1]]), family=je.Poisson()),
+    je.Instance.unstructured(source=Betas([(4, 1), (1, 2)]), family=je.Gaussian(0.5)),
+    je.Instance.unstructured([3, 1], je.GaussianUnknownVariance(), source=Normal([1, 2])),
+], ids=lambda x: x.source.name)  # fmt: skip
+def test_sources_are_certified_and_kept_in_files(instance, tmp_path):
+    assert je.testing.check_source(instance).verdict == "passed"
+    instance.to_json(tmp_path / "x.json")
+    assert je.load_instance(tmp_path / "x.json") == instance
+    result = je.simulate(instance, je.BestArm(), je.Uniform(), runs=2)
+    result.save(tmp_path / "x.nc")
+    assert je.load_result(tmp_path / "x.nc").instance == instance
 
 
 @pytest.mark.slow
@@ -416,53 +403,53 @@ def test_forecasts_do_not_depend_on_the_unit():
 def test_h_star_of_recorded_rewards_is_that_of_their_distributions():
     """As of the same points with the same probabilities; not of rewards at the two ends."""
     stacks = [0.2, 0.4, 0.6, 0.6], [0.1, 0.3, 0.3]
-    past = je.Recorded(stacks, family=je.Bounded())
-    points = je.Bounded(support=[[0.2, 0.4, 0.6], [0.1, 0.3, 0.3]],
-                        probabilities=[[0.25, 0.25, 0.5], [1 / 3, 1 / 3, 1 / 3]])  # fmt: skip
-    values = [je.complexity(je.Instance.unstructured(family.means, family), je.BestArm()).value
-              for family in (past, points)]  # fmt: skip
-    assert values[0] == pytest.approx(values[1], rel=1e-6)
-    many = je.Recorded([np.linspace(0, top, 1001) for top in (1, 0.5)], family=je.Bounded())
-    with pytest.raises(je.errors.UnsupportedError, match="1000 different rewards"):
-        je.complexity(je.Instance.unstructured(many.means, many), je.BestArm())
+    points = Points([[0.2, 0.4, 0.6], [0.1, 0.3, 0.3]],
+                    [[0.25, 0.25, 0.5], [1 / 3, 1 / 3, 1 / 3]])  # fmt: skip
+    many, betas = je.Recorded([np.linspace(0, top, 1001) for top in (1, 0.5)]), Betas([[1, 2]] * 2)
+    h_star = [je.complexity(of(one), je.BestArm()).value for one in (je.Recorded(stacks), points)]
+    assert h_star[0] == pytest.approx(h_star[1], rel=1e-6)
+    for source, words in ((many, "1000 different rewards"), (betas, "a source of points")):
+        with pytest.raises(je.errors.UnsupportedError, match=words):
+            je.complexity(of(source), je.Thresholding(0.4))
 
 
 @pytest.mark.slow
-def test_recorded_rewards_are_proven_in_both_orders():
+def test_recorded_rewards_are_proven_with_replacement():
     rng = np.random.default_rng(0)
     stacks = [rng.beta(a, 2, 300) for a in (4, 2, 1)]
-    for order, proven in (("permuted", True), ("bootstrap", True), ("given", False)):
-        family = je.Recorded(stacks, order, family=je.Bounded())
-        found = je.simulate(je.Instance.unstructured(family.means, family), je.BestArm(),
-                            je.Uniform(), runs=1, delta=0.1, threshold=je.Mixture())  # fmt: skip
+    for order, proven in (("permuted", False), ("bootstrap", True), ("given", False)):
+        found = je.simulate(of(je.Recorded(stacks, order)), je.BestArm(), je.Uniform(), runs=1,
+                            delta=0.1, threshold=je.Mixture())  # fmt: skip
         assert (found.proven is True) == proven and found.stopped.all() and found.correct.all()
 
 
 @pytest.mark.parametrize(
-    "settings, words",
+    "call, words",
     [
-        (dict(low=1, high=1), "above low"),
-        (dict(low=0, high=np.inf), "high"),
-        (dict(support=[0, 1]), "together"),
-        (dict(probabilities=[[0.5, 0.5]] * 2), "together"),
-        (dict(support=[0, 1], probabilities=[[0.5, 0.6], [0.5, 0.5]]), "sum to 1"),
-        (dict(support=[0, 1], probabilities=[[1.5, -0.5], [0.5, 0.5]]), "at least 0"),
-        (dict(support=[0, 2], probabilities=[[0.5, 0.5]] * 2), "from 0 to 1"),
-        (dict(support=[0, 1, 1], probabilities=[[0.5, 0.5]] * 2), "S as of"),
-        (dict(beta=[(1, 0), (1, 1)]), "0.01"),
-        (dict(beta=[(1, 1, 1)] * 2), "two numbers"),
+        (lambda: je.Bounded(1, 1), "above low"),
+        (lambda: je.Bounded(0, np.inf), "high"),
+        (lambda: Points([0, 1], [[0.5, 0.6], [0.5, 0.5]]), "sum to 1"),
+        (lambda: Points([0, 1], [[1.5, -0.5], [0.5, 0.5]]), "at least 0"),
+        (lambda: Points([0, 1, 1], [[0.5, 0.5]] * 2), "S as of"),
+        (lambda: Betas([(1, 0), (1, 1)]), "0.01"),
+        (lambda: Betas([(1, 1, 1)] * 2), "two numbers"),
+        (lambda: Betas([(1, 1)] * 2, 1, 0), "above low"),
+        (lambda: Normal(0.0), "from 1e-100 to 1e[+]100"),
+        (lambda: Normal([1.0, 1, -1, 1]), "-1 is not"),
+        (lambda: Normal(np.ones((2, 2))), "shape"),
     ],
-)  # fmt: skip
-def test_bad_settings(settings, words):
+)
+def test_bad_settings(call, words):
     with pytest.raises(je.errors.ArgumentError, match=words):
-        je.Bounded(**settings)
+        call()
 
 
 def test_bad_calls():
-    family = je.Bounded(support=[0, 1], probabilities=[[0.5, 0.5], [0.2, 0.8]])
+    source = Points([0, 2], [[0.8, 0.2], [0.6, 0.4]])
     call = dict(runs=1, delta=0.1)
     cases = [
-        (je.Instance.unstructured, ([0.5, 0.7], family), {}, "family.means"),
+        (je.Instance.unstructured, ([1, 1.7], je.Poisson()), dict(source=source), "the source"),
+        (je.Instance.unstructured, (None, je.Bounded()), dict(source=source), "0 to 1.*support"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.Thresholding(1.0),
                        je.Uniform()), call, "inside"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),
@@ -472,18 +459,10 @@ def test_bad_calls():
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),
                        je.Uniform()), call | dict(threshold=je.Mixture([3, 30])),
          "strengths: got .*bets"),
-        (je.Recorded, ([[0, 1], [1, 1]],), dict(family=family), "family: got .*stacks"),
-        (je.Recorded, ([[0, 1], [1, 1]],), dict(family=je.Bounded(beta=[(1, 2), (2, 1)])),
-         "family: got .*stacks"),
     ]  # fmt: skip
     for f, arguments, settings, words in cases:
         with pytest.raises(je.errors.JaxelimError, match=words):
             f(*arguments, **settings)
-    betas = je.Bounded(beta=[(1, 2), (2, 1)])
-    with pytest.raises(je.errors.ArgumentError, match="None for a batch"):
-        je.Instance.unstructured([betas.means] * 2, betas)
-    with pytest.raises(je.errors.JaxelimError, match="support"):
-        je.complexity(je.Instance.unstructured(betas.means, betas), je.BestArm())
 
 
 def test_ends_may_follow_the_name():
@@ -535,10 +514,9 @@ def test_laws_of_runs(rule):
 
 
 SKEWED = dict(
-    skewed=je.Bounded(support=[0, 0.1, 1], probabilities=[[0.05, 0.55, 0.4], [0.2, 0.6, 0.2],
-                                                          [0.6, 0.25, 0.15]]),
-    ends=je.Bounded(support=[0, 1], probabilities=[[0.55, 0.45], [0.75, 0.25], [0.8, 0.2]]),
-)  # fmt: skip
+    skewed=Points([0, 0.1, 1], [[0.05, 0.55, 0.4], [0.2, 0.6, 0.2], [0.6, 0.25, 0.15]]),
+    ends=Points([0, 1], [[0.55, 0.45], [0.75, 0.25], [0.8, 0.2]]),
+)
 """Three arms each: a long tail to the right, and two points."""
 
 
@@ -550,10 +528,8 @@ def test_errors_are_rarer_than_delta(name, rule):
 
     It sees an error rate of 0.12 but for one time in 1000.
     """
-    family = SKEWED[name]
-    found = je.simulate(je.Instance.unstructured(family.means, family), je.BestArm(), rule,
-                        delta=0.1, runs=10_000, seed=11, threshold=je.Mixture(),
-                        max_samples=20_000)  # fmt: skip
+    found = je.simulate(of(SKEWED[name]), je.BestArm(), rule, delta=0.1, runs=10_000, seed=11,
+                        threshold=je.Mixture(), max_samples=20_000)  # fmt: skip
     wrong = int((found.stopped & ~found.correct).sum())
     print(f"{name}, {rule!r}: {wrong} wrong, {found.stopped.mean():.4f} ended, "
           f"{found.samples.mean():.0f} samples")  # fmt: skip

@@ -26,7 +26,6 @@ FAMILIES = {
     "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
     "gaussian": je.Gaussian(), "by-arm": je.Gaussian(STD),
 }  # fmt: skip
-UNKNOWN = je.GaussianUnknownVariance(STD)
 MEANS = {
     "bernoulli": [[0.6, 0.3, 0.25, 0.35, 0.0], [0.95, 0.1, 1.0, 0.3, 0.5]],
     "poisson": [[0.9, 0.2, 0.4, 1.5, 0.0], [0.1, 3.0, 0.6, 0.0, 2.0]],
@@ -121,6 +120,11 @@ def test_pulls_are_those_of_the_twin(family, problem, rule, eliminates):
     assert compared > 60
 
 
+def student(means):
+    source = je.families.Normal(STD)
+    return je.Instance.unstructured(means, je.GaussianUnknownVariance(), source=source)
+
+
 UNKNOWN_RULES = {name: RULES[name] for name in ("ebtc, 0.3", "ebtci", "ttucb", "ucb, tci")}
 
 
@@ -135,7 +139,7 @@ def test_pulls_with_unknown_variances(rule, problem):
     for seed, means in enumerate(MEANS["gaussian"]):
         given = np.random.default_rng(seed).standard_normal(LENGTH)
         run = je.trace(
-            je.Instance.unstructured(means, UNKNOWN), PROBLEMS[problem][0], ours, noise=given,
+            student(means), PROBLEMS[problem][0], ours, noise=given,
             delta=1e-3, max_samples=LENGTH, seed=seed, engine=je.Engine(lanes=1, devices=1),
         )  # fmt: skip
         twin = top_two.Student(5, **settings(ours, None, seed))
@@ -158,16 +162,15 @@ def test_pulls_with_unknown_variances(rule, problem):
 def test_pulls_while_rewards_are_pending(family, rule):
     """Batches and delays, of one program: every pull up to where rounding alone decides."""
     ours, compared, unknown = RULES[rule], 0, family == "unknown"
-    kind, means = (UNKNOWN, MEANS["gaussian"][0]) if unknown else (
-        FAMILIES[family], MEANS[family][0]
-    )  # fmt: skip
+    kind, means = FAMILIES.get(family), MEANS["gaussian" if unknown else family][0]
+    instance = student(means) if unknown else je.Instance.unstructured(means, kind)
     rng = np.random.default_rng(2)
     normal = unknown or family in ("gaussian", "by-arm")
     noise = rng.standard_normal(LENGTH) if normal else rng.random(LENGTH)
     common = dict(noise=noise, delta=1e-3)
     for waits in (dict(batch=7), dict(batch=3, delay=4)):
         run = je.trace(
-            je.Instance.unstructured(means, kind), je.BestArm(), ours, max_samples=LENGTH, seed=4,
+            instance, je.BestArm(), ours, max_samples=LENGTH, seed=4,
             engine=je.Engine(lanes=1, devices=1), **common, **waits,
         )  # fmt: skip
         given = settings(ours, kind, 4)
