@@ -1,0 +1,181 @@
+"""The pieces of an answer: pairs of candidates, or half-spaces.
+
+An answer is wrong where the truth is in one of its pieces. Q is the number of places, some
+of which may hold no piece; shapes of arrays leave the lanes out (see `jaxelim.lanes`).
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.errors import ArgumentError
+from jaxelim.lanes import LaneOps
+
+_STATIC = {"static": True}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """Confidence intervals of the means."""
+
+    lower: Array  # [K], in the units of the means
+    upper: Array  # [K]
+
+
+class Pieces:
+    """What both kinds of pieces have."""
+
+    exists: Array  # [Q] bool: which places hold a piece
+    count: int | None  # number of pieces, if all answers have the same
+
+    def total(self) -> Array:
+        """The number of pieces: [] int32."""
+        if self.count is None:
+            return jnp.sum(self.exists, 0, dtype=jnp.int32)
+        return jnp.full(self.exists.shape[1:], self.count, jnp.int32)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Pairs(Pieces):
+    """Pieces {mu_k >= mu_i + slack}: of one or several candidates i, with every candidate k.
+
+    Candidates are the arms in their order, or the problem's items in place of the arms.
+    With a `level`, a reference of that known mean follows the arms, as number K. It is
+    never pulled. Where `first` is None, i is the reference in every lane and k is an arm:
+    the piece of arm k is {mu_k <= level} where `above` holds, else {mu_k >= level}.
+
+    Args:
+        first: the candidates i, [] or [m] int32; None: the reference.
+        exists: which places hold a piece, [C] or [m C] bool. Place r C + k is the pair of
+            the r-th i and of k; C is the number of candidates, or of arms without `first`.
+        above: [K] bool, without `first`: whether the answer puts arm k above the level.
+        slack: a number of at least 0, in the units of the means.
+        level: the mean of the reference, in the units of the means; None: there is none.
+        count: number of pieces, if all answers have the same; None: they are counted.
+
+    Raises:
+        ArgumentError: level or slack is no number.
+    """
+
+    first: Array | None
+    exists: Array
+    above: Array | None = None
+    slack: float = dataclasses.field(default=0.0, metadata=_STATIC)
+    level: float | None = dataclasses.field(default=None, metadata=_STATIC)
+    count: int | None = dataclasses.field(default=None, metadata=_STATIC)
+
+    def __post_init__(self) -> None:
+        number = float | int | np.floating | np.integer
+        if self.level is not None and not isinstance(self.level, number):
+            raise ArgumentError("level", self.level, "a number, not an array")
+        if not isinstance(self.slack, number):
+            raise ArgumentError("slack", self.slack, "a number, not an array")
+
+    @property
+    def signs(self) -> bool:
+        """Whether every piece compares an arm with the level."""
+        return self.first is None
+
+    @property
+    def several(self) -> bool:
+        """Whether `first` is [m], with several candidates."""
+        return self.first is not None and self.first.ndim == self.exists.ndim
+
+    @property
+    def refers(self) -> bool:
+        """Whether the last candidate is a reference."""
+        return self.first is not None and self.level is not None
+
+    @property
+    def candidates(self) -> int:
+        """The number C of candidates k of each i."""
+        places = self.exists.shape[0]
+        return places // self.first.shape[0] if self.several else places  # type: ignore[union-attr]
+
+    def row(self, i: Array, exists: Array, count: int | None = None) -> "Pairs":
+        """The pairs of another candidate i [], with the same slack and level."""
+        return Pairs(i, exists, None, self.slack, self.level, count)
+
+    def signs_of(self, above: Array) -> "Pairs":
+        """Every arm against the level, on the sides `above` [K] bool."""
+        everywhere = jnp.ones_like(above)
+        return Pairs(None, everywhere, above, 0.0, self.level, above.shape[0])
+
+    def with_reference(self, x: Array, reference: Any) -> Array:
+        """x [K] of the arms, followed by that of the reference where there is one: [C]."""
+        if not self.refers:
+            return x
+        return jnp.concatenate([x, jnp.full_like(x[:1], reference)])
+
+    def ends(self, lanes: LaneOps, x: Array) -> tuple[Array, Array]:
+        """x_i and x_k of every piece, x [C]: to broadcast to [C], or to [m, C] if `several`."""
+        assert self.first is not None
+        own = lanes.take(x, self.first)
+        return (own[:, None], x[None]) if self.several else (own, x)
+
+    def flat(self, rows: Array) -> Array:
+        """[m, C] -> [Q] if `several`; [C] is [Q]."""
+        return rows.reshape((-1, *rows.shape[2:])) if self.several else rows
+
+    def arms(self, lanes: LaneOps, piece: Array) -> tuple[Array, Array]:
+        """The candidates i and k of a piece []; arm k twice where i is always the reference."""
+        if self.first is None:
+            return piece, piece
+        if not self.several:
+            return self.first, piece
+        n = self.candidates
+        return lanes.take(self.first, piece // n), piece % n
+
+    def outside(self, lanes: LaneOps, means: Array) -> Array:
+        """How far means [K] lie outside each piece, negative inside: [Q]."""
+        if self.above is not None:
+            return jnp.where(self.above, means - self.level, self.level - means)
+        a, b = self.ends(lanes, self.with_reference(means, self.level))
+        off = self.flat(a - b)
+        return off + self.slack if self.slack else off
+
+    def overlap(self, lanes: LaneOps, interval: Interval) -> Array:
+        """How far the two sides' intervals overlap, U_k - L_i less the slack: [Q]."""
+        lower, upper = interval.lower, interval.upper
+        if self.above is not None:
+            return jnp.where(self.above, self.level - lower, upper - self.level)
+        low, _ = self.ends(lanes, self.with_reference(lower, self.level))
+        _, high = self.ends(lanes, self.with_reference(upper, self.level))
+        over = self.flat(high - low)
+        return over - self.slack if self.slack else over
+
+    def ties(self, margins: Array, within: float) -> Array:
+        """The pieces whose margin [Q] is at most `within`, so that answers are tied: [Q] bool.
+
+        None if there are several candidates i, where ties inside the answer do not count.
+        """
+        tied = self.exists & (margins <= within)
+        return jnp.zeros_like(tied) if self.several else tied
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class HalfSpaces(Pieces):
+    """Pieces {lambda : y . lambda <= c} of any direction, for rewards with features.
+
+    Args:
+        y: the directions, [Q, d].
+        c: the offsets, [Q].
+        exists: which places hold a piece, [Q] bool.
+        count: as in `Pairs`.
+    """
+
+    y: Array
+    c: Array
+    exists: Array
+    count: int | None = dataclasses.field(default=None, metadata=_STATIC)
+
+    def ties(self, margins: Array, within: float) -> Array:
+        """The pieces whose margin [Q] is at most `within`: [Q] bool."""
+        return self.exists & (margins <= within)
