@@ -105,7 +105,6 @@ __all__ = [
     "Points",
     "Poisson",
     "Recorded",
-    "SOURCES",
     "known",
     "made",
     "named",

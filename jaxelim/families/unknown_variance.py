@@ -99,7 +99,7 @@ class GaussianUnknownVariance(Family):
         spread = moments[moments > 0]
         other = spread.mean() if spread.size else (1e-3 * np.abs(means).max()) ** 2 or 1.0
         variances = np.where(moments > 0, moments, other)
-        return Normal(np.sqrt(variances))
+        return Normal(tuple(np.sqrt(variances).tolist()))
 
     def nature(self, instance: "Instance") -> np.ndarray:
         """The means: [I, K]."""

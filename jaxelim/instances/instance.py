@@ -245,8 +245,9 @@ class Instance(Arms):
 
     def _with(self, arms: np.ndarray, theta: np.ndarray, name: str | None) -> "Instance":
         """Other arms and theta, with the family, the source and the costs of these."""
-        more = dict(source=self.source, costs=self.costs)
-        return Instance(arms, theta, None, name, self.family, **more)
+        return Instance(
+            arms, theta, None, name, self.family, source=self.source, costs=self.costs
+        )
 
     def without_costs(self) -> "Instance":
         """The instance in which samples are counted."""
@@ -254,8 +255,8 @@ class Instance(Arms):
 
     def with_costs(self, costs: ArrayLike | None) -> "Instance":
         """The instance whose pulls have these costs [K]; None: samples are counted."""
-        more = dict(source=self.source, costs=costs)
-        return Instance(self.arms, self.theta, None, self.name, self.family, **more)
+        given = self.arms, self.theta, None, self.name, self.family
+        return Instance(*given, source=self.source, costs=costs)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):

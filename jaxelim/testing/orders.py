@@ -96,7 +96,8 @@ def equal_rivals(problem: Problem, instance: Instance) -> Instance | None:
     means = np.full(instance.K, np.sort(instance.means)[-2])
     means[best] = instance.means[best]
     try:
-        more = dict(source=instance.source, costs=instance.costs)
-        return Instance.unstructured(means, instance.family, **more)
+        return Instance.unstructured(
+            means, instance.family, source=instance.source, costs=instance.costs
+        )
     except JaxelimError:
         return None
