@@ -449,7 +449,7 @@ def test_bad_calls():
     call = dict(runs=1, delta=0.1)
     cases = [
         (je.Instance.unstructured, ([1, 1.7], je.Poisson()), dict(source=source), "the source"),
-        (je.Instance.unstructured, (None, je.Bounded()), dict(source=source), "0 to 1.*support"),
+        (je.Instance.unstructured, (None, je.Bounded()), dict(source=source), "support.*0 to 1"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.Thresholding(1.0),
                        je.Uniform()), call, "inside"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),

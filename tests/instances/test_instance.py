@@ -281,8 +281,8 @@ def test_stack_refuses():
 
 GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "_other": {"a": [null]}}'
 KNOWN = (
-    "'name', 'arms', 'theta', 'means', 'noise_std', 'family', 'source', 'costs', 'items', 'used_in', "
-    "'problems', 'm'"
+    "'name', 'arms', 'theta', 'means', 'noise_std', 'family', 'source', 'costs', 'items', "
+    "'used_in', 'problems', 'm'"
 )
 
 
