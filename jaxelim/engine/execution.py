@@ -95,7 +95,7 @@ class Execution:
 
 def cpu_options(optimization: str | None) -> dict[str, str]:
     """Options of XLA:CPU for a program, at LLVM's level `optimization`; None: XLA's choice."""
-    options = {"xla_cpu_prefer_vector_width": "256"}
+    options = {"xla_cpu_prefer_vector_width": "512"}
     if optimization is not None:
         options["xla_backend_optimization_level"] = optimization
     return options
