@@ -96,7 +96,8 @@ def optimum(
         scale, ones = family.scale, jnp.ones(arms.shape[0])
         inputs = _Inputs(family.plain(), arms, theta / scale, ones, directions, offsets / scale)
     else:
-        scales, kind = family.scales(jax.lax.stop_gradient(theta)), closed.kind_of_shape(shape)
+        scales = family.scales(jax.lax.stop_gradient(theta), None)
+        kind = closed.kind_of_shape(shape)
         inputs = _Inputs(family.plain(), None, theta, scales, directions, offsets, kind)
     return _jitted(inputs, shape.exists.astype(theta.dtype), gap)
 

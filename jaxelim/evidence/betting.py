@@ -19,10 +19,6 @@ chords: the best bet wins N kl(m, u) or more. Every value here is the larger of 
 bounds, and needs no grid of means. What rounding may add to a bound is taken off it. No term of
 a sum of powers is negative, so each sum has small relative errors. Powers of x - 1/2 would not
 do: large bets need T_i to a fraction of N u^i.
-
-Of n rewards without replacement the next has mean q (u - S/n), q = n/(n - N), where S is
-the sum of the N that were drawn. Bets against it have z = b q (x' - u), with
-x' = x/q + S/n. So T_i = sum q^i (x' - u)^i, and edge = b u times the largest q.
 """
 
 import dataclasses
@@ -69,36 +65,28 @@ class Wins(NamedTuple):
     counts: Array  # N, above 0
     means: Array  # in [0, 1]
     powers: tuple[Array, ...]  # the sums of `terms`
-    most: Array | None  # the largest q; None: 1
 
     def side(self, u: Array, up: bool) -> "Side":
         """What bets against means u read: means of at most u (up), or of at least u."""
         half, v = len(self.powers) // 2, u if up else 1 - u
         sums = self.powers[:half] if up else self.powers[half:]
-        if self.most is None:
-            rows = [(self.counts, *sums[:i]) for i in range(1, POWERS + 1)]
-            share = sums[0] / self.counts * (1 - _error(self.counts))
-            return Side(self.counts, tuple(_shifted(row, -v) for row in rows), v, share)
-        ends = np.cumsum([0, *range(2, POWERS + 2)])
-        rows = [sums[a:b] for a, b in zip(ends, ends[1:], strict=False)]
-        return Side(self.counts, tuple(_shifted(row, -v) for row in rows), self.most * v, None)
+        rows = [(self.counts, *sums[:i]) for i in range(1, POWERS + 1)]
+        share = sums[0] / self.counts * (1 - _error(self.counts))
+        return Side(self.counts, tuple(_shifted(row, -v) for row in rows), v, share)
 
 
-def terms(x: Array, rest: Array, q: Array | None = None) -> list[Array]:
-    """What a reward adds to the powers: y^i, y = x' and then 1 - x'; or q^i y^j, j <= i."""
-    orders = range(1, POWERS + 1)
-    if q is None:
-        return [y**i for y in (x, rest) for i in orders]
-    return [q**i * y**j for y in (x, rest) for i in orders for j in range(i + 1)]
+def terms(x: Array, rest: Array) -> list[Array]:
+    """What a reward adds to the powers: those of x, and then of 1 - x."""
+    return [y**i for y in (x, rest) for i in range(1, POWERS + 1)]
 
 
 class Side(NamedTuple):
     """What bets on one side read, at means u: arrays of one shape, [..]."""
 
     counts: Array
-    t: tuple[Array, ...]  # T_1, .., T_4, of 1 - x' and 1 - u where the mean is below u
+    t: tuple[Array, ...]  # T_1, .., T_4, of 1 - x and 1 - u where the mean is below u
     unit: Array  # the edge of a unit bet
-    share: Array | None  # the mean, or 1 less it, at most; None without replacement
+    share: Array  # the mean, or 1 less it, at most
 
     def logarithm(self, bet: Array) -> Array:
         """The first lower bound on a stake's logarithm; the bet's edge is below 1."""
@@ -114,13 +102,13 @@ class Side(NamedTuple):
 def _error(counts: Array) -> Array:
     """The relative error of a sum of N powers that are not negative, at most.
 
-    Each sum adds 2^-53; so does x', by the earlier rewards, four times in its fourth power.
+    Each sum adds 2^-53, and a power at most 16 times that.
     """
     return (counts + 16) * 2.0**-50
 
 
 def _shifted(sums: tuple[Array, ...], r: Array) -> Array:
-    """sum w (y + r)^i from sums of w y^j, j = 0 .. i."""
+    """sum (y + r)^i from sums of y^j, j = 0 .. i."""
     order = len(sums) - 1
     total = sums[0]
     for j in range(1, order + 1):  # Horner's rule in r
@@ -153,8 +141,7 @@ def best(wins: Wins, u: Array, up: bool) -> Array:
         step = slope / jnp.minimum(curve, -0.2 * t[1])
         bet = jnp.clip(bet - step, 0.2 * second, jnp.minimum(5 * second, highest))
     found = jnp.maximum(side.logarithm(bet), side.logarithm(0.8 * second))
-    if side.share is not None:
-        found = jnp.maximum(found, wins.counts * _divergence(side.share, unit))
+    found = jnp.maximum(found, wins.counts * _divergence(side.share, unit))
     return jnp.where(wins_some, jnp.maximum(found, 0), 0)
 
 
@@ -171,11 +158,9 @@ def stakes(wins: Wins, u: Array, up: bool) -> Array:
     bets = jnp.asarray(BETS.reshape((-1,) + (1,) * jnp.ndim(side.t[0])), side.t[0].dtype)
     made = bets * side.unit <= LARGEST_EDGE
     bets = jnp.where(made, bets, 0)
-    value = side.logarithm(bets)
-    if side.share is not None:
-        edges = bets * side.unit
-        chord = (1 - side.share) * log1p(-edges) + side.share * log1p(bets - edges)
-        value = jnp.maximum(value, wins.counts * chord)
+    edges = bets * side.unit
+    chord = (1 - side.share) * log1p(-edges) + side.share * log1p(bets - edges)
+    value = jnp.maximum(side.logarithm(bets), wins.counts * chord)
     return jnp.where(made, value, -jnp.inf)
 
 
@@ -313,9 +298,7 @@ def two_points(wins: Wins) -> Array:
 
     Those of the Gauss quadrature of the rewards, so inside their range.
     """
-    rows = (wins.counts, *wins.powers[:3]) if wins.most is None else wins.powers[5:9]
-    n, *sums = rows
-    first, second, third = (x / n for x in sums)
+    first, second, third = (x / wins.counts for x in wins.powers[:3])
     variance = jnp.maximum(second - first**2, 1e-12)
     skew = (third - 3 * first * second + 2 * first**3) / variance**1.5
     root = jnp.sqrt(skew * skew + 4)

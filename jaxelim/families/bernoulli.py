@@ -28,12 +28,9 @@ class Bernoulli(ExponentialFamily):
     """
 
     name: ClassVar[str] = "bernoulli"
+    any_law: ClassVar[bool] = True
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = 1.0
-
-    def recorded_law(self, order: str) -> str:
-        """Draws from zeros and ones with replacement have no other law."""
-        return self.stated_law() if order == "bootstrap" else super().recorded_law(order)
 
     def check_rewards(self, rewards: np.ndarray) -> None:
         self.refuse_rewards(rewards, (rewards != 0) & (rewards != 1), "0 or 1")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import Problem
+from jaxelim.contracts import Problem, Source
 from jaxelim.contracts.proofs import ONE_PARAMETER
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.sides import Sides
@@ -23,7 +23,6 @@ from jaxelim.evidence.exponential import SidesEvidence, evidence_of
 from jaxelim.families import slack as slacks
 from jaxelim.families.arm import ArmModel, Stat
 from jaxelim.families.mean_mixtures import MeanMixtures
-from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, index_like
 from jaxelim.numerics.logarithm import log1p
 from jaxelim.numerics.roots import jet
@@ -148,14 +147,6 @@ class OneParameter(MeanMixtures):
             allowed = f"a number below {self.high - self.low:g} for {self!r}"
             raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
 
-    def check_noise(self, noise: np.ndarray) -> None:
-        bad = noise[(noise < 0) | (noise >= 1)]
-        if self.noise == "normal":
-            refuse_large(noise)
-        elif bad.size:
-            allowed = f"uniforms, at least 0 and below 1, for {self!r}"
-            raise ArgumentError("noise", noise, allowed, f"{bad[0]:g} is not")
-
     def nature(self, instance: "Instance") -> np.ndarray:
         """The means: [I, K]."""
         return instance.means.reshape(-1, instance.K)
@@ -191,7 +182,7 @@ class OneParameter(MeanMixtures):
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
         return evidence_of(self, space, shape, stats.means, stats.counts)
 
-    def scales(self, means: Array) -> Array:
+    def scales(self, means: Array, source: Source | None) -> Array:
         """c_k: [K]."""
         costs = self.costs(means)
         return jnp.ones_like(means) if costs is None else costs

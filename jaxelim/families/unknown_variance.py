@@ -14,22 +14,17 @@ from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
 from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
-from jaxelim.errors import ArgumentError
 from jaxelim.evidence.student import StudentEvidence, pair
 from jaxelim.families.mean_mixtures import both_sides
-from jaxelim.families.noise import refuse_large
+from jaxelim.families.sources import Normal
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
 from jaxelim.mixtures import student
 from jaxelim.mixtures.grid import Grid
 
 if TYPE_CHECKING:
-    from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
 _DEGREES = ("free", "glr")
-_LEAST_STD, _LARGEST_STD = 1e-100, 1e100  # squares of rewards are finite and positive
-_LARGEST_RATIO = 1e12
-"""Largest |mean|/std. Beyond it rewards round to few distinct numbers."""
 
 
 @jax.tree_util.register_dataclass
@@ -64,18 +59,17 @@ class GaussianUnknownVariance(Family):
     variance does. f_k = N_k is the likelihood ratio itself. With few pulls it exceeds
     such a threshold too often.
 
+    Without a source rewards have the standard deviation 1. No rule and no test reads it.
+
     Source: Jourdan, Degenne & Kaufmann 2023.
 
     Args:
-        std: the standard deviation of the noise, > 0, in the units of the rewards: a
-            number, or [K] numbers. No rule and no test reads it.
         degrees: "free" for f = N - 1, or "glr" for f = N.
 
     Raises:
-        ArgumentError: std is neither, or degrees is another word.
+        ArgumentError: degrees is another word.
     """
 
-    std: float | tuple[float, ...] = 1.0
     degrees: str = "free"
     name: ClassVar[str] = "gaussian-unknown-variance"
     noise: ClassVar[str] = "normal"
@@ -85,33 +79,19 @@ class GaussianUnknownVariance(Family):
     high: ClassVar[float] = np.inf
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "std", _standard_deviations(self.std))
         checks.choice("degrees", self.degrees, _DEGREES)
 
-    def check_arms(self, arms: "Arms") -> None:
-        """Refuse a std of another length than K."""
-        std = np.asarray(self.std)
-        if std.ndim and std.size != arms.K:
-            allowed = f"a number, or K = {arms.K} numbers"
-            raise ArgumentError("std", self.std, allowed, f"it has {std.size}")
-
     def check(self, instance: "Instance") -> None:
-        """Refuse means whose rewards would all be equal."""
-        bad = np.abs(instance.means) > _LARGEST_RATIO * np.asarray(self.std)
-        if bad.any():
-            allowed = f"means of at most {_LARGEST_RATIO:g} std, as rewards are rounded"
-            raise ArgumentError("theta", instance.means, allowed)
-
-    def check_noise(self, noise: np.ndarray) -> None:
-        refuse_large(noise)
+        if instance.source is None:
+            Normal().check(instance)
 
     def law(self) -> str:
         return UNKNOWN_VARIANCE
 
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
-    ) -> "GaussianUnknownVariance":
-        """With the arms' estimated variances; where an arm's rewards are equal, that of the others.
+    ) -> Normal:
+        """The arms' estimated variances; where an arm's rewards are equal, that of the others.
 
         Where all are equal the standard deviation is a thousandth of the largest mean, or 1.
         """
@@ -119,22 +99,15 @@ class GaussianUnknownVariance(Family):
         spread = moments[moments > 0]
         other = spread.mean() if spread.size else (1e-3 * np.abs(means).max()) ** 2 or 1.0
         variances = np.where(moments > 0, moments, other)
-        return dataclasses.replace(self, std=tuple(np.sqrt(variances).tolist()))
+        return Normal(tuple(np.sqrt(variances).tolist()))
 
-    def settled(self, **job: Any) -> "GaussianUnknownVariance":
-        """The family without its std, which is nature's: programs do not depend on it."""
-        return dataclasses.replace(self, std=1.0)
+    def nature(self, instance: "Instance") -> np.ndarray:
+        """The means: [I, K]."""
+        return instance.means.reshape(-1, instance.K)
 
-    def nature(self, instance: "Instance") -> dict[str, np.ndarray]:
-        """Means and standard deviations: [I, K] each."""
-        means = instance.means.reshape(-1, instance.K)
-        own = instance.family
-        std = np.asarray(own.std if isinstance(own, GaussianUnknownVariance) else self.std)
-        return {"mean": means, "std": np.broadcast_to(std, means.shape)}
-
-    def draw(self, lanes: LaneOps, nature: dict, arm: Array, pull: Array, noise: Array) -> Array:
-        """mean + std noise, with standard normal noise."""
-        return lanes.take(nature["mean"], arm) + lanes.take(nature["std"], arm) * noise
+    def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
+        """mean + noise, with standard normal noise."""
+        return lanes.take(nature, arm) + noise
 
     def start(
         self, space: ArmContext, problem: Problem, tables: tuple, rewards: Array
@@ -253,16 +226,3 @@ class GaussianUnknownVariance(Family):
         wide = jnp.expm1(2 * beta / jnp.where(known, freedom, 1))
         radius = jnp.where(known, jnp.sqrt(variances * wide), jnp.inf)
         return SymmetricInterval.of(means, radius)
-
-
-def _standard_deviations(std: Any) -> float | tuple[float, ...]:
-    """std as a number, or as a tuple of K numbers."""
-    low, high = _LEAST_STD, _LARGEST_STD
-    allowed = f"a number, or K numbers, from {low:g} to {high:g}"
-    stds = checks.real_array("std", std, ndim=(0, 1))
-    bad = stds[(stds < low) | (stds > high)]
-    if bad.size:
-        raise ArgumentError("std", std, allowed, f"{bad.flat[0]:g} is not")
-    if stds.ndim == 0:
-        return float(stds)
-    return tuple(stds.tolist())

@@ -10,15 +10,16 @@ import numpy as np
 
 from jaxelim import checks, families, scope
 from jaxelim.contracts import Family
-from jaxelim.errors import JaxelimError, in_words
-from jaxelim.families import OneParameter, Recorded, noise
+from jaxelim.errors import ArgumentError, JaxelimError, in_words
+from jaxelim.families import OneParameter, noise
+from jaxelim.instances.instance import Instance
 from jaxelim.testing import (
     draw_checks,
     evidence_checks,
     family_checks,
     mixture_checks,
     other_family_checks,
-    recorded_checks,
+    source_checks,
 )
 from jaxelim.testing.report import ContractError, Report, lines_of, require
 from jaxelim.testing.settings import check_docstring, check_repr
@@ -53,8 +54,6 @@ def check_family(
     that are cuts; its intervals hold the means and grow with beta. Statistics and runs
     are checked as above.
 
-    Of `Recorded` rewards, the family that is tested is checked as above, then the draws.
-
     Means are drawn inside (low, high); those that `check` refuses are drawn again. An end
     is a mean unless `check` refuses it; then rewards may not be that end. What is drawn
     fails a right family by luck with probability at most 1e-6: the mean of n rewards is held by
@@ -79,17 +78,38 @@ def check_family(
     return Report(repr(family), tuple(lines), head=(f"tried: {draws} rewards a mean", MEANS))
 
 
+def check_source(
+    instance: Instance, *, seed: int = 0, draws: int = 20_000, progress: Any = None
+) -> Report:
+    """Check the source of an instance's rewards; `check_family` checks the family.
+
+    First rewards are finite, allowed by the family, and have the mean of their arm, by seven
+    standard errors. So do, exactly, the rewards of a run until an arm is used up. Whole runs
+    with `Uniform` are as in `check_family`.
+
+    Args:
+        instance: one instance, with a source.
+        seed, draws, progress: as in `check_family`.
+
+    Raises:
+        ContractError: the first law that is broken, or a method that raises, in a sentence.
+        ArgumentError: no such instance, or as `check_family`.
+    """
+    if not isinstance(instance, Instance) or instance.batched or instance.source is None:
+        raise ArgumentError("instance", instance, "one Instance(.., source=..)")
+    seed, draws = checks.seed(seed), checks.integer("draws", draws, low=1000)
+    parts: list[tuple[str, Callable[..., str]]] = [
+        ("settings", source_checks.check_settings),
+        ("nature or draw", partial(source_checks.check_draws, draws=draws)),
+        ("a run", source_checks.check_runs),
+    ]
+    lines = lines_of(_seeded(parts, instance, seed, 0), progress)
+    head = f"tried: {draws} rewards an arm", "passed: each law below held on what was drawn"
+    return Report(repr(instance.source), tuple(lines), head=head)
+
+
 def _parts(family: Any, seed: int, draws: int) -> list[tuple[str, Callable[[], str]]]:
     """The parts of the check of a family, with their names."""
-    if isinstance(family, Recorded):
-        tested = _parts(family.family, seed, draws)
-        settings = "settings", partial(recorded_checks.check_settings, family)
-        first = [settings, *((f"tested: {name}", partial(_of_tested, one)) for name, one in tested)]
-        parts: list[tuple[str, Callable[..., str]]] = [
-            ("draw", partial(recorded_checks.check_draws, draws=draws)),
-            ("a run", recorded_checks.check_runs),
-        ]
-        return [*first, *_seeded(parts, family, seed, len(first))]
     if isinstance(family, OneParameter) and family.has("divergence"):
         parts = [
             ("divergence or variance", family_checks.check_divergence),
@@ -118,23 +138,19 @@ def _parts(family: Any, seed: int, draws: int) -> list[tuple[str, Callable[[], s
     return [settings, *_seeded(parts, family, seed, 1)]
 
 
-def _of_tested(part: Callable[[], str]) -> str:
-    return f"tested: {part()}"
-
-
 def _seeded(
-    parts: Sequence[tuple[str, Callable[..., str]]], family: Any, seed: int, before: int
+    parts: Sequence[tuple[str, Callable[..., str]]], checked: Any, seed: int, before: int
 ) -> list[tuple[str, Callable[[], str]]]:
     """The parts, each with a generator of its own; `before`: how many parts are before them."""
 
     def run(place: int, name: str, part: Callable[..., str]) -> str:
         try:
             with scope.engine():
-                return part(family, np.random.default_rng([seed, place]))
+                return part(checked, np.random.default_rng([seed, place]))
         except JaxelimError:
             raise
         except Exception as error:
-            raise ContractError(f"{family!r}: {name} raised {in_words(error)}") from error
+            raise ContractError(f"{checked!r}: {name} raised {in_words(error)}") from error
 
     return [
         (name, partial(run, place, name, part))

@@ -20,7 +20,7 @@ CASES = {
     "costs": (je.Instance.unstructured(MEANS, je.Poisson(), costs=COSTS), je.BestArm()),
     "logistic": (je.Instance(ARMS, THETA, family=je.Logistic()), je.BestArm()),
     "slack": (COINS, je.BestArm(epsilon=0.15)),
-    "bounded": (je.Instance.unstructured(POINTS.means, POINTS), je.BestArm()),
+    "bounded": (je.Instance.unstructured(source=POINTS, family=je.Bounded()), je.BestArm()),
 }
 FAST = {"linear", "coins", "slack"}
 

@@ -67,15 +67,15 @@ class Faulty(je.families.OneParameter):
         return self._at_times("posterior", drawn, counts > 20)
 
 
-def instance(family):
-    means = getattr(family, "means", [0.2, 0.1, 0.0])  # of recorded rewards
-    return je.Instance.unstructured(means, family)
+def instance(family, source=None):
+    means = [0.2, 0.1, 0.0] if source is None else None
+    return je.Instance.unstructured(means, family, source=source)
 
 
-def fails(family, rule, kind: Any = je.errors.FamilyError, problem=None, **settings):
+def fails(family, rule, kind: Any = je.errors.FamilyError, problem=None, source=None, **settings):
     settings = {"runs": 40, "max_samples": 3000, "delta": 1e-9, "engine": SMALL, **settings}
     with pytest.raises(kind) as caught:
-        je.simulate(instance(family), problem or je.BestArm(), rule, **settings)
+        je.simulate(instance(family, source), problem or je.BestArm(), rule, **settings)
     return caught.value
 
 

@@ -210,6 +210,49 @@ def test_a_family(members, told, recorded):
     refused("family", told, kind=je.errors.FamilyError, instance=instance)
 
 
+@dataclasses.dataclass(frozen=True)
+class Shifted(je.contracts.Source):
+    """Uniform rewards about the means."""
+
+    name: ClassVar[str] = "shifted"
+
+    def nature(self, instance):
+        return instance.means.reshape(-1, instance.K) - 0.5
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return lanes.take(nature, arm) + noise
+
+
+@pytest.mark.parametrize(
+    "members, told",
+    [
+        ({"noise": "cauchy"}, "its noise is 'cauchy'"),
+        ({"nature": lambda self, instance: "high"}, "it returned"),
+        ({"draw": lambda self, lanes, nature, arm, pull, noise: arm}, "int32[16]"),
+        ({"used_up": lambda self, lanes, nature, arm, pull: pull / 2}, "not bool[16]"),
+        ({"used_up": lambda self, lanes, nature, arm, pull: nature > 0}, "not bool[16]"),
+    ],
+)
+def test_a_source(members, told):
+    mine = dataclasses.dataclass(frozen=True)(type("Mine", (Shifted,), members))()
+
+    def instance():
+        return je.Instance.unstructured([0.5, 0.2, 0.0], source=mine)
+
+    refused("source", told, kind=je.errors.FamilyError, instance=instance)
+
+
+@pytest.mark.slow
+def test_a_good_source(tmp_path):
+    instance = je.Instance.unstructured([0.5, 0.2, 0.0], source=Shifted())
+    assert je.testing.check_source(instance).verdict == "passed"
+    result = je.simulate(instance, je.BestArm(), je.Uniform(), runs=2, threshold=je.Mixture())
+    assert "shifted is not that of Gaussian" in str(result.proven)
+    result.save(tmp_path / "x.nc")
+    assert je.load_result(tmp_path / "x.nc", source=Shifted()).instance == instance
+    assert str(je.load_result(tmp_path / "x.nc").instance.source) == "Shifted()"
+
+
 # Suggestions
 
 

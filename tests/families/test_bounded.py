@@ -277,6 +277,10 @@ def test_kl_inf_against_scipy():
         assert 0 <= bet <= 1 / (u if up else 1 - u) + 1e-12
 
 
+def of(source):
+    return je.Instance.unstructured(source=source, family=je.Bounded())
+
+
 def drawn(rng, arms, size):
     """Arms of this number of points in [-1, 1]: the source, and an instance."""
     points = np.sort(rng.uniform(-1, 1, (arms, size)), 1)
@@ -402,13 +406,11 @@ def test_h_star_of_recorded_rewards_is_that_of_their_distributions():
     points = Points([[0.2, 0.4, 0.6], [0.1, 0.3, 0.3]],
                     [[0.25, 0.25, 0.5], [1 / 3, 1 / 3, 1 / 3]])  # fmt: skip
     many, betas = je.Recorded([np.linspace(0, top, 1001) for top in (1, 0.5)]), Betas([[1, 2]] * 2)
-    h_star = [je.complexity(je.Instance.unstructured(source=source, family=je.Bounded()),
-                            je.BestArm()).value for source in (je.Recorded(stacks), points)]  # fmt: skip
+    h_star = [je.complexity(of(one), je.BestArm()).value for one in (je.Recorded(stacks), points)]
     assert h_star[0] == pytest.approx(h_star[1], rel=1e-6)
     for source, words in ((many, "1000 different rewards"), (betas, "a source of points")):
         with pytest.raises(je.errors.UnsupportedError, match=words):
-            je.complexity(je.Instance.unstructured(source=source, family=je.Bounded()),
-                          je.Thresholding(0.4))  # fmt: skip
+            je.complexity(of(source), je.Thresholding(0.4))
 
 
 @pytest.mark.slow
@@ -416,10 +418,8 @@ def test_recorded_rewards_are_proven_with_replacement():
     rng = np.random.default_rng(0)
     stacks = [rng.beta(a, 2, 300) for a in (4, 2, 1)]
     for order, proven in (("permuted", False), ("bootstrap", True), ("given", False)):
-        past = je.Recorded(stacks, order)
-        found = je.simulate(je.Instance.unstructured(source=past, family=je.Bounded()),
-                            je.BestArm(), je.Uniform(), runs=1, delta=0.1,
-                            threshold=je.Mixture())  # fmt: skip
+        found = je.simulate(of(je.Recorded(stacks, order)), je.BestArm(), je.Uniform(), runs=1,
+                            delta=0.1, threshold=je.Mixture())  # fmt: skip
         assert (found.proven is True) == proven and found.stopped.all() and found.correct.all()
 
 
@@ -445,11 +445,11 @@ def test_bad_settings(call, words):
 
 
 def test_bad_calls():
-    source = Points([0, 2], [[0.5, 0.5], [0.2, 0.8]])
+    source = Points([0, 2], [[0.8, 0.2], [0.6, 0.4]])
     call = dict(runs=1, delta=0.1)
     cases = [
         (je.Instance.unstructured, ([1, 1.7], je.Poisson()), dict(source=source), "the source"),
-        (je.Instance.unstructured, (None, je.Bounded()), dict(source=source), "0 to 1.*support"),
+        (je.Instance.unstructured, (None, je.Bounded()), dict(source=source), "support.*0 to 1"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.Thresholding(1.0),
                        je.Uniform()), call, "inside"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),
@@ -528,9 +528,8 @@ def test_errors_are_rarer_than_delta(name, rule):
 
     It sees an error rate of 0.12 but for one time in 1000.
     """
-    instance = je.Instance.unstructured(source=SKEWED[name], family=je.Bounded())
-    found = je.simulate(instance, je.BestArm(), rule, delta=0.1, runs=10_000, seed=11, threshold=je.Mixture(),
-                        max_samples=20_000)  # fmt: skip
+    found = je.simulate(of(SKEWED[name]), je.BestArm(), rule, delta=0.1, runs=10_000, seed=11,
+                        threshold=je.Mixture(), max_samples=20_000)  # fmt: skip
     wrong = int((found.stopped & ~found.correct).sum())
     print(f"{name}, {rule!r}: {wrong} wrong, {found.stopped.mean():.4f} ended, "
           f"{found.samples.mean():.0f} samples")  # fmt: skip

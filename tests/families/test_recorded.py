@@ -153,7 +153,8 @@ def test_the_lower_bound_is_that_of_the_family():
 @pytest.mark.slow
 def test_the_given_order_is_that_of_the_stacks():
     past = dataclasses.replace(BINARY, order="given")
-    run, other = (je.trace(on(past), je.BestArm(), je.Uniform(), delta=1e-200, run=r) for r in (0, 7))
+    job = on(past), je.BestArm(), je.Uniform()
+    run, other = (je.trace(*job, delta=1e-200, run=r) for r in (0, 7))
     np.testing.assert_array_equal(run.rewards, other.rewards)
     assert run.truncated and run.pulls.tolist() == [26, 26, 25]  # arm 2 was next
     for k in range(3):

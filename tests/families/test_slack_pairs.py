@@ -9,7 +9,7 @@ from jaxelim import scope
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext
 from jaxelim.lanes import LaneOps
-from tests.twin import slack
+from tests.twin import worlds
 
 FAMILIES = {"bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
             "gaussian": je.Gaussian([1.0, 1.0])}  # fmt: skip
@@ -44,16 +44,17 @@ def test_the_llr_is_the_least_cost(family):
         n_a, n_b = 10 ** rng.uniform(0, 4, (2, CASES))
         a, b = drawn(family, rng, (2, CASES))
         got = jitted(n_a, a, n_b, b, epsilon)
-        problem = slack.Problem(epsilon, 2, family, np.ones(2))
-        pairs = zip(np.stack([n_a, n_b], 1), np.stack([a, b], 1), strict=True)
-        want = [problem.value((0, 1), w, m) for w, m in pairs]
+        pairs = list(zip(np.stack([n_a, n_b], 1), np.stack([a, b], 1), strict=True))
+        problem = worlds.Problem(("slack", epsilon), 2)
+        every = [worlds.Seen(worlds.WORLDS[family], problem, None, m) for _, m in pairs]
+        want = [one.value((0, 1), w) for one, (w, _) in zip(every, pairs, strict=True)]
         assert np.isfinite(got).all()
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
         zero += np.sum(np.asarray(got) == 0)
         apart = np.asarray(got) > 0
         closest = np.stack(point(n_a, a, n_b, b, epsilon), 1)[apart]
-        pairs = zip(np.stack([n_a, n_b], 1)[apart], np.stack([a, b], 1)[apart], strict=True)
-        known = np.array([list(problem.closest((0, 1), w, m).values()) for w, m in pairs])
+        both = [one.closest((0, 1), w) for one, (w, _) in zip(every, pairs, strict=True)]
+        known = np.array([list(both[n].values()) for n in np.flatnonzero(apart)])
         np.testing.assert_allclose(closest, known, rtol=1e-10, atol=1e-13)
     assert 0 < zero < 0.6 * len(EPSILONS) * CASES
 
