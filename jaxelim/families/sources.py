@@ -128,7 +128,8 @@ class Betas(Numbers):
 
     Args:
         table: [K, 2] the numbers (a, b) of each arm, from 0.01 to 1e6.
-        low, high: the interval of the rewards.
+        low: end of the interval of the rewards.
+        high: its other end.
 
     Raises:
         ArgumentError: numbers out of range.
