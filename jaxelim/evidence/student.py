@@ -46,21 +46,22 @@ def least_root(p: Array, q: Array, other: Array, own: Array) -> Array:
     linear, turn = p * own + q * (1 + other), (1 + q) / 3
     slope = linear - (1 + q) * turn
     rises = slope > 0
-    r = jnp.sqrt(jnp.where(rises, 0, -slope / 3))
+    r = jnp.sqrt(jnp.maximum(-slope, 0) / 3)
     top = jnp.maximum(turn - r, 0)
 
     def c(x: Array) -> Array:
         return ((x - (1 + q)) * x + linear) * x - p * own
 
     high, tiny = jnp.maximum(c(top), 0), float(np.finfo(p.dtype).tiny)
-    wide, steep = 3 * r, jnp.where(rises, slope, 0)
+    wide, steep = 3 * r, jnp.maximum(slope, 0)
     # Each of the three terms alone gives an upper bound on e; the least is below 1.5 e.
     e = jnp.exp(jnp.log(jnp.maximum(high, tiny)) / 3)
     e = jnp.minimum(e, jnp.where(rises, e, jnp.sqrt(high / jnp.maximum(wide, tiny))))
     e = jnp.minimum(e, jnp.where(rises, high / jnp.maximum(steep, tiny), e))
     for _ in range(_STEPS):
         excess = ((e + wide) * e + steep) * e - high
-        e = e - excess / jnp.maximum((3 * e + 2 * wide) * e + steep, tiny)
+        step = excess / jnp.maximum((3 * e + 2 * wide) * e + steep, tiny)
+        e = jnp.clip(e - step, 0, e)
     x = jnp.clip(top - e, 0, 1)
     for _ in range(_POLISH):
         tilt = (3 * x - 2 * (1 + q)) * x + linear
