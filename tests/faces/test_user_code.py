@@ -242,17 +242,6 @@ def test_a_source(members, told):
     refused("source", told, kind=je.errors.FamilyError, instance=instance)
 
 
-@pytest.mark.slow
-def test_a_good_source(tmp_path):
-    instance = je.Instance.unstructured([0.5, 0.2, 0.0], source=Shifted())
-    assert je.testing.check_source(instance).verdict == "passed"
-    result = je.simulate(instance, je.BestArm(), je.Uniform(), runs=2, threshold=je.Mixture())
-    assert "shifted is not that of Gaussian" in str(result.proven)
-    result.save(tmp_path / "x.nc")
-    assert je.load_result(tmp_path / "x.nc", source=Shifted()).instance == instance
-    assert str(je.load_result(tmp_path / "x.nc").instance.source) == "Shifted()"
-
-
 # Suggestions
 
 

@@ -19,6 +19,7 @@ from jaxelim.testing import (
     whole_family,
 )
 from jaxelim.testing.evidence_checks import check_evidence
+from tests.faces.test_user_code import Shifted
 from tests.families.family_cases import Binomial, Faces, Geometric, Textbook
 
 SLOW = pytest.mark.slow
@@ -348,3 +349,14 @@ def test_objects_that_are_no_family(family, sentence):
 def test_arguments(argument, value):
     with pytest.raises(je.errors.ArgumentError, match=f"{argument}: got {value}"):
         check_family(Geometric(), **{argument: value})
+
+
+@pytest.mark.slow
+def test_a_good_source(tmp_path):
+    instance = je.Instance.unstructured([0.5, 0.2, 0.0], source=Shifted())
+    assert je.testing.check_source(instance).verdict == "passed"
+    result = je.simulate(instance, je.BestArm(), je.Uniform(), runs=2, threshold=je.Mixture())
+    assert "shifted is not that of Gaussian" in str(result.proven)
+    result.save(tmp_path / "x.nc")
+    assert je.load_result(tmp_path / "x.nc", source=Shifted()).instance == instance
+    assert str(je.load_result(tmp_path / "x.nc").instance.source) == "Shifted()"
