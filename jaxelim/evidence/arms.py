@@ -113,8 +113,9 @@ class ArmEvidence(Evidence):
         p, lanes = self.pieces, self.space.lanes
         if not p.refers:
             own = End(self.stat, self.weight)
-            sides = [p.ends(lanes, x) for x in jax.tree.leaves(own)]
-            a, b = (jax.tree.unflatten(jax.tree.structure(own), x) for x in zip(*sides, strict=True))
+            leaves, tree = jax.tree.flatten(own)
+            sides = zip(*(p.ends(lanes, x) for x in leaves), strict=True)
+            a, b = (jax.tree.unflatten(tree, x) for x in sides)
             return a, b
         stat = jax.tree.map(lambda x: jnp.concatenate([x, x[:1]]), self.stat)
         stat = stat._replace(mean=p.with_reference(self.means, p.level))
@@ -207,7 +208,8 @@ class ArmEvidence(Evidence):
 
     def with_derivatives(self) -> "ArmEvidence":
         even = jnp.full_like(self.means, 1 / self.means.shape[0])
-        return dataclasses.replace(self, weight=self.per_cost(even))
+        stat = self.model.bending(self.stat)
+        return dataclasses.replace(self, stat=stat, weight=self.per_cost(even))
 
     def derivatives(self) -> Bent:
         model, count = self.model, self.means.shape[0]
