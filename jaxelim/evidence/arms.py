@@ -104,7 +104,7 @@ class ArmEvidence(Evidence):
         return dataclasses.replace(self, weight=self.per_cost(weights))
 
     def outside(self) -> Array:
-        return self.pieces.outside(self.space.lanes, self.means)
+        return self.shape.separation(self.space.lanes, self.means)
 
     # The closest point of each piece.
 
@@ -126,6 +126,8 @@ class ArmEvidence(Evidence):
 
     def values(self) -> Array:
         p, model = self.pieces, self.model
+        if isinstance(p, Sides):
+            return self.derivatives().value
         if p.signs:
             return self.weight * self._of_level()
         a, b = self._ends()

@@ -16,7 +16,7 @@ from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Statistics
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence import betting
-from jaxelim.evidence.betting import Wins
+from jaxelim.evidence.betting import Truth, Wins
 from jaxelim.families.arm import ArmModel, ArmStatistics
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.families.sources import BETAS, Betas
@@ -126,10 +126,12 @@ class Bounded(ArmModel):
     def reach(self, stat: Wins, level: Array, up: Array | bool) -> Array:
         return self.width * betting.reach(self._scaled(stat), level / stat.n, up)
 
-    def bending(self, stat: Wins) -> betting.Truth:
+    def bending(self, stat: Wins | Truth) -> Truth:
+        if isinstance(stat, Truth):
+            return stat
         return betting.two_points(self._scaled(stat))._replace(mean=stat.mean)
 
-    def scales(self, means: Array, source: Source | None = None) -> betting.Truth:
+    def scales(self, means: Array, source: Source | None = None) -> Truth:
         """Points and probabilities of every arm; of the two ends where there is no source."""
         if source is not None:
             points, probabilities = source.points()
@@ -139,7 +141,7 @@ class Bounded(ArmModel):
             points = jnp.stack([jnp.zeros_like(share), jnp.ones_like(share)], -1)
             probabilities = jnp.stack([1 - share, share], -1)
         one = jnp.ones_like(means)
-        return betting.Truth(one, means, jnp.asarray(points), jnp.asarray(probabilities))
+        return Truth(one, means, jnp.asarray(points), jnp.asarray(probabilities))
 
     # E-values.
 
