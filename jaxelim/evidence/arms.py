@@ -231,7 +231,8 @@ class ArmEvidence(Evidence):
 
         def placed(x: Array, y: Array) -> Array:
             arm = jnp.arange(count, dtype=jnp.int32)[:, None]
-            return jnp.where((arm == i) & ~a_still, x, 0) + jnp.where((arm == k) & ~b_still, y, 0)
+            at_i, at_k = (arm == i[None]) & ~a_still[None], (arm == k[None]) & ~b_still[None]
+            return jnp.where(at_i, x[None], 0) + jnp.where(at_k, y[None], 0)
 
         gradient = placed(jets[0][0], jets[1][0])
         bend = placed(*(jnp.where(bent, size * x[1], 0) for x in jets))
