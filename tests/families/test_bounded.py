@@ -85,7 +85,7 @@ def test_evidence_is_that_of_the_rewards(pairs):
 
 
 def test_a_common_mean_at_uneven_weights():
-    """Weights from 1e-12 to 1: both bets balance, within 0.02 of the least lower bound near there."""
+    """Weights from 1e-12 to 1: both bets balance, near the least lower bound around."""
     rng = np.random.default_rng(3)
     with scope.engine():
         ends = [wins_of(rng.random(300) ** power) for power in (0.6, 1.5)]
