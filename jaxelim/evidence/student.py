@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.numerics.logarithm import log, log1p
-
 _MOST = 1e30
 """Largest ratio v/gap^2: beyond it a pair costs less than rounding."""
 
@@ -43,7 +41,7 @@ def more(stat: Spread, x: Array) -> Spread:
 def loss(stat: Spread, by: Array) -> Array:
     """log(1 + by^2/v)/2; 0 where v = 0."""
     known = stat.squares > 0
-    return log1p(by * by * jnp.where(known, stat.n / jnp.where(known, stat.squares, 1), 0)) / 2
+    return jnp.log1p(by * by * jnp.where(known, stat.n / jnp.where(known, stat.squares, 1), 0)) / 2
 
 
 def reach(stat: Spread, freedom: Array, level: Array) -> Array:
@@ -69,17 +67,17 @@ def meet(w_a: Array, a: Spread, w_b: Array, b: Spread, off: Array) -> Array:
     fixed_a, fixed_b = a.squares > 0, b.squares > 0  # an arm without variance moves all the way
     square = jnp.maximum(off * off, float(np.finfo(off.dtype).tiny))
     v_a, v_b = (
-        jnp.minimum(jnp.where(fixed, stat.variance, 1) / square, _MOST)
+        jnp.minimum(jnp.where(fixed, stat.squares, 1) / (stat.n * square), _MOST)
         for fixed, stat in ((fixed_a, a), (fixed_b, b))
     )
     total = w_a + w_b
-    total = jnp.where(total > 0, total, 1)
-    p, q = w_a / total, w_b / total
+    share = 1 / jnp.where(total > 0, total, 1)
+    p, q = w_a * share, w_b * share
     up, down = _least_root(p, q, v_a, v_b), _least_root(q, p, v_b, v_a)
     # What a costs with its mean at `up` from b's over what it costs `down` from its own; b's.
     of_a = (v_a + (1 - up) ** 2) / (v_a + down * down)
     of_b = (v_b + up * up) / (v_b + (1 - down) ** 2)
-    x = jnp.where(p * log(of_a) + q * log(of_b) <= 0, 1 - up, down)
+    x = jnp.where(p * jnp.log(of_a) + q * jnp.log(of_b) <= 0, 1 - up, down)
     return off * jnp.where(fixed_a, jnp.where(fixed_b, x, 0), 1)
 
 
@@ -110,7 +108,7 @@ def _least_root(p: Array, q: Array, other: Array, own: Array) -> Array:
     high, tiny = jnp.maximum(c(top), 0), float(np.finfo(p.dtype).tiny)
     wide, steep = 3 * r, jnp.maximum(slope, 0)
     # Each of the three terms alone gives an upper bound on e; the least is below 1.5 e.
-    e = jnp.exp(log(jnp.maximum(high, tiny)) / 3)
+    e = jnp.exp(jnp.log(jnp.maximum(high, tiny)) / 3)
     bound = jnp.where(rises, high / jnp.maximum(steep, tiny),
                       jnp.sqrt(high / jnp.maximum(wide, tiny)))  # fmt: skip
     e = jnp.minimum(e, bound)

@@ -34,9 +34,13 @@ class StudentStatistics(ArmStatistics):
     """The statistics of Gaussian rewards of unknown variance: M2 too."""
 
     @property
-    def moments(self) -> Array:
+    def variances(self) -> Array:
         """v = M2/N: [K]; 0 for one pull, or rewards that are all equal."""
         return self.rest[0] / self.counts
+
+    @property
+    def moments(self) -> Array:
+        return self.variances
 
 
 @jax.tree_util.register_static
