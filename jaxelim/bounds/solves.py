@@ -39,13 +39,8 @@ class Truth(NamedTuple):
             return Truth(arms, theta, np.ones(arms.shape[:2]), pieces.directions, offsets, costs)
         means = instance.means.reshape(-1, instance.K)
         with scope.float64():
-<<<<<<< HEAD
-            scales = [instance.family.scales(jnp.asarray(row)) for row in means]
-        scales = jax.tree.map(lambda *x: np.stack(x), *jax.device_get(scales))
-=======
             scales = [instance.family.scales(jnp.asarray(x), instance.source) for x in means]
-        scales = np.stack(jax.device_get(scales))
->>>>>>> sources
+        scales = jax.tree.map(lambda *x: np.stack(x), *jax.device_get(scales))
         return Truth(None, means, scales, pieces.directions, pieces.offsets, costs)
 
     def at(self, i: int) -> "Truth":

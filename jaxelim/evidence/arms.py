@@ -104,7 +104,7 @@ class ArmEvidence(Evidence):
         return dataclasses.replace(self, weight=self.per_cost(weights))
 
     def outside(self) -> Array:
-        return self.pieces.outside(self.space.lanes, self.means)
+        return self.shape.separation(self.space.lanes, self.means)
 
     # The closest point of each piece.
 
@@ -113,8 +113,9 @@ class ArmEvidence(Evidence):
         p, lanes = self.pieces, self.space.lanes
         if not p.refers:
             own = End(self.stat, self.weight)
-            sides = [p.ends(lanes, x) for x in jax.tree.leaves(own)]
-            a, b = (jax.tree.unflatten(jax.tree.structure(own), x) for x in zip(*sides, strict=True))
+            leaves, tree = jax.tree.flatten(own)
+            sides = zip(*(p.ends(lanes, x) for x in leaves), strict=True)
+            a, b = (jax.tree.unflatten(tree, x) for x in sides)
             return a, b
         stat = jax.tree.map(lambda x: jnp.concatenate([x, x[:1]]), self.stat)
         stat = stat._replace(mean=p.with_reference(self.means, p.level))
@@ -125,6 +126,8 @@ class ArmEvidence(Evidence):
 
     def values(self) -> Array:
         p, model = self.pieces, self.model
+        if isinstance(p, Sides):
+            return self.derivatives().value
         if p.signs:
             return self.weight * self._of_level()
         a, b = self._ends()
@@ -207,7 +210,8 @@ class ArmEvidence(Evidence):
 
     def with_derivatives(self) -> "ArmEvidence":
         even = jnp.full_like(self.means, 1 / self.means.shape[0])
-        return dataclasses.replace(self, weight=self.per_cost(even))
+        stat = self.model.bending(self.stat)
+        return dataclasses.replace(self, stat=stat, weight=self.per_cost(even))
 
     def derivatives(self) -> Bent:
         model, count = self.model, self.means.shape[0]
@@ -227,7 +231,8 @@ class ArmEvidence(Evidence):
 
         def placed(x: Array, y: Array) -> Array:
             arm = jnp.arange(count, dtype=jnp.int32)[:, None]
-            return jnp.where((arm == i) & ~a_still, x, 0) + jnp.where((arm == k) & ~b_still, y, 0)
+            at_i, at_k = (arm == i[None]) & ~a_still[None], (arm == k[None]) & ~b_still[None]
+            return jnp.where(at_i, x[None], 0) + jnp.where(at_k, y[None], 0)
 
         gradient = placed(jets[0][0], jets[1][0])
         bend = placed(*(jnp.where(bent, size * x[1], 0) for x in jets))

@@ -135,6 +135,10 @@ class ArmModel(Family):
         ended = bool(below) if below == above else jnp.where(up, above, below)
         return roots.outermost(lambda x: self.loss(stat, sign * x), radius, room, other, ended)
 
+    def bending(self, stat: Any) -> Any:
+        """Statistics with nearly the same loss, which has two derivatives."""
+        return stat
+
     # The statistics of a run.
 
     def stat(self, stats: Statistics) -> Any:
@@ -223,7 +227,7 @@ class ArmModel(Family):
         """The means: [I, K]."""
         return instance.means.reshape(-1, instance.K)
 
-    def scales(self, means: Array) -> Any:
+    def scales(self, means: Array, source: Any = None) -> Any:
         """Statistics of one pull at a truth with these means, whose loss is the truth's: [K]."""
         return self.first(means)
 

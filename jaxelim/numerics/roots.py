@@ -23,16 +23,32 @@ def jet(f: Callable[[Array], Array], x: Array) -> tuple[Array, Array, Array]:
 
 
 def rising(slope: Callable[[Array], Array], low: Array, high: Array, x: Array) -> Array:
+    """`crossing` of a function whose derivative is taken here."""
+
+    def both(x: Array) -> tuple[Array, Array]:
+        return jax.jvp(slope, (x,), (jnp.ones_like(x),))
+
+    # The error is squared by the last step.
+    return crossing(both, low, high, x, float(np.finfo(x.dtype).eps) ** 0.5)
+
+
+def crossing(
+    f: Callable[[Array], tuple[Array, Array]], low: Array, high: Array, x: Array, enough: float
+) -> Array:
     """The x in [low, high] where a function changes its sign from - to +, from a first guess.
 
     Newton's method, guarded by bisection. No entry depends on the others. The loop has no
     derivative in reverse.
+
+    Args:
+        f: gives the function and its derivative, or a number near that.
+        low, high, x: any shape.
+        enough: a step that is so small, relative to the distance to an end, is the last.
     """
-    enough = float(np.finfo(x.dtype).eps) ** 0.5  # the error is squared by the last step
 
     def body(carry: Any) -> Any:
         i, x, inner, outer, last, going = carry
-        value, rise = jax.jvp(slope, (x,), (jnp.ones_like(x),))
+        value, rise = f(x)
         inner, outer = jnp.where(value < 0, x, inner), jnp.where(value < 0, outer, x)
         step = -value / jnp.where(rise > 0, rise, 1)
         new, near = x + step, enough * jnp.minimum(x - low, high - x)
