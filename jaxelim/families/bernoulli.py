@@ -9,7 +9,7 @@ from jax import Array
 
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
-from jaxelim.families.one_parameter import ExponentialFamily, count_loss
+from jaxelim.families.one_parameter import OneParameter, count_loss
 from jaxelim.lanes import LaneOps
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log1p, log_ratio
@@ -17,7 +17,7 @@ from jaxelim.numerics.logarithm import log1p, log_ratio
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Bernoulli(ExponentialFamily):
+class Bernoulli(OneParameter):
     r"""Rewards that are 1 with probability mu, else 0; means in [0, 1], both ends included.
 
     $$
