@@ -90,6 +90,10 @@ class Gaussian(OneParameter):
         return isinstance(self.std, tuple)
 
     @property
+    def exponential(self) -> bool:  # type: ignore[override]
+        return self.by_arm
+
+    @property
     def name(self) -> str:  # type: ignore[override]
         return "gaussian-by-arm" if self.by_arm else "gaussian"
 
