@@ -136,7 +136,7 @@ class _Inputs:
     family: Family = dataclasses.field(metadata={"static": True})
     features: Array | None  # [K, d]; None: independent arms
     theta: Array  # [d], or the means [K]
-    scales: Array  # [K]
+    scales: Any  # [K] each
     directions: Array  # [P, d]
     offsets: Array  # [P]
     kind: str = dataclasses.field(default="any", metadata={"static": True})  # of `kind_of_shape`
@@ -153,7 +153,7 @@ class _Inputs:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _optimum(inputs: _Inputs, marks: Array, gap: float) -> Optimum:
     """The saddle point; marks [P] are 1 on pieces, 0 on padding."""
-    bonus = jnp.zeros(inputs.scales.shape[0])
+    bonus = jnp.zeros(jax.tree.leaves(inputs.scales)[0].shape[0])
     found: Any = closed.optimum(inputs.evidence(), inputs.kind, marks > 0, bonus, gap)
     return Optimum(found.value, found.allocation, found.mixture, found.gap)
 
