@@ -72,7 +72,7 @@ def solve(
         gap: relative duality gap.
     """
     truth, family, slack = Truth.of(instance, pieces), instance.family.plain(), has_slack(pieces)
-    plain = getattr(family, "exponential", False) and bonus is None and not slack
+    plain = family.has("divergence") and bonus is None and not slack
     bonus = np.zeros((instance.size, instance.K)) if bonus is None else bonus
     parts = []
     with scope.float64():
