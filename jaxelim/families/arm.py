@@ -61,11 +61,14 @@ class ArmModel(Family):
     It is so in one-parameter exponential families.
     """
     smooth: ClassVar[bool] = True
-    """Whether the least sum of a pair has second derivatives everywhere: then there is an H*."""
+    """Whether the least sum of a pair has second derivatives everywhere.
+
+    Else there are no H* and no information-directed shares.
+    """
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def has(self, method: str) -> bool:
-        return super().has(method) and (self.smooth or method != "truth")
+        return super().has(method) and (self.smooth or method not in ("truth", "share"))
 
     def first(self, x: Array) -> Any:
         """The statistics after one reward."""
