@@ -189,7 +189,8 @@ class ArmEvidence(Evidence):
 
     def spread(self, level: Array) -> Interval:
         """The means u with weight loss(u) <= level, of every arm."""
-        down, up = (self.model.reach(self.stat, level, side) for side in (False, True))
+        radius = level / self.weight
+        down, up = (self.model.reach(self.stat, radius, side) for side in (False, True))
         return Interval(self.means - down, self.means + up)
 
     def overlap(self, level: Array) -> Array:
@@ -202,7 +203,7 @@ class ArmEvidence(Evidence):
         else:
             lower = arm == p.first
         lower = jnp.broadcast_to(lower, self.means.shape)
-        by = self.model.reach(self.stat, level, ~lower)
+        by = self.model.reach(self.stat, level / self.weight, ~lower)
         end = jnp.where(lower, self.means - by, self.means + by)
         return p.overlap(self.space.lanes, Interval(end, end))
 

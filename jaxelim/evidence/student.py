@@ -44,10 +44,10 @@ def loss(stat: Spread, by: Array) -> Array:
     return jnp.log1p(by * by * jnp.where(known, stat.n / jnp.where(known, stat.squares, 1), 0)) / 2
 
 
-def reach(stat: Spread, freedom: Array, level: Array) -> Array:
-    """The x with freedom loss(x) = level; inf where f = 0 or v = 0."""
-    known = (freedom > 0) & (stat.squares > 0)
-    wide = jnp.expm1(2 * level / jnp.where(known, freedom, 1))
+def reach(stat: Spread, radius: Array) -> Array:
+    """The x with loss(x) = radius; inf where the radius is, or v = 0."""
+    known = (radius < jnp.inf) & (stat.squares > 0)
+    wide = jnp.expm1(2 * jnp.where(known, radius, 0))
     return jnp.where(known, jnp.sqrt(stat.variance * wide), jnp.inf)
 
 

@@ -61,11 +61,14 @@ class ArmModel(Family):
     It is so in one-parameter exponential families.
     """
     smooth: ClassVar[bool] = True
-    """Whether the least sum of a pair has second derivatives everywhere: then there is an H*."""
+    """Whether the least sum of a pair has second derivatives everywhere.
+
+    Else there are no H* and no information-directed shares.
+    """
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def has(self, method: str) -> bool:
-        return super().has(method) and (self.smooth or method != "truth")
+        return super().has(method) and (self.smooth or method not in ("truth", "share"))
 
     def first(self, x: Array) -> Any:
         """The statistics after one reward."""
@@ -118,19 +121,19 @@ class ArmModel(Family):
 
         return roots.rising(slope, low, high, low + (high - low) * (1 - p))
 
-    def reach(self, stat: Any, level: Array, up: Array | bool) -> Array:
-        """The largest x with weight loss(stat, x) <= level, or loss(stat, -x) where not `up`.
+    def reach(self, stat: Any, radius: Array, up: Array | bool) -> Array:
+        """The largest x with loss(stat, x) <= radius, or loss(stat, -x) where not `up`.
 
         At least 0. It is the distance to the end of the range where loss stays below there.
 
         Args:
             stat: statistics.
-            level: at least 0.
+            radius: at least 0.
             up: bool, the side.
         """
         room, other = self.high - stat.mean, stat.mean - self.low
         room, other = jnp.where(up, room, other), jnp.where(up, other, room)
-        radius, sign = level / self.weight(stat), jnp.where(up, 1.0, -1.0)
+        sign = jnp.where(up, 1.0, -1.0)
         below, above = np.isfinite(self.low), np.isfinite(self.high)
         ended = bool(below) if below == above else jnp.where(up, above, below)
         return roots.outermost(lambda x: self.loss(stat, sign * x), radius, room, other, ended)

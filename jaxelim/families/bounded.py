@@ -123,8 +123,8 @@ class Bounded(ArmModel):
         ends = w_a, self._scaled(a), w_b, self._scaled(b)
         return self.width * betting.meet(*ends, off / self.width)
 
-    def reach(self, stat: Wins, level: Array, up: Array | bool) -> Array:
-        return self.width * betting.reach(self._scaled(stat), level / stat.n, up)
+    def reach(self, stat: Wins, radius: Array, up: Array | bool) -> Array:
+        return self.width * betting.reach(self._scaled(stat), radius, up)
 
     def bending(self, stat: Wins | Truth) -> Truth:
         if isinstance(stat, Truth):

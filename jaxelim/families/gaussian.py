@@ -205,9 +205,9 @@ class Gaussian(OneParameter):
         total = w_a + w_b
         return off * (w_b / jnp.where(total > 0, total, 1))
 
-    def reach(self, stat: Stat, level: Array, up: Array | bool) -> Array:
-        """sqrt(2 level/weight)."""
-        return jnp.sqrt(2 * level / self.weight(stat))
+    def reach(self, stat: Stat, radius: Array, up: Array | bool) -> Array:
+        """sqrt(2 radius)."""
+        return jnp.sqrt(2 * radius)
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """N(m_k, std_k^2/N_k): the prior is flat."""

@@ -122,8 +122,8 @@ class GaussianUnknownVariance(ArmModel):
     def meet(self, w_a: Array, a: Spread, w_b: Array, b: Spread, off: Array) -> Array:
         return student.meet(w_a, a, w_b, b, off)
 
-    def reach(self, stat: Spread, level: Array, up: Array | bool) -> Array:
-        return student.reach(stat, self.weight(stat), level)
+    def reach(self, stat: Spread, radius: Array, up: Array | bool) -> Array:
+        return student.reach(stat, radius)
 
     def pooled(
         self, space: ArmContext, stats: Statistics, pulls: Array, means: Array, squares: Array
