@@ -76,9 +76,9 @@ class Family:
         def place(name: str) -> int:
             return next((i for i, base in enumerate(order) if name in base), len(order))
 
-        if place("draw") < min(place("law"), place("divergence")):
+        if place("draw") < min(place("law"), place("loss")):
             return f"{type(self).__name__} draws otherwise than its base, and states no law"
-        likelihood = min(place("law"), place("divergence"), place("log_mixture_at"))
+        likelihood = min(place("law"), place("loss"), place("log_mixture_at"))
         if min(place("log_mixture"), place("log_e"), place("log_e_above")) < likelihood:
             return f"{type(self).__name__} has other e-values than its base, and states no law"
         return self.law()

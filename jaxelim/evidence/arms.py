@@ -67,13 +67,13 @@ class ArmEvidence(Evidence):
     weight: Array  # [K], not negative
     costs: Array | None = None  # [K] what a unit of weight costs, positive; None: 1
 
-    @staticmethod
+    @classmethod
     def of(
-        model: "ArmModel", space: ArmContext, shape: Shape, stat: Any, weight: Array
+        cls, model: "ArmModel", space: ArmContext, shape: Shape, stat: Any, weight: Array
     ) -> "ArmEvidence":
         """The evidence under these weights, which are those of pulls at no other cost."""
         one = model.per_pull(stat.mean)
-        return ArmEvidence(model, space, shape, stat, weight, None if one is None else 1 / one)
+        return cls(model, space, shape, stat, weight, None if one is None else 1 / one)
 
     @staticmethod
     def at_truth(model: "ArmModel", stat: Any, shape: Shape) -> "ArmEvidence":

@@ -10,14 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import scope
 from jaxelim.checks import shipped
 from jaxelim.contracts import Family, Problem, Source
 from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import FamilyError, abbreviate
 from jaxelim.families import noise as random
-from jaxelim.families.one_parameter import OneParameter
+from jaxelim.families.arm import ArmModel
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
@@ -37,11 +36,8 @@ _ALLOWED = {
     + _TRACED,
     "used_up": "a used_up(lanes, nature, arm, pull) that returns None or bools, one for each arm"
     + _TRACED,
-    "costs": "a costs(means) that returns None or finite numbers above 0, an array like means"
-    + _TRACED,
-    "divergence": "a divergence(x, y) that returns an array like x" + _TRACED,
-    "variance": "a variance(y) that returns an array like y" + _TRACED,
-    "bracket": "a bracket(mean, radius) that returns two arrays like mean" + _TRACED,
+    "first": "a first(x) that returns statistics with n and mean, arrays like x" + _TRACED,
+    "loss": "a loss(stat, by) that returns an array like by" + _TRACED,
 }
 """The contract of each method, in words."""
 
@@ -88,18 +84,12 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
 
     arm, go = (jax.ShapeDtypeStruct((_LANES,), kind) for kind in (jnp.int32, jnp.bool_))
     k, lanes = instance.K, LaneOps()
-    if isinstance(family, OneParameter):
+    if isinstance(family, ArmModel):
         means = like(k)
-        for method, arguments in (("divergence", 2), ("variance", 1)):
-            _same(family, method, _traced(family, method, *[means] * arguments), means)
-        both = _traced(family, "bracket", means, means)
-        if not isinstance(both, tuple | list) or len(both) != 2:
-            raise FamilyError(
-                "family", family, _ALLOWED["bracket"], f"it returned {described(both)}"
-            )
-        for end in both:
-            _same(family, "bracket", end, means)
-        _check_costs(family, instance.truth, means)
+        stat = _traced(family, "first", means)
+        for name in ("n", "mean"):
+            _same(family, "first", getattr(stat, name, None), means, f"{name} of ")
+        _same(family, "loss", _traced(family, "loss", stat, means), means)
     allowed = "tables(instance) and space(lanes, features, constants) that do not raise"
     with blamed("tables or space", partial(FamilyError, "family", family, allowed)):
         tables = jax.tree.map(lambda x: _as(np.asarray(x)[0], dtype), family.tables(instance))
@@ -143,23 +133,6 @@ def check_draws(drawn: Family | Source, instance: "Arms", dtype: Any) -> None:
         none_left = _traced(drawn, "used_up", nature, arm, arm, first=(lanes,))
         if none_left is not None:
             _same(drawn, "used_up", none_left, jax.ShapeDtypeStruct((_LANES,), jnp.bool_))
-
-
-def _check_costs(family: OneParameter, instance: "Instance | None", means: Any) -> None:
-    """Check the costs at the true means; means: estimates, [K, B] without values."""
-    costs = _traced(family, "costs", means)
-    if costs is None:
-        return
-    _same(family, "costs", costs, means)
-    if instance is None:
-        return
-    with scope.engine():
-        for truth in instance.means.reshape(-1, instance.K):
-            values = np.asarray(family.costs(jnp.asarray(truth, means.dtype)))
-            good = np.isfinite(values) & (values > 0)
-            if not good.all():
-                note = f"it returned {values[~good][0]:g} at the means of the instance"
-                raise FamilyError("family", family, _ALLOWED["costs"], note)
 
 
 def _nature(drawn: Family | Source, instance: "Instance", dtype: Any) -> Any:

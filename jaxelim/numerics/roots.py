@@ -103,6 +103,7 @@ def outermost(
     guess = jnp.where((guess > 0) & (guess < jnp.inf), guess, pick(room, 1.0))
     unit = pick(room, guess + jnp.where(jnp.isfinite(other), other, 0))
     unit, aim = jnp.where(live, unit, 1), jnp.sqrt(2 * radius)
+    last, ulp = unit * float(1 - eps.eps), pick(4 * float(eps.eps) * unit, 0)
 
     def at(y: Array) -> tuple[Array, Array, Array]:
         """x, dx/dy, and the second derivative over the first."""
@@ -110,6 +111,8 @@ def outermost(
         inverse = 1 / z
         fourth = (inverse * inverse) * (inverse * inverse)
         x = jax.lax.reduce_precision(unit * pick(p * fourth, p), *rounded)
+        left = jax.lax.reduce_precision(unit * fourth, *rounded)
+        x = pick(jnp.minimum(jnp.where(y > 1, unit - left, x), last), x)
         tilt = (4 * unit) * pick(fourth * inverse, z * z * z)
         return x, tilt, pick(-5, 3) * inverse
 
@@ -119,8 +122,12 @@ def outermost(
         curved = square * (q * (q + aim)) - off * (2 * value * bend - square)
         return -4 * value * off * slope / curved
 
-    def near(value: Array) -> Array:
-        return ~live | (jnp.abs(value - radius) <= enough * radius)
+    def whole(y: Array, value: Array) -> Array:
+        return pick((at(y)[0] >= last) & (value <= radius), jnp.zeros_like(live))
+
+    def near(y: Array, value: Array, slope: Array, bend: Array) -> Array:
+        close = jnp.abs(value - radius) <= enough * radius + ulp * slope
+        return ~live | close | whole(y, value)
 
     def body(carry: Any) -> Any:
         i, y, (value, slope, bend), inner, outer = carry
@@ -130,15 +137,16 @@ def outermost(
         new = y + halley(value, slope * tilt, tilt * (bend * tilt + slope * twist))
         middle = jnp.where(outer < jnp.inf, inner + (outer - inner) / 2, 2 * y)
         new = jnp.where((new > inner) & (new < outer), new, middle)
-        new = jnp.where(near(value), y, jax.lax.reduce_precision(new, *rounded))
+        new = jnp.where(near(y, value, slope, bend), y, jax.lax.reduce_precision(new, *rounded))
         return i + 1, new, jet(f, at(new)[0]), inner, outer
 
     def unfinished(carry: Any) -> Array:
-        return jnp.any(~near(carry[2][0])) & (carry[0] < _MOST)
+        return jnp.any(~near(carry[1], *carry[2])) & (carry[0] < _MOST)
 
     y = jax.lax.reduce_precision(guess / (4 * unit), *rounded)
     carry = jnp.int32(0), y, jet(f, at(y)[0]), jnp.zeros_like(y), jnp.full_like(y, jnp.inf)
     _, y, jets, _, _ = jax.lax.while_loop(unfinished, body, carry)
     x, step = at(y)[0], halley(*jets)
-    best = jnp.clip(x + jnp.where(jnp.isfinite(step), step, 0), 0, room)
-    return jnp.where(live, best, jnp.where(none, 0, room))
+    best = x + jnp.where(jnp.isfinite(step), step, 0)
+    best = jnp.clip(best, 0, pick(last, room))
+    return jnp.where(live & ~whole(y, jets[0]), best, jnp.where(none, 0, room))

@@ -72,10 +72,13 @@ def _check_values(
     def middle(a, b):
         return 2 / (1 / a + 1 / b) if convex_in(family) == "reciprocal" else (a + b) / 2
 
+    def loss(means, low):
+        return family_checks.divergence(family, means, low)
+
     def all_of(counts, means, low, high):
         at = (low, middle(low, high), high)
         values = [family.log_mixture(counts, means, u, grid) for u in at]
-        return *values, family.precision(means, counts) * family.divergence(means, low)
+        return *values, family.weight(family.kind(counts, means)) * loss(means, low)
 
     numbers = family_checks._numbers(jax.vmap(all_of), counts, means, low, high)
     shape, have = (*means.shape, grid.size), numbers[0].shape

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import checks, families, scope
@@ -34,11 +33,11 @@ def check_family(
 ) -> Report:
     """Check a reward family: a subclass of `OneParameter`, or one with methods of its own.
 
-    d(x, y) >= 0, 0 for x = y alone, and dd/dy = (y - x)/V(y), by differences. A pair costs the
-    numerical minimum over the common mean, a level n d. Bounds invert d, from brackets at or beyond
-    them. Rewards are finite, in the range, of mean mu and variance V(mu). All of this holds at ends
-    of the range that are means. Statistics keep counts, sums and means. The evidence is that of
-    `pair` and `level`; its gradient is that of its values in the weights. Whole runs with
+    d(x, y), the loss of moving mean x to y, is 0 for x = y alone, else above. Its slope in y is
+    (y - x)/V(y), V(y) one over its second derivative at y. A pair costs the numerical minimum over
+    the common mean. Bounds invert d. Rewards are finite, in the range, of mean mu and variance
+    V(mu). All of this holds at ends of the range that are means. Statistics keep counts, sums and
+    means. The evidence is that of the losses; its gradient is that of its values. Whole runs with
     `Uniform`, the arms in several orders, have tau_full <= tau_selective <= tau_LLR, no more errors
     than delta allows, and are the same alone and in a batch.
 
@@ -49,10 +48,9 @@ def check_family(
     A family with `log_mixture`: each M_j is at most the likelihood ratio, its logarithm is
     convex as `convex_in` says, and it has mean 1 at most over rewards of the tested mean.
 
-    A family that is no `OneParameter` has no d and no V, and `low` and `high` of its own.
-    Its rewards have mean mu; its evidence is of degree 1 in the weights, with gradients
-    that are cuts; its intervals hold the means and grow with beta. Statistics and runs
-    are checked as above.
+    A family that is no `OneParameter` has no V, and `low` and `high` of its own. Its rewards
+    have mean mu; its evidence is of degree 1 in the weights, with gradients that are cuts; its
+    intervals hold the means and grow with beta. Statistics and runs are checked as above.
 
     Means are drawn inside (low, high); those that `check` refuses are drawn again. An end
     is a mean unless `check` refuses it; then rewards may not be that end. What is drawn
@@ -110,11 +108,10 @@ def check_source(
 
 def _parts(family: Any, seed: int, draws: int) -> list[tuple[str, Callable[[], str]]]:
     """The parts of the check of a family, with their names."""
-    if isinstance(family, OneParameter) and family.has("divergence"):
+    if isinstance(family, OneParameter) and family.exponential:
         parts = [
-            ("divergence or variance", family_checks.check_divergence),
-            ("pair or level", family_checks.check_cost),
-            ("bracket", family_checks.check_bounds),
+            ("loss", family_checks.check_loss),
+            ("meet or reach", family_checks.check_pairs),
             ("nature or draw", partial(draw_checks.check_draws, draws=draws)),
             ("start or update", family_checks.check_update),
             ("the evidence", evidence_checks.check_evidence),
@@ -126,7 +123,8 @@ def _parts(family: Any, seed: int, draws: int) -> list[tuple[str, Callable[[], s
     else:
         kinds = ", ".join(other_family_checks.METHODS)
         kinds = f"a OneParameter family, or one that defines {kinds}"
-        require(other_family_checks.complete(family), f"{family!r} is not {kinds}")
+        fits = other_family_checks.complete(family) and not isinstance(family, OneParameter)
+        require(fits, f"{family!r} is not {kinds}")
         parts = [
             ("nature or draw", partial(other_family_checks.check_draws, draws=draws)),
             ("start or update", family_checks.check_update),
@@ -180,11 +178,11 @@ def _check_family_settings(family: Any) -> str:
 def _spaced(family: Any) -> list[float]:
     """Four means that `check` allows, each at divergence 1/4 from the next."""
     first = float(np.median(family_checks.inside(family, np.random.default_rng(0), 9)))
-    bounds = jax.jit(family.bounds)
+    bounds = jax.jit(partial(family_checks.bounds, family))
     for side in (0, 1):
         means = [first]
         for _ in range(3):
-            means.append(float(bounds(jnp.asarray(means[-1]), jnp.asarray(0.25))[side]))
+            means.append(float(bounds(means[-1], 0.25)[side]))
         if family_checks.allowed(family, np.array(means)):
             return means
     require(False, f"check refuses means such as {means}")

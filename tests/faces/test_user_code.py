@@ -165,15 +165,8 @@ class Normal(je.families.OneParameter):
     def draw(self, lanes, nature, arm, pull, noise):
         return lanes.take(nature, arm) + noise
 
-    def divergence(self, x, y):
-        return (x - y) ** 2 / 2
-
-    def variance(self, y):
-        return 0 * y + 1
-
-    def bracket(self, mean, radius):
-        wide = 1.1 * (2 * radius) ** 0.5
-        return mean - wide, mean + wide
+    def loss(self, stat, by):
+        return by**2 / 2
 
 
 def family(**members):
@@ -192,9 +185,8 @@ def family(**members):
         ({"scale": 0}, "its scale is 0"),
         ({"scale": np.inf}, "its scale is inf"),
         ({"scale": "large"}, "its scale is 'large'"),
-        ({"costs": lambda self, means: 0 * means - 1}, "it returned -1 at the means"),
-        ({"costs": lambda self, means: means / 0}, "it returned inf at the means"),
-        ({"costs": lambda self, means: means[0]}, "costs"),
+        ({"loss": lambda self, stat, by: by[0]}, "a loss(stat, by) that returns"),
+        ({"first": lambda self, x: x}, "a first(x) that returns"),
     ],
 )
 @pytest.mark.parametrize("recorded", [False, True])
