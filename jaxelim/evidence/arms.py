@@ -173,7 +173,7 @@ class ArmEvidence(Evidence):
         W_k/(W_i + W_k) at equal means. (You, Qin, Wang & Yang 2023.)
         """
         lanes, own = self.space.lanes, End(self.stat, self.weight)
-        (a, b), ahead = (own.taken(lanes, j) for j in (i, k)), None
+        a, b = (own.taken(lanes, j) for j in (i, k))
         ahead = a.stat.mean >= b.stat.mean
         upper, lower = (
             jax.tree.map(lambda x, y: jnp.where(ahead, x, y), *two) for two in ((a, b), (b, a))

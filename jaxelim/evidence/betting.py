@@ -47,8 +47,8 @@ _LEAST = -1e300
 _NEWTON = 3
 """Newton steps from the bet of the second order to the best bet."""
 _ENOUGH = 1e-3
-"""Relative size of the last step to a common mean, or to an interval's end: a mean's error is
-at most a fifth of it, and that of a sum of two wins of second order in it."""
+"""Relative size of the last step to a common mean, whose error is of second order in a sum of
+wins; that to an interval's end is the square."""
 _WAY = np.linspace(0, 1, 25) ** 2
 OFFSETS = np.concatenate([-_WAY[:0:-1], _WAY])
 """Common means between which a pair's e-value is bounded: shares of the way to each mean."""
@@ -163,11 +163,11 @@ class Truth(NamedTuple):
     probabilities: Array
 
     def side(self, u: Array, up: Array | bool) -> tuple[Array, Array, Array]:
-        """x - u and u, or u - x and 1 - u; and whether the whole stake is the best bet."""
+        """x - u or u - x, the edge of a unit bet, and whether the best bet stakes all."""
         x = jnp.where(jnp.asarray(up)[..., None], self.points, 1 - self.points)
         v, p = jnp.where(up, u, 1 - u), self.probabilities
         off = x - v[..., None]
-        # With no point at the end that loses all, it may be.
+        # It may, with no point at the end that loses all.
         ratio = jnp.where(x > 0, off / jnp.where(x > 0, x, 1), -jnp.inf)
         return off, v, jnp.sum(jnp.where(p > 0, p * ratio, 0), -1) >= 0
 
@@ -185,11 +185,11 @@ class Truth(NamedTuple):
             part = off / jnp.where(p > 0, 1 + bet[..., None] * off, 1)
             return -jnp.sum(p * part, -1), jnp.sum(p * part * part, -1)
 
-        fixed, least = jax.lax.stop_gradient((off, first / jnp.sum(p * off * off, -1)))
+        fixed, guess = jax.lax.stop_gradient((off, first / jnp.sum(p * off * off, -1)))
         high = jax.lax.stop_gradient(jnp.where(inside, largest, 0))
         enough = float(np.finfo(u.dtype).eps) ** 0.5
         zero = jnp.zeros_like(high)
-        bet = roots.crossing(lambda b: falls(b, fixed), zero, high, least, enough)
+        bet = roots.crossing(lambda b: falls(b, fixed), zero, high, guess, enough)
         bet = jnp.where(inside, bet, 0)
         slope, steep = falls(bet, off)  # one more step, which has the bet's derivative
         steep = jnp.where(inside, jax.lax.stop_gradient(steep), 1)
