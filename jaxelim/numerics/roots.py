@@ -103,7 +103,7 @@ def outermost(
     guess = jnp.where((guess > 0) & (guess < jnp.inf), guess, pick(room, 1.0))
     unit = pick(room, guess + jnp.where(jnp.isfinite(other), other, 0))
     unit, aim = jnp.where(live, unit, 1), jnp.sqrt(2 * radius)
-    last, ulp = unit * float(1 - eps.eps), pick(4 * float(eps.eps) * unit, 0)
+    last, ulp = unit * float(1 - eps.eps), pick(float(eps.eps) * unit, 0)
 
     def at(y: Array) -> tuple[Array, Array, Array]:
         """x, dx/dy, and the second derivative over the first."""

@@ -116,7 +116,7 @@ def test_intervals_invert_the_loss(up):
         with scope.engine():
             arm = wins_of(x)
             arm = arm._replace(mean=4 * arm.mean - 1)
-            far = reach(arm, jnp.asarray(level), up)
+            far = reach(arm, level / arm.n, up)
             end = 3 - arm.mean if up else arm.mean + 1
             won = arm.n * family.loss(arm, far if up else -far)
             far, end, won = (float(x) for x in (far, end, won))
