@@ -96,14 +96,15 @@ def optimum(
         scale, ones = family.scale, jnp.ones(arms.shape[0])
         inputs = _Inputs(family.plain(), arms, theta / scale, ones, directions, offsets / scale)
     else:
-        scales, kind = family.scales(jax.lax.stop_gradient(theta)), closed.kind_of_shape(shape)
+        scales = family.scales(jax.lax.stop_gradient(theta), None)
+        kind = closed.kind_of_shape(shape)
         inputs = _Inputs(family.plain(), None, theta, scales, directions, offsets, kind)
     return _jitted(inputs, shape.exists.astype(theta.dtype), gap)
 
 
 def differentiable(family: Family) -> bool:
     """Whether H* has derivatives: an arm has one unknown, or a theta is the only one."""
-    return family.has("truth") and (family.linear or family.has("divergence"))
+    return family.has("truth") and (family.linear or getattr(family, "exponential", False))
 
 
 def _shape_at(problem: Any, arms, theta, family: Family) -> tuple[Shape, LinearContext]:
@@ -135,7 +136,7 @@ class _Inputs:
     family: Family = dataclasses.field(metadata={"static": True})
     features: Array | None  # [K, d]; None: independent arms
     theta: Array  # [d], or the means [K]
-    scales: Array  # [K]
+    scales: Any  # [K] each
     directions: Array  # [P, d]
     offsets: Array  # [P]
     kind: str = dataclasses.field(default="any", metadata={"static": True})  # of `kind_of_shape`
@@ -152,7 +153,7 @@ class _Inputs:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _optimum(inputs: _Inputs, marks: Array, gap: float) -> Optimum:
     """The saddle point; marks [P] are 1 on pieces, 0 on padding."""
-    bonus = jnp.zeros(inputs.scales.shape[0])
+    bonus = jnp.zeros(jax.tree.leaves(inputs.scales)[0].shape[0])
     found: Any = closed.optimum(inputs.evidence(), inputs.kind, marks > 0, bonus, gap)
     return Optimum(found.value, found.allocation, found.mixture, found.gap)
 

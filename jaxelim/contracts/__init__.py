@@ -1,4 +1,4 @@
-"""The contracts: problems, sets of pieces, sampling rules, stopping rules; families.
+"""The contracts: problems, sets of pieces, sampling rules, stopping rules; families, sources.
 
 Read this file first, then `jaxelim.contracts.views` (the methods' arguments),
 `jaxelim.contracts.shapes` (the pieces) and `jaxelim.contracts.family`. Axis letters:
@@ -15,6 +15,7 @@ from jax import Array
 from jaxelim import scope
 from jaxelim.contracts.family import Family
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape
+from jaxelim.contracts.source import Source
 from jaxelim.contracts.traits import Traits, refuse_stray
 from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import undefined
@@ -262,6 +263,6 @@ class StoppingRule:
 
 __all__ = [
     "ASK", "Directions", "Estimate", "Evidence", "Family", "Interval", "Levels", "OK",
-    "PieceSet", "Problem", "Rows", "SamplingRule", "Snapshot", "Statistics", "StoppingRule",
-    "Traits", "View",
+    "PieceSet", "Problem", "Rows", "SamplingRule", "Snapshot", "Statistics", "Source",
+    "StoppingRule", "Traits", "View",
 ]  # fmt: skip

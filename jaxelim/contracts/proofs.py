@@ -43,12 +43,13 @@ Where the intervals of two arms part, the LLR of their pair is at least beta.
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A checked call with one of its stopping rules, and noise of the family's law.
+    """A checked call with one of its stopping rules, and noise of the source's law.
 
     Where the caller gave the noise the engine says that no proof covers it.
 
     Attributes:
         family, problem, rule, stopping, elimination, ridge: of the call.
+        law: of the rewards, one of the laws above; or why proofs do not cover them.
         structure: "linear" or "unstructured".
         arms: K.
         dimension: d.
@@ -58,6 +59,7 @@ class Call:
     """
 
     family: "Family"
+    law: str
     problem: "Problem"
     rule: "SamplingRule"
     stopping: "StoppingRule"
@@ -70,11 +72,6 @@ class Call:
     theta_norm: float | None
     refuting: ClassVar[tuple[str, ...]] = REFUTING
     laws: ClassVar[tuple[str, ...]] = LAWS
-
-    @property
-    def law(self) -> str:
-        """One of the laws above, or why proofs do not cover the rewards."""
-        return self.family.stated_law()
 
     def other_law(self, what: str) -> str:
         """The reason why a proof for `what`, some rewards, does not cover those of the call."""

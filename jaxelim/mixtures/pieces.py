@@ -18,10 +18,10 @@ Tree = Any
 
 
 class Stat(NamedTuple):
-    """What the rewards of arms say: arrays of one shape. A family may add to it."""
+    """What the rewards of arms say: arrays of one shape. A family may have more, after these."""
 
-    n: Array  # pulls, above 0
-    mean: Array
+    n: Array  # pulls, or pulls by their precision
+    mean: Array  # the estimate
 
 
 def each(family: "Family", stat: Tree, at: Array, priors: Any) -> Array:
@@ -42,7 +42,7 @@ def log_e(
     closed = getattr(family, "log_e", None)
     if closed is not None:
         return closed(space, stats, shape, grid)
-    stat, priors = family.stat(stats.counts, stats.means, stats.moments), family.priors(grid)
+    stat, priors = family.stat_of(stats.counts, stats.means, stats.moments), family.priors(grid)
     outside = shape.separation(space.lanes, stats.means)
     if shape.level is not None:
         value = _of_levels(family, stat, shape, priors)

@@ -44,7 +44,7 @@ def interval(
         log_level: log(P/delta), above 0.
         moments: what else the mixture reads, as of `Statistics.moments`; None: nothing.
     """
-    stat, (up, down) = family.stat(counts, means, moments), family.priors(grid)
+    stat, (up, down) = family.stat_of(counts, means, moments), family.priors(grid)
     priors = np.asarray(up) if up is down else np.concatenate([up, down])
 
     def value(at: Array) -> Array:
@@ -81,7 +81,7 @@ def difference(
     if family.convex_in != "mean":
         lower, upper = interval(family, counts, means, grid, log_level + np.log(2), moments)
         return lower[a] - upper[b], upper[a] - lower[b]
-    stat = family.stat(counts, means, moments)
+    stat = family.stat_of(counts, means, moments)
     ends = [jax.tree.map(lambda x, at=at: x[at], stat) for at in (a, b)]
 
     def below(d: Array) -> Array:

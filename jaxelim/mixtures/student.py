@@ -16,7 +16,7 @@ So a pair has the e-value e^y/(1 + y), y the least of log M_a(u) + log M_b(u) ov
 function of u the sum may have two minima.
 """
 
-from typing import NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
@@ -28,15 +28,7 @@ _MOST = 1e75
 """Largest distance over the standard deviation; its powers are finite."""
 
 
-class Stat(NamedTuple):
-    """What the mixture reads of arms: arrays of one shape."""
-
-    n: Array
-    mean: Array
-    variance: Array  # v
-
-
-def log_mixture(stat: Stat, at: Array, c: Array) -> Array:
+def log_mixture(stat: Any, at: Array, c: Array) -> Array:
     """log M at the means `at`; 0 where v = 0 or N < 2. All arrays are of one shape."""
     n, known = stat.n, (stat.variance > 0) & (stat.n >= 2)
     ratio = jnp.abs(stat.mean - at) * jnp.sqrt(1 / jnp.where(known, stat.variance, 1))

@@ -239,12 +239,12 @@ ARGUMENTS = {
     "noise below 0": (
         lambda: run(noise=np.where(np.eye(2, 50), -0.1, 0.5)),
         "noise",
-        "-0.1 is not",
+        "-0.1 at [0, 0]",
     ),
     "normals": (
         lambda: je.trace(EASY, je.BestArm(), je.LUCB(), noise=[0.1, 2.0, 0.3]),
         "noise",
-        "2 is not",
+        "2 at",
     ),
     "pulls": (lambda: je.LUCB(pulls=3), "pulls", "1 to 2"),
 }

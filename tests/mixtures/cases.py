@@ -20,7 +20,7 @@ _NODES = np.linspace(-7.5, 7.5, 3001)
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def log_mixture(family, grid, counts, means, at, moments=None):
     """`family.log_mixture` of all strengths as one program: [.., J]."""
-    return pieces.each(family, family.stat(counts, means, moments), at, grid.strengths)
+    return pieces.each(family, family.stat_of(counts, means, moments), at, grid.strengths)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))

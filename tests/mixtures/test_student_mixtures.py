@@ -64,7 +64,7 @@ def test_equals_the_integral_over_the_prior():
 def pairs(counts, means, variances):
     shape = Rows(jnp.int32(0), jnp.asarray([False, True]))
     stats = StudentStatistics(
-        t=jnp.int32(0), counts=counts, means=means, reward_sums=None, squares=variances * counts
+        t=jnp.int32(0), counts=counts, means=means, reward_sums=None, rest=(variances * counts,)
     )
     return [f(SPACE, stats, shape, GRID)[1] for f in (FAMILY.log_e, FAMILY.log_e_above)]
 
@@ -108,7 +108,7 @@ def test_levels():
     with scope.engine():
         stats = StudentStatistics(
             t=jnp.int32(0), counts=jnp.asarray(counts), means=jnp.asarray(means),
-            reward_sums=None, squares=jnp.asarray(variances * counts),
+            reward_sums=None, rest=(jnp.asarray(variances * counts),),
         )  # fmt: skip
         above = jnp.asarray([True, True, False, True])
         shape = Levels(above, jnp.ones(4, bool), 0.25)

@@ -31,13 +31,17 @@ ONE = je.Engine(lanes=1, devices=1)
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """A family, its twin, the means of two instances, a level and a slack."""
+    """A family, its twin, the means of two instances, a level, a slack and a source."""
 
     family: Any
     twin: worlds.World
     means: list
     level: float
     slack: float
+    source: Any = None
+
+    def instance(self, i):
+        return je.Instance.unstructured(self.means[i], self.family, source=self.source)
 
 
 MEANS = {
@@ -47,16 +51,17 @@ MEANS = {
     "gaussian": [[2.0, -0.5, -1.5, 1.1, 0.0], [-1.0, 2.0, -1.5, 1.2, 0.9]],
 }
 """Two instances each: ends of the range, arms without a success, equal means."""
+NORMAL = je.families.Normal(STD)
 WORLDS = {
     "bernoulli": World(je.Bernoulli(), worlds.Bernoulli(), MEANS["bernoulli"], 0.45, 0.2),
     "poisson": World(je.Poisson(), worlds.Poisson(), MEANS["poisson"], 1.3, 0.4),
     "exponential": World(je.Exponential(), worlds.Exponential(), MEANS["exponential"], 1.1, 0.5),
     "gaussian": World(je.Gaussian(), worlds.Gaussian(), MEANS["gaussian"], 0.3, 0.4),
     "by-arm": World(je.Gaussian(STD), worlds.Gaussian(STD), MEANS["gaussian"], 0.3, 0.4),
-    "unknown": World(je.GaussianUnknownVariance(STD), worlds.UnknownVariance(STD),
-                     MEANS["gaussian"], 0.3, 0.4),
-    "unknown, glr": World(je.GaussianUnknownVariance(STD, "glr"),
-                          worlds.UnknownVariance(STD, "glr"), MEANS["gaussian"], 0.3, 0.4),
+    "unknown": World(je.GaussianUnknownVariance(), worlds.UnknownVariance(STD), MEANS["gaussian"],
+                     0.3, 0.4, NORMAL),
+    "unknown, glr": World(je.GaussianUnknownVariance("glr"), worlds.UnknownVariance(STD, "glr"),
+                          MEANS["gaussian"], 0.3, 0.4, NORMAL),
 }  # fmt: skip
 PROBLEMS = {
     "bai": lambda w: (je.BestArm(), ("bai",)),
@@ -126,7 +131,7 @@ def defined(world, problem, rule, eliminates):
     """Whether the library takes the combination; it refuses the others by name."""
     if rule == "oracle" and world.startswith("unknown"):
         return False  # refused too, but not before H* is asked for
-    instance = je.Instance.unstructured(WORLDS[world].means[0], WORLDS[world].family)
+    instance = WORLDS[world].instance(0)
     elimination = je.SelectiveElimination() if eliminates else None
     try:
         checked(instance, PROBLEMS[problem](WORLDS[world])[0], RULES[rule][0],
@@ -202,8 +207,8 @@ def test_runs_are_those_of_the_twin(world, problem, rule, eliminates, waits):
                   **WAITS[waits])  # fmt: skip
     if world == "gaussian":
         common["ridge"] = 0.0
-    for means in where.means:
-        instance = je.Instance.unstructured(means, where.family)
+    for i, means in enumerate(where.means):
+        instance = where.instance(i)
         for run in range(2):
             twins = given if name != "top-two" else settings(ours, where.family, 5)
             if rule not in SURE:

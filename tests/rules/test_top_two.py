@@ -1,7 +1,5 @@
 """Top-two rules: draws and shares, starved arms, settings, refusals, outside numbers."""
 
-import types
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,11 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import catalogue, scope
+from jaxelim.contracts.shapes import Rows
+from jaxelim.contracts.views import ArmContext
+from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.families import draws, noise
+from jaxelim.families.arm import Stat
 from jaxelim.lanes import LaneOps
 from tests.calls import NAMES
 
@@ -151,13 +153,14 @@ def test_eb_tc_can_starve_an_arm():
 
 @pytest.mark.parametrize("mean", [0.0, 0.3, 1.0])
 def test_the_directed_share_of_equal_means(mean):
-    """n_j/(n_i + n_j), also at the ends of the range, where u is moved off the end."""
-    seen = types.SimpleNamespace(
-        lanes=LaneOps(), means=jnp.array([mean, mean]), counts=jnp.array([3.0, 5.0])
-    )
+    """n_j/(n_i + n_j), also at the ends of the range."""
+    counts, exists = jnp.array([3.0, 5.0]), jnp.array([False, True])
+    space = ArmContext(LaneOps(), jnp.eye(2))
+    stat, pieces = Stat(counts, jnp.array([mean, mean])), Rows(jnp.int32(0), exists)
+    evidence = ArmEvidence.of(je.Bernoulli(), space, pieces, stat, counts)
     i, j = jnp.int32(0), jnp.int32(1)
-    assert float(je.Bernoulli().share(seen, i, j)) == pytest.approx(5 / 8)
-    assert float(je.Bernoulli().share(seen, j, i)) == pytest.approx(3 / 8)
+    assert float(evidence.share(i, j)) == pytest.approx(5 / 8)
+    assert float(evidence.share(j, i)) == pytest.approx(3 / 8)
 
 
 def test_names_of_papers():

@@ -39,8 +39,7 @@ def found(*given, **settings):
 
 
 def recorded(order, family=je.Bernoulli()):  # noqa: B008
-    past = je.Recorded(STACKS, order, family=family)
-    return je.Instance.unstructured(past.means, past)
+    return je.Instance.unstructured(source=je.Recorded(STACKS, order), family=family)
 
 
 class Doubled(type(je.Bernoulli())):
@@ -169,7 +168,7 @@ NOT = {
         je.Mixture(),
         LLR,
     ),
-    "is that of their stacks": (
+    "rewards from recorded is not that of Gaussian": (
         recorded("bootstrap", je.Gaussian()),
         BEST,
         je.Uniform(),

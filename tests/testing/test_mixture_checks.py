@@ -8,6 +8,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
+from jaxelim.families.arm import Stat
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.testing import ContractError
 from jaxelim.testing.mixture_checks import check_mixture
@@ -27,7 +28,7 @@ def _for_arms(self, arms):
 
 def _with_the_largest(self, counts, means, at, grid):
     """The mean of the mixture and of the largest likelihood ratio."""
-    largest = self.precision(means, counts) * self.divergence(means, at)
+    largest = self.weight(Stat(counts, means)) * self.loss(Stat(counts, means), at - means)
     return jnp.logaddexp(RIGHT(self, counts, means, at, grid), largest[..., None]) - np.log(2)
 
 
