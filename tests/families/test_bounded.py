@@ -20,6 +20,9 @@ from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.evidence.betting import Truth, Wins
 from jaxelim.families import Betas, Points
 from jaxelim.lanes import PLAIN
+from jaxelim.mixtures import pieces
+from jaxelim.mixtures.grid import Grid, log_mean_exp, spread
+from jaxelim.mixtures.pieces import each
 from jaxelim.numerics.roots import jet
 from tests.twin import bounded as twin
 
@@ -37,6 +40,13 @@ def llr(a, b, slack=0.0):
     off = a.mean - b.mean + slack
     x = FAMILY.meet(a.n, a, b.n, b, off)
     return a.n * FAMILY.loss(a, -x) + b.n * FAMILY.loss(b, off - x)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def log_e(a, b, slack):
+    """log e of the pairs of arms a and b [Q]."""
+    shape = SimpleNamespace(exists=jnp.ones(a.n.shape, bool), slack=slack)
+    return pieces._over_cells(FAMILY, a, b, shape, FAMILY.priors(Grid()))
 
 
 def samples(number, seed=0):
@@ -58,8 +68,7 @@ def samples(number, seed=0):
 @jax.jit
 def looked(a, b):
     alone = jax.tree.map(lambda x: x[None], (a, b))
-    bounds = (f(*alone, 0.0)[0] for f in (betting.log_e_of_pairs, betting.log_e_above))
-    return llr(a, b), *bounds
+    return llr(a, b), log_e(*alone, 0.0)[0]
 
 
 @pytest.mark.parametrize("pairs", [6, pytest.param(60, marks=pytest.mark.slow)])
@@ -67,21 +76,19 @@ def test_evidence_is_that_of_the_rewards(pairs):
     """Pairs of samples: the LLR is at most that of the best stakes, whose grid is coarse.
 
     It is at least 0.95 of the least sum of the twin's lower bounds on them. log e
-    is at most the twin's least on a grid; above 1 it is at least 0.93 of it less 0.3. Its upper
-    bound is at most 0.5 above that grid, where it decides little else than a look.
+    is at most the twin's least on a grid, and above 1 at least that less 0.01.
     """
     for a, b in samples(pairs):
         with scope.engine():
-            value, log_e, above = (float(x) for x in looked(wins_of(a), wins_of(b)))
+            value, won = (float(x) for x in looked(wins_of(a), wins_of(b)))
         if a.mean() == b.mean():
-            assert value == 0 and log_e == -np.inf
+            assert value == 0 and won == -np.inf
             continue
         least, most = twin.llr(a, b), twin.llr(a, b, exact=True)
         assert 0.95 * least - 1e-3 <= value <= most * 1.002 + 1e-3
         on_grid = twin.log_e(a, b)
-        assert log_e <= min(on_grid, above) + 1e-9
-        assert above <= on_grid + 0.5 + 0.1 * abs(on_grid)
-        assert log_e >= 0.93 * on_grid - 0.3 or on_grid < 1
+        assert won <= on_grid + 1e-9
+        assert won >= on_grid - 0.01 or on_grid < 1
 
 
 def test_a_common_mean_at_uneven_weights():
@@ -144,7 +151,8 @@ def test_rounding_refutes_no_truth(reward):
     with scope.engine():
         wins = wins_of(np.full(1_000_000, reward))
         for up in (True, False):
-            assert float(betting.mixed(wins, jnp.asarray(reward), up)) <= 0
+            bets = betting.BETS if up else -betting.BETS
+            assert float(log_mean_exp(each(FAMILY, wins, jnp.asarray(reward), bets))) <= 0
             assert float(wins.won(jnp.asarray(reward), up)) == 0
 
 
@@ -178,11 +186,6 @@ def test_common_means_leave_room_for_the_slack():
     assert float(at) <= 0.5 and 0.95 * least <= value <= 1.04 * least
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def pair_values(a, b, slack):
-    return betting.log_e_of_pairs(a, b, slack), betting.log_e_above(a, b, slack)
-
-
 @pytest.mark.parametrize("up", [True, False])
 def test_slack_near_an_end_leaves_out_means_beyond_it(up):
     """1500 rewards of each arm, nearly all at an end: means of b beyond it are no alternatives.
@@ -194,10 +197,10 @@ def test_slack_near_an_end_leaves_out_means_beyond_it(up):
         x = (x if up else ~x) + 0.0
         with scope.engine():
             arm = jax.tree.map(lambda x: x[None], wins_of(x))
-            log_e, above = (float(x[0]) for x in pair_values(arm, arm, 0.05))
+            won = float(log_e(arm, arm, 0.05)[0])
         on_grid = twin.log_e(x, x, 0.05)
-        assert on_grid - 0.01 <= log_e <= min(on_grid, above) + 1e-9
-        assert log_e == pytest.approx(value, abs=0.1)
+        assert on_grid - 0.01 <= won <= on_grid + 1e-9
+        assert won == pytest.approx(value, abs=0.1)
 
 
 @pytest.mark.parametrize("ends", [(0.0, 0.2), (0.05, 0.25), (0.8, 1.0)])
@@ -210,9 +213,9 @@ def test_e_values_with_slack_have_a_mean_of_at_most_1_at_the_truth(ends):
         for n, ones in zip(sizes, (jnp.asarray(x.ravel() + 0.0) for x in numbers), strict=True):
             powers = (ones,) * betting.POWERS + (n - ones,) * betting.POWERS
             arms.append(Wins(jnp.full_like(ones, n), ones / n, *powers))
-        log_e = np.asarray(pair_values(*arms, ends[1] - ends[0])[0])
+        won = np.asarray(log_e(*arms, ends[1] - ends[0]))
     chance = np.prod(list(chances), 0)
-    assert 0 < chance.ravel() @ np.exp(log_e) <= 1 + 1e-12
+    assert 0 < chance.ravel() @ np.exp(won) <= 1 + 1e-12
 
 
 def test_a_share_is_of_two_arms_in_any_order():
@@ -238,18 +241,14 @@ def test_intervals_have_no_gaps():
 
     Stakes on 0/1 rewards are exact, so this holds without room.
     """
-    rng, family = np.random.default_rng(0), je.Bounded()
+    rng, bets = np.random.default_rng(0), np.concatenate([betting.BETS, -betting.BETS])
     for _ in range(5):
         x = (rng.random(int(rng.integers(5, 200))) < rng.uniform(0.1, 0.9)) + 0.0
         ends = np.linspace(0.01, 0.99, 30)
         with scope.engine():
             wins = wins_of(x)
-            moments = jnp.stack(wins[2:])
-            value = jax.vmap(
-                lambda u, w=wins, p=moments: je.Mixture().grid.log_mean_exp(
-                    family.log_mixture(w.n, w.mean, p, u, None)
-                )
-            )(jnp.asarray(ends))
+            many = jax.tree.map(lambda x: jnp.broadcast_to(x, ends.shape), wins)
+            value = log_mean_exp(each(FAMILY, many, jnp.asarray(ends), bets))
         for u, log_m in zip(ends, np.asarray(value), strict=True):
             up = u <= x.mean()
             won = [twin.stake(x, u, bet, up) for bet in betting.BETS
@@ -281,14 +280,14 @@ def test_the_mixtures_mean_is_at_most_1_at_the_truth(points):
     chance = shares[every].prod(1)
     with scope.engine():
         stats = fed(family, jnp.asarray(points[every].T[:, None, :]))
-        wins, u = family.stat(stats), jnp.full((1, len(every)), mean)
-        both = [np.asarray(betting.stakes(wins, u, up))[:, 0] for up in (True, False)]
-        together = betting.mixed_pair(
-            *(jnp.asarray(x) for x in np.broadcast_arrays(both[0][:, :, None], both[1][:, None]))
+        wins = jax.tree.map(lambda x: x[0], family.stat(stats))
+        bets, wins, u = spread(betting.BETS, wins, jnp.full(len(every), mean))
+        both = [betting.stake(wins, u, bets, up) for up in (True, False)]
+        together = betting.together(
+            *(jnp.asarray(x) for x in np.broadcast_arrays(both[0][:, None], both[1][None]))
         )
-        alone = [betting.mixed(wins, u, up)[0] for up in (True, False)]
-    for log_e in alone:
-        assert 0.6 <= chance @ np.exp(log_e) <= 1 + 1e-12
+    for alone in both:
+        assert 0.6 <= chance @ np.exp(np.asarray(log_mean_exp(alone))) <= 1 + 1e-12
     of_pair = chance @ np.exp(np.asarray(together)) @ chance
     assert 0.6 <= of_pair <= 1 + 1e-12
 
