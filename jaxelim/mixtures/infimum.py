@@ -21,10 +21,8 @@ APART = 0.02
 """From the last point to each tangent, in standard deviations; it costs half its square."""
 _TOWARD_END = 16.0
 """A step leaves at least this fraction of the distance from an end of the range."""
-CELLS = (24, 64, 128)
-"""Cells of each pass of `over_cells`."""
-_LOSS = 1e-3
-"""The loss in log e that the cells of the last pass aim at."""
+CELLS = (16, 16, 32)
+"""How many cells each pass of `over_cells` adds."""
 Tree = Any
 
 
@@ -139,13 +137,15 @@ def over_cells(
     """
     u = low + (high - low) * jnp.linspace(0, 1, CELLS[0] + 1)
     a, b = components(u)
-    for cells in CELLS[1:]:
+    for more in CELLS[1:]:
         bound, value = together(a[1:], b[:-1]), together(a, b)
         value = jnp.minimum(value[1:], value[:-1])
-        parts = jnp.maximum(value - bound, 0) / (_LOSS + value - jnp.min(value))
-        parts = jnp.where(jnp.isfinite(parts), parts, 0) + 1e-3
+        loss, above = jnp.maximum(value - bound, 0), value - jnp.min(value)
+        parts = loss / (_even(loss, above, more) + above)
+        parts = jnp.where(jnp.isfinite(parts), parts, 0) + 1e-9
         ends = jnp.concatenate([jnp.zeros(1), jnp.cumsum(parts)])
-        u = jnp.interp(ends[-1] * jnp.linspace(0, 1, cells + 1), ends, u)
+        new = jnp.interp(ends[-1] * (jnp.arange(more) + 0.5) / more, ends, u)
+        u = jnp.sort(jnp.concatenate([u, new]))
         a, b = components(u)
     least = jnp.min(together(a[1:], b[:-1]))
     if beyond is not None:
@@ -153,3 +153,17 @@ def over_cells(
         for there, side in zip(beyond, ((a[:1], lost), (lost, b[-1:])), strict=True):
             least = jnp.where(there, jnp.minimum(least, together(*side)[0]), least)
     return least
+
+
+def _even(loss: Array, above: Array, cells: int) -> Array:
+    """The d with sum_i loss_i/(d + above_i) = cells: []. Parts of these losses are about d low."""
+    loss = jnp.where(jnp.isfinite(loss), loss, 0)
+
+    def halved(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        d = jnp.sqrt(low * high)
+        many = jnp.sum(loss / (d + above)) > cells
+        return jnp.where(many, d, low), jnp.where(many, high, d)
+
+    most = jnp.maximum(jnp.sum(loss), 1e-6)
+    return jax.lax.fori_loop(0, 12, halved, (1e-6 * jnp.ones_like(most), most))[1]

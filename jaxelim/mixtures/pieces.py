@@ -82,9 +82,8 @@ def _over_cells(family: "Family", a: Tree, b: Tree, shape: Any, priors: tuple) -
 
     def value(piece: tuple) -> Array:
         exists, a, b = piece
-        low, high = jnp.maximum(b.mean - slack, family.low), jnp.minimum(
-            a.mean, family.high - slack
-        )
+        low = jnp.maximum(b.mean - slack, family.low)
+        high = jnp.minimum(a.mean, family.high - slack)
         beyond = low > family.low, high < family.high - slack
 
         def components(u: Array) -> tuple[Array, Array]:
@@ -95,7 +94,8 @@ def _over_cells(family: "Family", a: Tree, b: Tree, shape: Any, priors: tuple) -
             sides = None if up is down else beyond
             return infimum.over_cells(components, family.together, low, high, sides)
 
-        return jax.lax.cond(exists & (high > low), bound, lambda: jnp.full_like(low, -jnp.inf))
+        needed = exists & (a.mean - b.mean + slack > 0)
+        return jax.lax.cond(needed, bound, lambda: jnp.full_like(low, -jnp.inf))
 
     return jax.lax.map(value, (shape.exists, a, b))
 

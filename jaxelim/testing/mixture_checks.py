@@ -83,7 +83,7 @@ def _check_values(
         return *values, family.weight(family.kind(counts, means)) * loss(means, low)
 
     numbers = family_checks._numbers(jax.vmap(all_of), counts, means, low, high)
-    shape, have = (*means.shape, grid.size), numbers[0].shape
+    shape, have = (*means.shape, len(grid.strengths)), numbers[0].shape
     require(have == shape, f"log_mixture returns an array of {have}; it has to be {shape}")
     first, between, last = numbers[:3]
     cost, m, u, v = (x[..., None] for x in (numbers[3], means, low, high))

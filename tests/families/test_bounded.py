@@ -76,7 +76,7 @@ def test_evidence_is_that_of_the_rewards(pairs):
     """Pairs of samples: the LLR is at most that of the best stakes, whose grid is coarse.
 
     It is at least 0.95 of the least sum of the twin's lower bounds on them. log e
-    is at most the twin's least on a grid, and above 1 at least that less 0.01.
+    is at most the twin's least on a grid, and above 1 at least 0.98 of it less 0.02.
     """
     for a, b in samples(pairs):
         with scope.engine():
@@ -88,7 +88,7 @@ def test_evidence_is_that_of_the_rewards(pairs):
         assert 0.95 * least - 1e-3 <= value <= most * 1.002 + 1e-3
         on_grid = twin.log_e(a, b)
         assert won <= on_grid + 1e-9
-        assert won >= on_grid - 0.01 or on_grid < 1
+        assert won >= 0.98 * on_grid - 0.02 or on_grid < 1
 
 
 def test_a_common_mean_at_uneven_weights():
@@ -247,7 +247,7 @@ def test_intervals_have_no_gaps():
         ends = np.linspace(0.01, 0.99, 30)
         with scope.engine():
             wins = wins_of(x)
-            many = jax.tree.map(lambda x: jnp.broadcast_to(x, ends.shape), wins)
+            many = jax.tree.map(lambda x: jnp.full(30, x), wins)
             value = log_mean_exp(each(FAMILY, many, jnp.asarray(ends), bets))
         for u, log_m in zip(ends, np.asarray(value), strict=True):
             up = u <= x.mean()
@@ -286,8 +286,9 @@ def test_the_mixtures_mean_is_at_most_1_at_the_truth(points):
         together = betting.together(
             *(jnp.asarray(x) for x in np.broadcast_arrays(both[0][:, None], both[1][None]))
         )
-    for alone in both:
-        assert 0.6 <= chance @ np.exp(np.asarray(log_mean_exp(alone))) <= 1 + 1e-12
+        alone = [np.asarray(log_mean_exp(one)) for one in both]
+    for one in alone:
+        assert 0.6 <= chance @ np.exp(one) <= 1 + 1e-12
     of_pair = chance @ np.exp(np.asarray(together)) @ chance
     assert 0.6 <= of_pair <= 1 + 1e-12
 
