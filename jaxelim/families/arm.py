@@ -199,7 +199,7 @@ class ArmModel(Family):
         stat = self.stat(stats)
         return ArmEvidence.of(self, space, shape, stat, self.weight(stat))
 
-    def interval(self, seen: View | Snapshot, means: Array, beta: Array) -> Interval:
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         return seen.evidence.spread(beta)  # type: ignore[attr-defined]
 
     def overlap(self, seen: View, beta: Array) -> Array:

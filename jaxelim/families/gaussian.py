@@ -357,7 +357,7 @@ class LinearGaussian(Gaussian):
             cross = stats.products.of(space, stats.design, rows).cross
         return LinearEvidence.of(space, shape, stats.design, stats.means, stats.theta_hat, cross)
 
-    def interval(self, seen: View | Snapshot, means: Array, beta: Array) -> SymmetricInterval:
+    def interval(self, seen: View, means: Array, beta: Array) -> SymmetricInterval:
         """means -+ sqrt(2 beta/counts)."""
         return SymmetricInterval.of(means, jnp.sqrt(2 * beta / seen.counts))
 

@@ -214,7 +214,9 @@ def check_pairs(family: OneParameter, rng: Generator) -> str:
     said = "pulls {n_a:g} and {n_b:g}, means {a:.6g} and {b:.6g}: the LLR is {value:.9g}; "
     for slack in (0.0, 0.1 * min(1.0, family.high - family.low)):
         value, least = _numbers(
-            lambda *of, slack=slack: (pair(family, *of, slack), _least_cost(family, *of, slack)),
+            lambda n_a, a, n_b, b, slack=slack: tuple(
+                cost(family, n_a, a, n_b, b, slack) for cost in (pair, _least_cost)
+            ),
             n_a, a, n_b, b,
         )  # fmt: skip
         least = np.where(a > b - slack, least, 0)
