@@ -144,7 +144,7 @@ def over_cells(
         parts = loss / (_even(loss, above, more) + above)
         parts = jnp.where(jnp.isfinite(parts), parts, 0) + 1e-9
         ends = jnp.concatenate([jnp.zeros(1), jnp.cumsum(parts)])
-        new = jnp.interp(ends[-1] * (jnp.arange(more) + 0.5) / more, ends, u)
+        new = jnp.interp(ends[-1] * np.linspace(0.5, more - 0.5, more) / more, ends, u)
         u = jnp.sort(jnp.concatenate([u, new]))
         a, b = components(u)
     least = jnp.min(together(a[1:], b[:-1]))
