@@ -53,7 +53,7 @@ def log_e(
     return jnp.where(shape.exists & (outside > 0) & (value > 0), value, -jnp.inf)
 
 
-def _of_levels(family: "Family", stat: Tree, shape: Any, priors: tuple) -> Array:
+def _of_levels(family: Any, stat: Tree, shape: Any, priors: tuple) -> Array:
     """The mixture at the level. Above 0 it falls from there towards the estimate."""
     level = jnp.full_like(stat.mean, shape.level)
     up, down = priors
@@ -63,7 +63,7 @@ def _of_levels(family: "Family", stat: Tree, shape: Any, priors: tuple) -> Array
     return jnp.where(shape.above, value, log_mean_exp(each(family, stat, level, down)))
 
 
-def of_pairs(family: "Family", a: Tree, b: Tree, slack: Any, priors: Any) -> Array:
+def of_pairs(family: Any, a: Tree, b: Tree, slack: Any, priors: Any) -> Array:
     """Where mu_b = mu_a + slack: of arms a and b [Q] whose mixtures are convex."""
     c, stat = spread(priors, jax.tree.map(lambda *x: jnp.stack(x), a, b))
 
@@ -76,7 +76,7 @@ def of_pairs(family: "Family", a: Tree, b: Tree, slack: Any, priors: Any) -> Arr
     )  # fmt: skip
 
 
-def _over_cells(family: "Family", a: Tree, b: Tree, shape: Any, priors: tuple) -> Array:
+def _over_cells(family: Any, a: Tree, b: Tree, shape: Any, priors: tuple) -> Array:
     """Of arms a and b [Q] whose mixtures fall up to the estimate and rise from there."""
     slack, (up, down) = shape.slack, priors
 

@@ -82,10 +82,10 @@ def difference(
         lower, upper = interval(family, counts, means, grid, log_level + np.log(2), moments)
         return lower[a] - upper[b], upper[a] - lower[b]
     stat = family.stat_of(counts, means, moments)
-    ends = [jax.tree.map(lambda x, at=at: x[at], stat) for at in (a, b)]
+    own, other = (jax.tree.map(lambda x, at=at: x[at], stat) for at in (a, b))
 
     def below(d: Array) -> Array:
-        return of_pairs(family, *ends, -d, family.priors(grid)[0]) < log_level
+        return of_pairs(family, own, other, -d, family.priors(grid)[0]) < log_level
 
     wide = family.high - family.low
     most = wide * (1 - 1e-12) if np.isfinite(wide) else _FAR
