@@ -10,6 +10,7 @@ from jax import Array
 
 from jaxelim.contracts import looks
 from jaxelim.contracts.items import Items
+from jaxelim.contracts.proofs import states
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, Tree, View
@@ -69,22 +70,10 @@ class Family:
         return f"no proof for rewards of {self!r} is known"
 
     def stated_law(self) -> str:
-        """`law`, if it is that of the draws: or why proofs do not cover the rewards.
-
-        A class that draws otherwise than its base must have divergences of its own, or
-        state its law.
-        """
-        order = [vars(base) for base in type(self).__mro__]
-
-        def place(name: str) -> int:
-            return next((i for i, base in enumerate(order) if name in base), len(order))
-
-        if place("draw") < min(place("law"), place("loss")):
-            return f"{type(self).__name__} draws otherwise than its base, and states no law"
-        likelihood = min(place("law"), place("loss"))
-        if min(place("log_mixture"), place("log_e")) < likelihood:
-            return f"{type(self).__name__} has other e-values than its base, and states no law"
-        return self.law()
+        """`law`, if it is known to be that of the draws: or why proofs do not cover the rewards."""
+        if states(self, "law"):
+            return self.law()
+        return f"{type(self).__name__} states no law of its own"
 
     def for_arms(self, arms: int) -> Any:
         """The family for this number of arms, where its settings are those of each arm."""
