@@ -497,8 +497,7 @@ SKEWED = dict(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SKEWED)
-@pytest.mark.parametrize("rule", [je.Uniform(), je.EBTCI()], ids=["uniform", "eb-tci"])
+@pytest.mark.parametrize("name, rule", [("skewed", je.EBTCI()), ("ends", je.Uniform())])
 def test_errors_are_rarer_than_delta(name, rule):
     """10,000 runs at delta = 0.1; 1150 errors are five standard deviations above 1000.
 
@@ -539,7 +538,6 @@ def test_samples_beside_a_model():
 
     for means, other, most in (
         ((0.5, 0.4), je.Bernoulli(), 1.15),
-        ((0.5, 0.45), je.Bernoulli(), 1.15),
         ((0.9, 0.8), je.Gaussian(0.5), 0.6),
     ):
         ours, theirs = mean(means, je.Bounded()), mean(means, other)
