@@ -115,7 +115,8 @@ class Side(NamedTuple):
 
         No bet is worse than the best on 0/1 rewards of that mean, (m - v)/(v (1 - v)). With
         win' = -b, the win's second derivative for each reward is 1/c + b^2, c the mean of
-        ((x - v)/(1 + b (x - v)))^2. All are 0 where no bet wins, but for the rise.
+        ((x - v)/(1 + b (x - v)))^2, and b^2 for the largest bet. All are 0 where no bet wins, but
+        for the rise.
         """
         t, v, gains = self.t, self.unit, self.gains()
         t = tuple(jnp.where(gains, x, 1) for x in t)
@@ -134,7 +135,8 @@ class Side(NamedTuple):
         m, spread = self.share, jnp.maximum(v * (1 - v), 1e-300)
         of_ends = (m - v) / spread
         wide = of_ends > bet
-        rise = jnp.where(wide, m * (1 - m) / (spread * spread), self.counts / steep)
+        inner = jnp.where(bet < highest, self.counts / steep, 0)
+        rise = jnp.where(wide, m * (1 - m) / (spread * spread), inner)
         b = jnp.where(wide, of_ends, bet)
         b, bet, second = (jnp.where(gains, x, 0) for x in (b, bet, second))
         return b, jnp.where(gains, rise + b * b, 1), bet, second

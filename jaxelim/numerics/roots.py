@@ -37,8 +37,9 @@ def crossing(
 ) -> Array:
     """The x in [low, high] where a function changes its sign from - to +, from a first guess.
 
-    Newton's method, guarded by bisection. No entry depends on the others. The loop has no
-    derivative in reverse.
+    Newton's method, guarded by bisection. A step beyond an end of [low, high] goes most of the
+    way there: the sign may change at the end alone. No entry depends on the others. The loop
+    has no derivative in reverse.
 
     Args:
         f: gives the function and its derivative, or a number near that.
@@ -55,7 +56,10 @@ def crossing(
         good = (new > inner) & (new < outer) & (2 * jnp.abs(step) <= last)
         # The last step may end beyond an earlier iterate, by rounding.
         good = (rise > 0) & (good | (jnp.abs(step) <= near))
-        middle = inner + (outer - inner) / 2
+        width = outer - inner
+        middle = inner + width / 2
+        middle = jnp.where((new >= outer) & (outer == high), outer - width / 16, middle)
+        middle = jnp.where((new <= inner) & (inner == low), inner + width / 16, middle)
         new = jnp.where(good | (value == 0), jnp.clip(new, inner, outer), middle)
         moved = jnp.abs(new - x)
         more = going & (moved > near)

@@ -114,6 +114,21 @@ def test_a_common_mean_at_uneven_weights():
         np.testing.assert_allclose(bets[0], bets[1], rtol=5e-3)
 
 
+@pytest.mark.parametrize("noise", [0, 1e-6])
+def test_equal_rewards_overstate_nothing(noise):
+    """The LLR of arms without variance is at most that of the best stakes; few or many each."""
+    rng = np.random.default_rng(4)
+    for n, m in ((2, 300), (300, 2), (40, 40)):
+        for means in ((0.9, 0.3), (1.0, 0.2), (0.4, 0.0), (0.55, 0.5)):
+            arms = (np.full(size, x) for size, x in zip((n, m), means, strict=True))
+            a, b = (np.clip(x + noise * rng.normal(size=x.size), 0, 1) for x in arms)
+            with scope.engine():
+                value = float(jax.jit(llr)(wins_of(a), wins_of(b)))
+            at_b = twin.best(a, 1e-9 + means[1] * (1 + 1e-5), True, True)
+            most = min(twin.llr(a, b, exact=True), at_b)
+            assert 0 < value <= 1.002 * most
+
+
 @pytest.mark.parametrize("up", [True, False])
 def test_intervals_invert_the_loss(up):
     """The win at the end is the level, or the end is that of the range: rounding of 1e-6."""
@@ -482,8 +497,7 @@ SKEWED = dict(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SKEWED)
-@pytest.mark.parametrize("rule", [je.Uniform(), je.EBTCI()], ids=["uniform", "eb-tci"])
+@pytest.mark.parametrize("name, rule", [("skewed", je.EBTCI()), ("ends", je.Uniform())])
 def test_errors_are_rarer_than_delta(name, rule):
     """10,000 runs at delta = 0.1; 1150 errors are five standard deviations above 1000.
 
@@ -524,7 +538,6 @@ def test_samples_beside_a_model():
 
     for means, other, most in (
         ((0.5, 0.4), je.Bernoulli(), 1.15),
-        ((0.5, 0.45), je.Bernoulli(), 1.15),
         ((0.9, 0.8), je.Gaussian(0.5), 0.6),
     ):
         ours, theirs = mean(means, je.Bounded()), mean(means, other)
