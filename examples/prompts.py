@@ -7,8 +7,8 @@ A judge gives each answer of a prompt a score in [0, 1]. The prompt in use, the 
 has a score on each of 2000 items. A challenger costs a call an item. Is one of 19
 challengers better on these items, and which is best?
 
-Each challenger sees the items in a random order of its own, without replacement, and 32
-calls are made at a time. Scores come from a matrix made here: items differ in difficulty,
+Each challenger is asked about items drawn at random, with replacement: so the proof covers
+them. 32 calls are made at a time. Scores come from a matrix made here: items differ in difficulty,
 so that the scores of two prompts on one item are correlated.
 
 - *Scores*: rewards are the scores. The reference is the incumbent's mean, which is known.
@@ -66,11 +66,11 @@ def challengers(rewards: np.ndarray, low: float, reference: float, costs: bool) 
     With `costs` the rule knows what calls cost.
     """
     others = np.delete(np.arange(PROMPTS), INCUMBENT)
-    past = je.Recorded(
-        {f"prompt {k}": rewards[k] for k in others}, family=je.Bounded(low, 1.0)
-    )  # fmt: skip
+    past = je.Recorded({f"prompt {k}": rewards[k] for k in others}, "bootstrap")
     prices = np.delete(COSTS, INCUMBENT) if costs else None
-    instance = je.Instance.unstructured(past.means, past, name="prompts", costs=prices)
+    instance = je.Instance.unstructured(
+        source=past, family=je.Bounded(low, 1.0), name="prompts", costs=prices
+    )
     return Selection(instance, je.BestArm(reference=reference))
 
 
@@ -159,8 +159,8 @@ def dependent(runs: int) -> Iterator[str]:
         rng = np.random.default_rng(3)
         wrong = ended = 0
         for _ in range(runs):
-            past = je.Recorded(nearly_equal(order, rng), "given", family=je.Bounded(0, 1))
-            instance = je.Instance.unstructured(past.means, past)
+            past = je.Recorded(nearly_equal(order, rng), "given")
+            instance = je.Instance.unstructured(source=past, family=je.Bounded(0, 1))
             run = je.simulate(instance, je.BestArm(), je.Uniform(), delta=0.1, runs=1,
                               threshold=je.Mixture())  # fmt: skip
             ended += int(run.stopped.sum())

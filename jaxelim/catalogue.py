@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxelim import checks, families, instances, problems, stopping, thresholds
 from jaxelim import rules as sampling
-from jaxelim.contracts import Family, SamplingRule
+from jaxelim.contracts import Family, SamplingRule, Source
 from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.instances.arms import Arms
 
@@ -80,6 +80,11 @@ def find_family(name: str, settings: Iterable[str]) -> Family:
         ArgumentError: as `rule_with`.
     """
     return families.named(name, _values(settings))
+
+
+def find_source(name: str, settings: Iterable[str]) -> Source:
+    """The source of rewards of a name with its settings, as `find_family`."""
+    return families.named(name, _values(settings), "source")
 
 
 def _values(settings: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:

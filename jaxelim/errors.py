@@ -90,7 +90,7 @@ class RuleError(ArgumentError):
 
 
 class FamilyError(ArgumentError):
-    """A reward family breaks its contract: a method raises, or what it returns is not allowed.
+    """A family or a source breaks its contract: a method raises, or returns what is not allowed.
 
     Refused before anything compiles. Rewards, estimates and LLRs that are not finite are
     refused after the chunk in which they came.

@@ -67,7 +67,7 @@ class Store:
         if not self.folder.is_dir():
             raise StoreError(self.directory, "is no store: there is no folder 'blocks' in it")
         return [
-            Cell(path.name, json.loads((path / CELL).read_text()))
+            Cell(path.name, _told(path / CELL))
             for path in listed(self.folder)
             if (path / CELL).is_file()
         ]
@@ -138,12 +138,12 @@ class Store:
         """Write what tells a cell, as `Cell.told`, with the labels that it has already.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: it cannot be written, or what it has cannot be read.
         """
         path = self.folder / key / CELL
         make_folder(path.parent)
         if path.is_file():
-            known = json.loads(path.read_text())["labels"]
+            known = _told(path)["labels"]
             labels = known + [one for one in told["labels"] if one not in known]
             if labels == known:
                 return
@@ -152,6 +152,18 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({str(self.directory)!r})"
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """The contents of a `cell.json`.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StoreError(path, f"cannot be read: {error}") from error
 
 
 def opened(path: Path, size: int) -> tuple[dict[str, np.ndarray], dict] | None:

@@ -96,14 +96,14 @@ def optimum(
         pieces = half_spaces_of(family, arms, constants, shape, scale)
         inputs = _Inputs(family.plain(), arms, theta / scale, ones, pieces)
     else:
-        scales = family.scales(jax.lax.stop_gradient(theta))
+        scales = family.scales(jax.lax.stop_gradient(theta), None)
         inputs = _Inputs(family.plain(), None, theta, scales, shape, closed.kind_of(shape))
     return _jitted(inputs, marks, gap)
 
 
 def differentiable(family: Family) -> bool:
     """Whether H* has derivatives: an arm has one unknown, or a theta is the only one."""
-    return family.has("truth") and (family.linear or family.has("divergence"))
+    return family.has("truth") and (family.linear or getattr(family, "exponential", False))
 
 
 def _shape_at(problem: Any, arms, theta, family: Family) -> tuple[Pieces, Any]:
@@ -129,7 +129,7 @@ class _Inputs:
     family: Family = dataclasses.field(metadata={"static": True})
     features: Array | None  # [K, d]; None: independent arms
     theta: Array  # [d], or the means [K]
-    scales: Array  # [K]
+    scales: Any  # [K] each
     pieces: Pieces  # of the units of theta
     kind: str = dataclasses.field(default="any", metadata={"static": True})  # of `closed.kind_of`
 
@@ -144,7 +144,7 @@ class _Inputs:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _optimum(inputs: _Inputs, marks: Array, gap: float) -> Optimum:
     """The saddle point; marks [P] are 1 on pieces, 0 on padding."""
-    bonus = jnp.zeros(inputs.scales.shape[0])
+    bonus = jnp.zeros(jax.tree.leaves(inputs.scales)[0].shape[0])
     found: Any = closed.optimum(inputs.evidence(), inputs.kind, marks > 0, bonus, gap)
     return Optimum(found.value, found.allocation, found.mixture, found.gap)
 

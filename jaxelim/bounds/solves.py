@@ -40,8 +40,8 @@ class Truth(NamedTuple):
             return Truth(arms, theta, np.ones(arms.shape[:2]), pieces, costs)
         means = instance.means.reshape(-1, instance.K)
         with scope.float64():
-            scales = [instance.family.scales(jnp.asarray(row)) for row in means]
-        scales = np.stack(jax.device_get(scales))
+            scales = [instance.family.scales(jnp.asarray(x), instance.source) for x in means]
+        scales = jax.tree.map(lambda *x: np.stack(x), *jax.device_get(scales))
         return Truth(None, means, scales, pieces, costs)
 
     def at(self, i: int) -> "Truth":
@@ -73,7 +73,7 @@ def solve(
         gap: relative duality gap.
     """
     truth, family = Truth.of(instance, pieces), instance.family.plain()
-    plain = family.has("divergence") and bonus is None
+    plain = getattr(family, "exponential", False) and bonus is None
     kind = closed.kind_of(pieces) if plain else "any"
     bonus = np.zeros((instance.size, instance.K)) if bonus is None else bonus
     parts = []

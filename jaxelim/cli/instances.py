@@ -11,12 +11,18 @@ from jaxelim.bounds import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.cli.live_runs import FAMILIES, Compiles
 from jaxelim.contracts import Problem
 from jaxelim.errors import ArgumentError
+from jaxelim.families import SOURCES
 from jaxelim.instances.instance import Instance
 from jaxelim.tables import aligned
 
 _FAMILY = (
     "Rewards of this family at the instance's means, of logistic at its theta; default: the "
     f"instance's own. One of {FAMILIES}"
+)
+
+_SOURCE = (
+    "What rewards are drawn from, such as normal:2.5; default: that of the file, or the family at "
+    f"the arms' means. One of {', '.join(SOURCES)}"
 )
 
 
@@ -38,20 +44,27 @@ class Asked(Compiles):
     family: Annotated[str | None, tyro.conf.arg(help=_FAMILY)] = None
     family_setting: tuple[str, ...] = ()
     """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
+    source: Annotated[str | None, tyro.conf.arg(help=_SOURCE)] = None
+    source_setting: tuple[str, ...] = ()
+    """The source's own settings, NAME=VALUE."""
     costs: tuple[float, ...] = ()
     """What a pull of each arm costs, in any unit; default: the costs in the file, or none."""
 
     def asked_instance(self) -> Instance:
-        """The instance, with the family that is asked for."""
+        """The instance, with the family and the source that are asked for."""
         instance = instances.load_instance(self.instance)
-        family = instance.family
+        family, source = instance.family, instance.source
         if self.family is not None:
             family = catalogue.find_family(self.family, self.family_setting)
         elif self.family_setting:
             raise ArgumentError("family_setting", self.family_setting, "none without --family")
-        numbers = instance.arms, instance.theta
+        if self.source is not None:
+            source = catalogue.find_source(self.source, self.source_setting)
+        elif self.source_setting:
+            raise ArgumentError("source_setting", self.source_setting, "none without --source")
+        numbers = instance.arms, instance.theta, None, instance.name
         costs = self.costs or instance.costs
-        return Instance(*numbers, None, instance.name, family, costs=costs)
+        return Instance(*numbers, family, source=source, costs=costs)
 
     def asked_problem(self) -> Problem:
         """The problem, with the items of the file for best-item; m is the usual one.

@@ -1,4 +1,4 @@
-"""The contracts: problems, sets of pieces, sampling rules, stopping rules; families.
+"""The contracts: problems, sets of pieces, sampling rules, stopping rules; families, sources.
 
 Read this file first, then `jaxelim.contracts.views` (the methods' arguments),
 `jaxelim.contracts.pieces` and `jaxelim.contracts.family`. Axis letters:
@@ -14,6 +14,7 @@ from jax import Array
 
 from jaxelim.contracts.family import Family
 from jaxelim.contracts.pieces import HalfSpaces, Interval, Pairs, Pieces
+from jaxelim.contracts.source import Source
 from jaxelim.contracts.traits import Traits, refuse_stray
 from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import undefined
@@ -253,6 +254,6 @@ class StoppingRule:
 
 __all__ = [
     "ASK", "Estimate", "Evidence", "Family", "HalfSpaces", "Interval", "OK", "Pairs", "PieceSet",
-    "Pieces", "Problem", "SamplingRule", "Snapshot", "Statistics", "StoppingRule", "Traits",
-    "View",
+    "Pieces", "Problem", "SamplingRule", "Snapshot", "Source", "Statistics", "StoppingRule",
+    "Traits", "View",
 ]  # fmt: skip

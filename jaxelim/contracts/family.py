@@ -9,21 +9,27 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts.pieces import Interval, Pieces, pairs_of
+from jaxelim.contracts.proofs import states
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import ArgumentError, UnsupportedError, undefined
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
+from jaxelim.mixtures.pieces import Stat
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
+    from jaxelim.contracts.source import Source
     from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
     from jaxelim.mixtures.grid import Grid
 
 
 class Family:
-    """The contract of a reward family: a frozen dataclass of settings. Methods with an instance
-    run on the host. The others are traced, lanes last. Only `jaxelim.testing.check_family`
-    finds lanes that read each other."""
+    """The contract of a reward family: a frozen dataclass of settings.
+
+    It is the model of the evidence, and draws rewards at the arms' means where an instance has
+    no `Source`. Methods with an instance run on the host. The others are traced, lanes last.
+    Only `jaxelim.testing.check_family` finds lanes that read each other.
+    """
 
     name: ClassVar[str] = ""
     noise: ClassVar[str] = "uniform"  # what `draw` is given: on [0, 1), or "normal", or "run"
@@ -33,6 +39,9 @@ class Family:
     ridge: float = 0.0  # of the design matrix, for a family that has one
     square: ClassVar[bool] = False  # whether rewards are Gaussian, of variances that are known
     sufficient: ClassVar[int] = 0  # sums of powers that `pooled` needs; 0: there is none
+    convex_in: ClassVar[str | None] = "mean"
+    """Where `log_mixture` is convex, or "reciprocal"; None: it falls up to the estimate."""
+    any_law: ClassVar[bool] = False  # independent rewards that it can have are all of its law
     optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
 
     @property
@@ -57,30 +66,11 @@ class Family:
         """
         return f"no proof for rewards of {self!r} is known"
 
-    def recorded_law(self, order: str) -> str:
-        """`law` of recorded rewards in this order (see `Recorded`), tested as this family's."""
-        if order != "bootstrap":
-            drawn = "without replacement" if order == "permuted" else "in a given order"
-            return f"recorded rewards {drawn} are no independent draws"
-        return f"the law of recorded rewards is that of their stacks, and not of {self!r}"
-
     def stated_law(self) -> str:
-        """`law`, if it is that of the draws: or why proofs do not cover the rewards.
-
-        A class that draws otherwise than its base must have divergences of its own, or
-        state its law.
-        """
-        order = [vars(base) for base in type(self).__mro__]
-
-        def place(name: str) -> int:
-            return next((i for i, base in enumerate(order) if name in base), len(order))
-
-        if place("draw") < min(place("law"), place("divergence")):
-            return f"{type(self).__name__} draws otherwise than its base, and states no law"
-        likelihood = min(place("law"), place("divergence"), place("log_mixture_at"))
-        if min(place("log_mixture"), place("log_e"), place("log_e_above")) < likelihood:
-            return f"{type(self).__name__} has other e-values than its base, and states no law"
-        return self.law()
+        """`law`, if it is known to be that of the draws: or why proofs do not cover the rewards."""
+        if states(self, "law"):
+            return self.law()
+        return f"{type(self).__name__} states no law of its own"
 
     def for_arms(self, arms: int) -> Any:
         """The family for this number of arms, where its settings are those of each arm."""
@@ -111,12 +101,6 @@ class Family:
                 allowed += "; items need linear Gaussian rewards of one standard deviation"
             raise UnsupportedError("problem", problem, allowed)
 
-    def check_noise(self, noise: np.ndarray) -> None:
-        """Refuse given noise that `draw` does not take."""
-
-    def check_runs(self, runs: np.ndarray, initial_pulls: int) -> None:
-        """Refuse run indices or initial pulls that `draw` has no rewards for."""
-
     def check_rewards(self, rewards: np.ndarray) -> None:
         """Refuse recorded rewards, any shape, that the family cannot have: those out of range."""
         low, high = (getattr(self, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
@@ -136,19 +120,14 @@ class Family:
             raise ArgumentError("ridge", ridge, f"None: {self!r} has no ridge")
         return None
 
-
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
-    ) -> "Family":
-        """Host: the family with what else a run estimates of its arms, such as their variances.
+    ) -> "Source | None":
+        """Host: a source like the rewards of a run; None: the family at their means.
 
         `counts` and `means` [K]; `moments` as of `Statistics.moments`.
         """
-        return self
-
-    def own_means(self, means: np.ndarray) -> np.ndarray:
-        """Host: the means of the arms [K]; `means`, unless the settings have distributions."""
-        return means
+        return None
 
     def settled(self, **job: Any) -> "Family":
         """The family with all that the program of a job depends on, such as a form of V^-1."""
@@ -177,13 +156,6 @@ class Family:
     def draw(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
         """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
         raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
-
-    def used_up(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array) -> Array | None:
-        """Whether an arm, [], has no reward left for this pull, [] bool; None: it always has.
-
-        Such a choice of the rule truncates the run. Where the arm is out of range, False.
-        """
-        return None
 
     def start(
         self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array
@@ -250,13 +222,12 @@ class Family:
         """The evidence of the samples about pieces of this shape."""
         raise undefined(self, "evidence(space, stats, shape)")
 
-    def scales(self, means: Array) -> Array:
-        """What H_p depends on but the means: costs, or variances, of arms with means [K]: [K]."""
-        return jnp.ones_like(means)
+    def scales(self, means: Array, source: "Source | None") -> Array:
+        """What H_p depends on but the means [K]: costs, or variances, [K]; or points of a source.
 
-    def recorded_scales(self, stacks: tuple[np.ndarray, ...], means: Array) -> Array:
-        """`scales` of arms whose rewards are recorded: those of the stacks' distributions."""
-        return self.scales(means)
+        `source`: of the rewards; None: the family.
+        """
+        return jnp.ones_like(means)
 
     def plain(self) -> "Family":
         """The family without its `scales`, which are arrays: one program serves all."""
@@ -277,21 +248,34 @@ class Family:
         """
         raise undefined(self, "truth(features, theta, scales, pieces)")
 
-    def log_e(self, space: ArmContext, stats: Statistics, shape: Pieces, grid: "Grid") -> Array:
-        """log e of every piece, for one run: [Q] without lanes; `space.lanes` has the plain form.
+    def stat_of(self, counts: Array, means: Array, moments: Array | None) -> Stat:
+        """What `log_mixture` reads of arms: arrays [K], of `moments` as of `Statistics`."""
+        return Stat(counts, means)
 
-        e_p = inf over lambda in p of sum_j w_j prod_k M_{k,j}(lambda_k), j over the priors of
-        the grid: a mean of likelihood ratios to lambda, over the priors. The result is at
-        most log e_p. It is at most 0 where the estimates do not lie outside the piece, and
-        finite or -inf where there is no piece. Never NaN.
+    def log_mixture(self, stat: Any, at: Array, c: Array) -> Array:
+        """log M(at) = log of the integral of p(rewards | theta)/p(rewards | at) over a prior.
+
+        The prior has the strength of c pulls and is centred at `at`. So M has mean 1 where
+        `at` is the true mean, whatever the number of rewards, and it is at most the largest
+        likelihood ratio. It is convex as `convex_in` says.
+
+        Args:
+            stat: of arms, as of `stat_of`.
+            at: tested means, inside the range.
+            c: strengths. All arrays are of one shape, and so is the result.
         """
-        raise undefined(self, "log_e(space, stats, shape, grid)")
+        raise undefined(self, "log_mixture(stat, at, c)")
 
-    def log_e_above(
-        self, space: ArmContext, stats: Statistics, shape: Pieces, grid: "Grid"
-    ) -> Array:
-        """An upper bound on `log_e` that costs less: [Q]; inf where the family has none."""
-        return jnp.full(shape.exists.shape, jnp.inf)
+    def priors(self, grid: "Grid") -> tuple[Sequence[float], Sequence[float]]:
+        """The strengths c of tests that a mean is at most `at`, and that it is at least that."""
+        return grid.strengths, grid.strengths
+
+    def together(self, a: Array, b: Array) -> Array:
+        """log e of a pair, from `log_mixture` of both arms for all priors: [.., J] -> [..].
+
+        A family whose mixtures are convex has the mean over the priors of their products.
+        """
+        raise undefined(self, "together(a, b)")
 
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array

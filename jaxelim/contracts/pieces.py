@@ -164,7 +164,7 @@ class Pairs(Pieces):
 
     def outside(self, lanes: LaneOps, means: Array) -> Array:
         """How far means [K] lie outside each piece, negative inside: [Q]."""
-        if self.above is not None:
+        if self.above is not None and self.level is not None:
             return jnp.where(self.above, means - self.level, self.level - means)
         a, b = self.ends(lanes, self.with_reference(means, self.level))
         off = self.flat(a - b)
@@ -173,7 +173,7 @@ class Pairs(Pieces):
     def overlap(self, lanes: LaneOps, interval: Interval) -> Array:
         """How far the two sides' intervals overlap, U_k - L_i less the slack: [Q]."""
         lower, upper = interval.lower, interval.upper
-        if self.above is not None:
+        if self.above is not None and self.level is not None:
             return jnp.where(self.above, self.level - lower, upper - self.level)
         low, _ = self.ends(lanes, self.with_reference(lower, self.level))
         _, high = self.ends(lanes, self.with_reference(upper, self.level))

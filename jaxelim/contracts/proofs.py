@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxelim.checks import wrong_answers
+from jaxelim.checks import shipped, wrong_answers
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 
 if TYPE_CHECKING:
@@ -43,12 +43,13 @@ Where the intervals of two arms part, the LLR of their pair is at least beta.
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A checked call with one of its stopping rules, and noise of the family's law.
+    """A checked call with one of its stopping rules, and noise of the source's law.
 
     Where the caller gave the noise the engine says that no proof covers it.
 
     Attributes:
         family, problem, rule, stopping, elimination, ridge: of the call.
+        law: of the rewards, one of the laws above; or why proofs do not cover them.
         structure: "linear" or "unstructured".
         arms: K.
         dimension: d.
@@ -58,6 +59,7 @@ class Call:
     """
 
     family: "Family"
+    law: str
     problem: "Problem"
     rule: "SamplingRule"
     stopping: "StoppingRule"
@@ -71,11 +73,6 @@ class Call:
     refuting: ClassVar[tuple[str, ...]] = REFUTING
     laws: ClassVar[tuple[str, ...]] = LAWS
 
-    @property
-    def law(self) -> str:
-        """One of the laws above, or why proofs do not cover the rewards."""
-        return self.family.stated_law()
-
     def other_law(self, what: str) -> str:
         """The reason why a proof for `what`, some rewards, does not cover those of the call."""
         return f"it is proven for {what}" if self.law in LAWS else self.law
@@ -83,8 +80,8 @@ class Call:
     @property
     def wrong_answers(self) -> int | None:
         """`Problem.wrong_answers`; None where it is not that of the problem's own pieces."""
-        stated = _stated(type(self.problem), "wrong_answers", _PIECES)
-        return wrong_answers(self.problem, self.arms) if stated else None
+        known = states(self.problem, "wrong_answers")
+        return wrong_answers(self.problem, self.arms) if known else None
 
     @property
     def endings(self) -> tuple[str, ...]:
@@ -92,14 +89,12 @@ class Call:
         tests, rule = [], self.rule
         native = self.stopping.name == "native"
         if not native:
-            kind = type(self.stopping)
-            known = _stated(kind, "name", ("start", "update", "observe", "answer"))
             name = self.stopping.name
             other = f"no proof of the stopping rule {name!r} is known"
-            tests.append(name if known and name in (LLR, SELECTIVE, FULL) else other)
+            known = shipped(self.stopping) and name in (LLR, SELECTIVE, FULL)
+            tests.append(name if known else other)
         if native or rule.traits.always_native:
-            methods = ("init", "fast", "choose", "native")
-            known = _stated(type(rule), "native_test", methods)
+            known = states(rule, "native_test")
             other = f"no proof of the native test of {type(rule).__name__} is known"
             if rule.traits.elimination and not getattr(self.elimination, "shared", True):
                 known, other = False, "its native test passes over what the resets eliminated"
@@ -120,17 +115,12 @@ class Call:
         return ""
 
 
-_METHODS = ("__call__", "log_e", "log_e_above", "arm_levels", "bound")
-"""What a threshold's proof rests on."""
-_PIECES = ("answer", "shape", "pieces", "public", "correct")
-"""What the pieces of a problem rest on."""
+def states(thing: Any, name: str) -> bool:
+    """Whether what `name` says is known to hold: of the library's classes, or in its own body.
 
-
-def _stated(kind: type, attribute: str, methods: Sequence[str]) -> bool:
-    """Whether no method was overridden after the class that states the attribute."""
-    order = [vars(base) for base in kind.__mro__]
-    stated = next((i for i, base in enumerate(order) if attribute in base), len(order))
-    return not any(name in base for base in order[:stated] for name in methods)
+    A subclass of another class may have changed what that class has stated.
+    """
+    return shipped(thing) or name in vars(type(thing))
 
 
 def proof_of(threshold: Any, call: Call) -> bool | str:
@@ -144,8 +134,8 @@ def proof_of(threshold: Any, call: Call) -> bool | str:
     if proof is None:
         name = getattr(threshold, "__name__", None) or type(threshold).__name__
         return f"{name} states no proof"
-    if not _stated(type(threshold), "proof", _METHODS):
-        return f"{type(threshold).__name__} changes what its base has proven"
+    if not states(threshold, "proof"):
+        return f"{type(threshold).__name__} is a subclass that states no proof of its own"
     allowed = "a threshold whose proof(call) returns True, or the reason why not as a string"
     try:
         verdict = proof(call)

@@ -23,7 +23,7 @@ class Traits:
         families: names of reward families. None: any. ("gaussian",) is linear Gaussian
             rewards of one variance, with `view.linear`.
         family_methods: names of the methods of `Family` that the rule calls, such as
-            "divergence" or "interval"; a family without one of them is refused.
+            "interval" or "share"; a family without one of them is refused.
         stopping: which of llr, selective, full and native may end its runs; "native"
             if it has a test. Stopping rules of other names are always allowed.
         elimination: whether sampling may be restricted to the active pieces.

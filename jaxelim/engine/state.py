@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
+from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
 from jaxelim.engine.cpu import attribute
 from jaxelim.engine.execution import Execution
 from jaxelim.engine.pending import Pending, Schedule, Timing
 from jaxelim.thresholds.mixture import Mixture
 
-REVISION = 12
+REVISION = 13
 """Revision of the numbers, part of all settings.
 
 Raise it when a run draws or computes other numbers; runs of two revisions are
@@ -33,7 +33,7 @@ class Spec:
 
     problem: Problem
     family: Family  # of the statistics and the evidence
-    source: Family  # of the rewards: the family, or recorded ones
+    source: Family | Source  # of the rewards: the family, or the static part of a source
     rule: SamplingRule
     stopping: tuple[StoppingRule, ...]
     elimination: Any  # at sampling, or None
@@ -91,7 +91,7 @@ class Inputs:
     cap: Array  # [] int32: the most samples of a run
     steps: Array  # [] int32: of a chunk, at most its length; read for rules with `fast`
     features: Array  # [I, K, d]
-    nature: Tree  # [I, ..]: what the family's `draw` needs of the truth
+    nature: Tree  # [I, ..]: what the source's `draw` needs of the truth
     tables: Tree  # [I, ..]: what the family's `start` needs
     prepared: Tree  # [I, ..]: the results of the rule's `prepare`
     constants: Tree  # the problem's own arrays

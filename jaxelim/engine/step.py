@@ -1,7 +1,7 @@
 """One step of all lanes: pure functions of their state.
 
 A step builds the snapshot at t once. Elimination and stopping rules read it, the
-sampling rule chooses an arm, the family draws the reward and updates the statistics. If
+sampling rule chooses an arm, the source draws the reward, the family counts it. If
 the rule has a cheap form, `fast`, the step calls that. Lanes for which it returns ASK
 wait until one call of `choose` serves a batch of them.
 
@@ -21,7 +21,7 @@ from jax import Array
 
 from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
-from jaxelim.contracts import OK, Family, looks
+from jaxelim.contracts import OK, Family, Source, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records
 from jaxelim.engine.arrivals import Arrivals
@@ -133,9 +133,10 @@ class Step:
 
     def _used_up(self, inputs: Inputs, lane: Lane, arm: Array) -> Array | None:
         """Whether an arm has no reward left, [B] bool; None: it always has."""
-        if type(self.spec.source).used_up is Family.used_up:
+        source = self.spec.source
+        if isinstance(source, Family) or type(source).used_up is Source.used_up:
             return None
-        return self.spec.source.used_up(*self._source(inputs, lane, arm))
+        return source.used_up(*self._source(inputs, lane, arm))
 
     def pull(self, inputs: Inputs, lane: Lane, noise: Array) -> Taken:
         """Take one step of every lane.

@@ -19,13 +19,8 @@ chords: the best bet wins N kl(m, u) or more. Every value here is the larger of 
 bounds, and needs no grid of means. What rounding may add to a bound is taken off it. No term of
 a sum of powers is negative, so each sum has small relative errors. Powers of x - 1/2 would not
 do: large bets need T_i to a fraction of N u^i.
-
-Of n rewards without replacement the next has mean q (u - S/n), q = n/(n - N), where S is
-the sum of the N that were drawn. Bets against it have z = b q (x' - u), with
-x' = x/q + S/n. So T_i = sum q^i (x' - u)^i, and edge = b u times the largest q.
 """
 
-import dataclasses
 import functools
 import math
 from typing import NamedTuple
@@ -35,12 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.shapes import Levels, Rows, Shape
-from jaxelim.contracts.sides import Sides
-from jaxelim.contracts.views import ArmContext, Evidence
-from jaxelim.evidence.discrete import DiscreteEvidence
-from jaxelim.evidence.references import evidence_about
-from jaxelim.lanes import index_like
+from jaxelim.numerics import roots
 from jaxelim.numerics.logarithm import log, log1p
 
 POWERS = 4
@@ -56,49 +46,59 @@ _LEAST = -1e300
 """In place of -inf, the logarithm of stakes that are not made, where it is subtracted."""
 _NEWTON = 3
 """Newton steps from the bet of the second order to the best bet."""
-_ROUNDS = 2
-"""Rounds of the search for a common mean that halve the way between points."""
-_WAY = np.linspace(0, 1, 25) ** 2
-OFFSETS = np.concatenate([-_WAY[:0:-1], _WAY])
-"""Common means between which a pair's e-value is bounded: shares of the way to each mean."""
+_ENOUGH = 1e-3
+"""Relative size of the last step to a common mean, whose error is of second order in a sum of
+wins; that to an interval's end is the square."""
 
 
 class Wins(NamedTuple):
-    """What the rewards of arms say: arrays of one shape, [..]."""
+    """What the rewards of arms say, scaled to [0, 1]: arrays of one shape, [..]."""
 
-    counts: Array  # N, above 0
-    means: Array  # in [0, 1]
-    powers: tuple[Array, ...]  # the sums of `terms`
-    most: Array | None  # the largest q; None: 1
+    n: Array  # above 0
+    mean: Array
+    x1: Array  # the sums of `terms`
+    x2: Array
+    x3: Array
+    x4: Array
+    rest1: Array
+    rest2: Array
+    rest3: Array
+    rest4: Array
 
-    def side(self, u: Array, up: bool) -> "Side":
+    def side(self, u: Array, up: Array | bool) -> "Side":
         """What bets against means u read: means of at most u (up), or of at least u."""
-        half, v = len(self.powers) // 2, u if up else 1 - u
-        sums = self.powers[:half] if up else self.powers[half:]
-        if self.most is None:
-            rows = [(self.counts, *sums[:i]) for i in range(1, POWERS + 1)]
-            share = sums[0] / self.counts * (1 - _error(self.counts))
-            return Side(self.counts, tuple(_shifted(row, -v) for row in rows), v, share)
-        ends = np.cumsum([0, *range(2, POWERS + 2)])
-        rows = [sums[a:b] for a, b in zip(ends, ends[1:], strict=False)]
-        return Side(self.counts, tuple(_shifted(row, -v) for row in rows), self.most * v, None)
+        own, rest = self[2 : POWERS + 2], self[POWERS + 2 :]
+        sums = [jnp.where(up, x, y) for x, y in zip(own, rest, strict=True)]
+        v = jnp.where(up, u, 1 - u)
+        rows = [(self.n, *sums[:i]) for i in range(1, POWERS + 1)]
+        share = sums[0] / self.n * (1 - _error(self.n))
+        return Side(self.n, tuple(_shifted(row, -v) for row in rows), v, share)
+
+    def bet(self, u: Array, up: Array | bool) -> tuple[Array, Array]:
+        """The best bet, and how fast it grows with the distance from the mean."""
+        return self.side(u, up).best()[:2]
+
+    def won(self, u: Array, up: Array | bool) -> Array:
+        """The largest logarithm of a stake for each reward, at least 0, at means u: [..]."""
+        return self.side(u, up).won() / self.n
+
+    def variance(self) -> Array:
+        """The variance of the rewards, with the rounding of a difference: [..]."""
+        return jnp.maximum(self.x2 / self.n - (self.x1 / self.n) ** 2, 0)
 
 
-def terms(x: Array, rest: Array, q: Array | None = None) -> list[Array]:
-    """What a reward adds to the powers: y^i, y = x' and then 1 - x'; or q^i y^j, j <= i."""
-    orders = range(1, POWERS + 1)
-    if q is None:
-        return [y**i for y in (x, rest) for i in orders]
-    return [q**i * y**j for y in (x, rest) for i in orders for j in range(i + 1)]
+def terms(x: Array, rest: Array) -> list[Array]:
+    """What a reward adds to the powers: those of x, and then of 1 - x."""
+    return [y**i for y in (x, rest) for i in range(1, POWERS + 1)]
 
 
 class Side(NamedTuple):
     """What bets on one side read, at means u: arrays of one shape, [..]."""
 
     counts: Array
-    t: tuple[Array, ...]  # T_1, .., T_4, of 1 - x' and 1 - u where the mean is below u
+    t: tuple[Array, ...]  # T_1, .., T_4, of 1 - x and 1 - u where the mean is below u
     unit: Array  # the edge of a unit bet
-    share: Array | None  # the mean, or 1 less it, at most; None without replacement
+    share: Array  # the mean, or 1 less it, at most
 
     def logarithm(self, bet: Array) -> Array:
         """The first lower bound on a stake's logarithm; the bet's edge is below 1."""
@@ -110,17 +110,115 @@ class Side(NamedTuple):
         size = bet * t[0] + 2 * squares + (8 * kappa + 2) * (fourth + 16 * n * edge**4)
         return value - _error(n) * (size + 8 * n * edge)
 
+    def best(self) -> tuple[Array, Array, Array, Array]:
+        """The best bet and its rise, and the bets of Newton's method and of the second order.
+
+        No bet is worse than the best on 0/1 rewards of that mean, (m - v)/(v (1 - v)). With
+        win' = -b, the win's second derivative for each reward is 1/c + b^2, c the mean of
+        ((x - v)/(1 + b (x - v)))^2, and b^2 for the largest bet. All are 0 where no bet wins, but
+        for the rise.
+        """
+        t, v, gains = self.t, self.unit, self.gains()
+        t = tuple(jnp.where(gains, x, 1) for x in t)
+        highest = LARGEST_EDGE / jnp.maximum(v, 1e-12)
+        second = jnp.minimum(t[0] / t[1], highest)
+        bet, steep = second, t[1]
+        for _ in range(_NEWTON):
+            edge = bet * v
+            kappa, rest = _kappa(edge), 1 - edge
+            rise = edge * (0.2 + edge * (2 - edge) / (6 * rest * rest))  # edge dkappa/dedge
+            slope = bet * (t[2] - bet * (4 * kappa + rise) * t[3])
+            slope = t[0] + bet * (slope - t[1])
+            curve = bet * (2 * t[2] - bet * (12 * kappa + 8 * rise) * t[3]) - t[1]
+            steep = jnp.maximum(-curve, 0.2 * t[1])
+            bet = jnp.clip(bet + slope / steep, 0.2 * second, jnp.minimum(5 * second, highest))
+        m, spread = self.share, jnp.maximum(v * (1 - v), 1e-300)
+        of_ends = (m - v) / spread
+        wide = of_ends > bet
+        inner = jnp.where(bet < highest, self.counts / steep, 0)
+        rise = jnp.where(wide, m * (1 - m) / (spread * spread), inner)
+        b = jnp.where(wide, of_ends, bet)
+        b, bet, second = (jnp.where(gains, x, 0) for x in (b, bet, second))
+        return b, jnp.where(gains, rise + b * b, 1), bet, second
+
+    def gains(self) -> Array:
+        """Whether some bet wins."""
+        return (self.t[0] > 0) & (self.t[1] > 0)
+
+    def won(self) -> Array:
+        """The largest logarithm of a stake, at least 0."""
+        *_, bet, second = self.best()
+        found = jnp.maximum(self.logarithm(bet), self.logarithm(0.8 * second))
+        found = jnp.maximum(found, self.counts * _divergence(self.share, self.unit))
+        return jnp.where(self.gains(), jnp.maximum(found, 0), 0)
+
+
+class Truth(NamedTuple):
+    """Distributions of given points in [0, 1], one pull each: [..], and points [.., S]."""
+
+    n: Array
+    mean: Array
+    points: Array
+    probabilities: Array
+
+    def side(self, u: Array, up: Array | bool) -> tuple[Array, Array, Array]:
+        """x - u or u - x, the edge of a unit bet, and whether the best bet stakes all."""
+        x = jnp.where(jnp.asarray(up)[..., None], self.points, 1 - self.points)
+        v, p = jnp.where(up, u, 1 - u), self.probabilities
+        off = x - v[..., None]
+        # It may, with no point at the end that loses all.
+        ratio = jnp.where(x > 0, off / jnp.where(x > 0, x, 1), -jnp.inf)
+        return off, v, jnp.sum(jnp.where(p > 0, p * ratio, 0), -1) >= 0
+
+    def bet(self, u: Array, up: Array | bool) -> tuple[Array, Array]:
+        """The best bet, and its derivative by the distance from the mean.
+
+        The derivative of KL_inf in u is -b, or b. (Honda & Takemura 2010, theorem 8)
+        """
+        p, (off, v, whole) = self.probabilities, self.side(u, up)
+        first = jnp.sum(p * off, -1)
+        inside, largest = (first > 0) & ~whole, 1 / v
+
+        def falls(bet: Array, off: Array) -> tuple[Array, Array]:
+            """Minus the expected win's derivative by the bet, and the derivative of that."""
+            part = off / jnp.where(p > 0, 1 + bet[..., None] * off, 1)
+            return -jnp.sum(p * part, -1), jnp.sum(p * part * part, -1)
+
+        fixed, guess = jax.lax.stop_gradient((off, first / jnp.sum(p * off * off, -1)))
+        high = jax.lax.stop_gradient(jnp.where(inside, largest, 0))
+        enough = float(np.finfo(u.dtype).eps) ** 0.5
+        zero = jnp.zeros_like(high)
+        bet = roots.crossing(lambda b: falls(b, fixed), zero, high, guess, enough)
+        bet = jnp.where(inside, bet, 0)
+        slope, steep = falls(bet, off)  # one more step, which has the bet's derivative
+        steep = jnp.where(inside, jax.lax.stop_gradient(steep), 1)
+        bet = jnp.where(inside, bet - slope / steep, jnp.where(whole, largest, 0))
+        return bet, jnp.where(whole, 0, 1 / steep) + bet * bet
+
+    def won(self, u: Array, up: Array | bool) -> Array:
+        """KL_inf against means of at most u (up), or of at least u."""
+        off, _, _ = self.side(u, up)
+        wealth = 1 + self.bet(u, up)[0][..., None] * off
+        some = (self.probabilities > 0) & (wealth > 0)
+        return jnp.sum(jnp.where(some, self.probabilities * jnp.log(jnp.where(some, wealth, 1)), 0),
+                       -1)  # fmt: skip
+
+    def variance(self) -> Array:
+        """The variance of the points."""
+        mean = jnp.sum(self.probabilities * self.points, -1, keepdims=True)
+        return jnp.sum(self.probabilities * (self.points - mean) ** 2, -1)
+
 
 def _error(counts: Array) -> Array:
     """The relative error of a sum of N powers that are not negative, at most.
 
-    Each sum adds 2^-53; so does x', by the earlier rewards, four times in its fourth power.
+    Each sum adds 2^-53, and a power at most 16 times that.
     """
     return (counts + 16) * 2.0**-50
 
 
 def _shifted(sums: tuple[Array, ...], r: Array) -> Array:
-    """sum w (y + r)^i from sums of w y^j, j = 0 .. i."""
+    """sum (y + r)^i from sums of y^j, j = 0 .. i."""
     order = len(sums) - 1
     total = sums[0]
     for j in range(1, order + 1):  # Horner's rule in r
@@ -133,31 +231,6 @@ def _kappa(edge: Array) -> Array:
     return 0.25 + edge * (0.2 + edge / (6 * (1 - edge)))
 
 
-@functools.partial(jax.jit, static_argnums=2)  # traced once for each layout
-def best(wins: Wins, u: Array, up: bool) -> Array:
-    """The largest logarithm of a stake, at least 0, at means u: [..]."""
-    side = wins.side(u, up)
-    wins_some = (side.t[0] > 0) & (side.t[1] > 0)
-    t = tuple(jnp.where(wins_some, x, 1) for x in side.t)
-    side, unit = side._replace(t=t), side.unit
-    highest = LARGEST_EDGE / jnp.maximum(unit, 1e-12)
-    second = jnp.minimum(t[0] / t[1], highest)
-    bet = second
-    for _ in range(_NEWTON):
-        edge = bet * unit
-        kappa, rest = _kappa(edge), 1 - edge
-        rise = edge * (0.2 + edge * (2 - edge) / (6 * rest * rest))  # edge dkappa/dedge
-        slope = bet * (t[2] - bet * (4 * kappa + rise) * t[3])
-        slope = t[0] + bet * (slope - t[1])
-        curve = bet * (2 * t[2] - bet * (12 * kappa + 8 * rise) * t[3]) - t[1]
-        step = slope / jnp.minimum(curve, -0.2 * t[1])
-        bet = jnp.clip(bet - step, 0.2 * second, jnp.minimum(5 * second, highest))
-    found = jnp.maximum(side.logarithm(bet), side.logarithm(0.8 * second))
-    if side.share is not None:
-        found = jnp.maximum(found, wins.counts * _divergence(side.share, unit))
-    return jnp.where(wins_some, jnp.maximum(found, 0), 0)
-
-
 def _divergence(m: Array, u: Array) -> Array:
     """kl(m, u) of Bernoulli rewards, finite where u is an end."""
     inside, rest = jnp.clip(u, 1e-300, 1), jnp.clip(1 - u, 1e-16, 1)
@@ -165,23 +238,26 @@ def _divergence(m: Array, u: Array) -> Array:
     return yes + (1 - m) * log(jnp.where(m < 1, 1 - m, 1) / rest)
 
 
-def stakes(wins: Wins, u: Array, up: bool) -> Array:
-    """The logarithms of the stakes of all bets, at most; -inf where they are not made: [J, ..]."""
+def stake(wins: Wins, u: Array, bet: Array, up: Array | bool) -> Array:
+    """The logarithm of a bet's stake, at most; -inf where the bet is not made: [..]."""
     side = wins.side(u, up)
-    bets = jnp.asarray(BETS.reshape((-1,) + (1,) * jnp.ndim(side.t[0])), side.t[0].dtype)
-    made = bets * side.unit <= LARGEST_EDGE
-    bets = jnp.where(made, bets, 0)
-    value = side.logarithm(bets)
-    if side.share is not None:
-        edges = bets * side.unit
-        chord = (1 - side.share) * log1p(-edges) + side.share * log1p(bets - edges)
-        value = jnp.maximum(value, wins.counts * chord)
+    made = bet * side.unit <= LARGEST_EDGE
+    bet = jnp.where(made, bet, 0)
+    edge = bet * side.unit
+    chord = (1 - side.share) * log1p(-edge) + side.share * log1p(bet - edge)
+    value = jnp.maximum(side.logarithm(bet), wins.n * chord)
     return jnp.where(made, value, -jnp.inf)
 
 
-def mixed(wins: Wins, u: Array, up: bool) -> Array:
-    """The logarithm of the mean of all stakes: at most log e, [..]."""
-    return jax.nn.logsumexp(stakes(wins, u, up), axis=0) - math.log(len(BETS))
+def together(a: Array, b: Array) -> Array:
+    """The logarithm of what all products of stakes, and those of each arm alone, have won.
+
+    Stakes of a pair, [.., J] -> [..]. Bets against a mean beyond an arm's estimate may be
+    lost; those on the other arm alone are then left.
+    """
+    a, b = (jnp.moveaxis(x, -1, 0) for x in (a, b))
+    alone = (jax.nn.logsumexp(x, axis=0) - math.log(len(BETS)) + _KEPT for x in (a, b))
+    return functools.reduce(jnp.logaddexp, alone, mixed_pair(a, b))
 
 
 def mixed_pair(of_a: Array, of_b: Array) -> Array:
@@ -203,200 +279,68 @@ def mixed_pair(of_a: Array, of_b: Array) -> Array:
     return most[0] + most[1] + jnp.log(total) + _TOGETHER
 
 
-class Common(NamedTuple):
-    """A pair's closest point: u of arm a, u + slack of arm b, and what each arm's bet wins."""
+def meet(w_a: Array, a: Wins | Truth, w_b: Array, b: Wins | Truth, off: Array) -> Array:
+    """The x in [0, off] with the least sum of wins of a at m_a - x, and b at m_b + off - x.
 
-    u: Array
-    of_a: Array
-    of_b: Array
-
-
-@functools.partial(jax.jit, static_argnums=4)  # traced once for each layout
-def closest(a: Wins, b: Wins, w_a: Array, w_b: Array, slack: float) -> Common:
-    """The u in [m_b - slack, m_a] of the least sum of both arms' best wins, under weights.
+    There w_a times the best bet on a is w_b times that on b. The first guess takes bets as
+    proportional to the distance from the mean.
 
     Args:
-        a, b: of the two arms.
-        w_a, w_b: weights or counts; an arm's wins are w/N times those of its rewards.
-        slack: of {mu_b >= mu_a + slack}, scaled.
+        w_a, w_b: weights, at least 0; any shape.
+        a, b: the arms.
+        off: at least 0.
     """
-    low = jnp.clip(b.means - slack, 0, 1)
-    high = jnp.clip(a.means, low, 1 - slack)
-    shares = (w_a / a.counts, w_b / b.counts)
-    places = jnp.arange(5, dtype=low.dtype).reshape((-1,) + (1,) * jnp.ndim(high))
+    m_a, m_b = a.mean, b.mean
+    shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in (w_a, m_a, w_b, m_b, off)))
+    off = jnp.broadcast_to(off, shape)
+    low = jnp.maximum(off - (1 - m_b), 0)
+    high = jnp.where(off > 0, jnp.clip(m_a, low, off), low)
 
-    def common(way: Array) -> Common:
-        u = low + (high - low) * way
-        return Common(u, shares[0] * best(a, u, True), shares[1] * best(b, u + slack, False))
+    def f(x: Array) -> tuple[Array, Array]:
+        (of_a, rise_a), (of_b, rise_b) = a.bet(m_a - x, True), b.bet(m_b + (off - x), False)
+        return w_a * of_a - w_b * of_b, w_a * rise_a + w_b * rise_b
 
-    def values(way: Array) -> Array:
-        at = common(way)
-        return at.of_a + at.of_b
-
-    def lowest(found: Array) -> tuple[Array, tuple[Array, Array, Array]]:
-        """The place of the least of five values, at most the last but one, and three about it."""
-        place = jnp.clip(jnp.argmin(found, 0), 1, 3).astype(low.dtype)
-        about = (jnp.sum(jnp.where(places == place + n, found, 0), 0) for n in (-1, 0, 1))
-        return place, tuple(about)  # type: ignore[return-value]
-
-    way, step, found = jnp.full_like(low, 0.5), 1 / 4, values(places / 4)
-    for _ in range(_ROUNDS):
-        place, (left, middle, right) = lowest(found)
-        way, step = way + (place - 2) * step, step / 2
-        inner = values(jnp.stack([way - step, way + step]))
-        found = jnp.stack([left, inner[0], middle, inner[1], right])
-    place, (left, middle, right) = lowest(found)
-    bend = left - 2 * middle + right
-    move = (left - right) / jnp.where(bend > 0, 2 * bend, 1)
-    move = jnp.where(bend > 0, jnp.clip(move, -1, 1), 0)
-    return common(way + (place - 2 + move) * step)
+    square = off * off
+    square = jnp.where(square > 0, square, 1)
+    of_a, of_b = w_a / (a.variance() + square), w_b / (b.variance() + square)
+    total = of_a + of_b
+    guess = off * (of_b / jnp.where(total > 0, total, 1))
+    enough = _ENOUGH if isinstance(a, Wins) else float(np.finfo(off.dtype).eps) ** 0.5
+    return roots.crossing(f, low, high, guess, enough)
 
 
-def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
-    """log e of {mu_b >= mu_a + slack}: [..]; the least over cells of means.
+def reach(arm: Wins, level: Array, up: Array | bool) -> Array:
+    """The largest x for which the bets against mean + x if `up`, or mean - x, win `level`.
 
-    A stake of a falls with u, one of b rises. So in a cell of u their product is at least
-    that of a's at the cell's upper end and b's at the lower.
+    They win no more for each reward. x is the distance to the end where they do not there.
     """
-    low, high = _between(a, b, slack)
-    middle = closest(a, b, a.counts, b.counts, slack).u
-    offsets = OFFSETS.reshape((-1,) + (1,) * jnp.ndim(middle))
-    u = jnp.where(
-        offsets < 0, middle + offsets * (middle - low), middle + offsets * (high - middle)
-    )
-    of_a, of_b = _stakes_at(a, b, u, u, slack)
-    inside = jnp.min(mixed_pair(of_a[:, 1:], of_b[:, :-1]), 0)
-    return _least(a, b, slack, inside, of_a, of_b)
+    mean = arm.mean
+    room = jnp.where(up, 1 - mean, mean)
+    aim, sign = jnp.sqrt(2 * level), jnp.where(up, 1.0, -1.0)
+
+    def f(x: Array) -> tuple[Array, Array]:
+        """sqrt(2 win) less its aim, which is nearly linear."""
+        side = arm.side(mean + sign * x, ~jnp.asarray(up))
+        root = jnp.sqrt(2 * side.won() / arm.n)
+        return root - aim, side.best()[0] / jnp.where(root > 0, root, 1)
+
+    whole = (room <= 0) | (f(room)[0] <= 0)
+    guess = aim * jnp.sqrt(arm.variance() + aim * aim / 8)
+    high = jnp.where(whole, 0, room)
+    x = roots.crossing(f, jnp.zeros_like(high), high, guess, _ENOUGH**2)
+    return jnp.where(whole, room, x)
 
 
-def log_e_above(a: Wins, b: Wins, slack: float) -> Array:
-    """Above `log_e_of_pairs`: what the mean of all bets has won against one mean between, [..]."""
-    low, high = _between(a, b, slack)
-    middle = closest(a, b, a.counts, b.counts, slack).u
-    of_a, of_b = _stakes_at(a, b, jnp.stack([low, middle]), jnp.stack([middle, high]), slack)
-    inside = mixed_pair(of_a[:, 1], of_b[:, 0])
-    return _least(a, b, slack, inside, of_a, of_b)
-
-
-def _between(a: Wins, b: Wins, slack: float) -> tuple[Array, Array]:
-    """The means u of a between both estimates, with u and u + slack in [0, 1]: the ends, [..]."""
-    return jnp.maximum(b.means - slack, 0), jnp.minimum(a.means, 1 - slack)
-
-
-def _stakes_at(a: Wins, b: Wins, u: Array, v: Array, slack: float) -> tuple[Array, Array]:
-    """The logarithms of all stakes on a against u [..], and on b against v + slack: [J, ..]."""
-    upper = jnp.clip(v + slack, 0, 1)
-    return stakes(a, jnp.clip(u, 0, 1), True), stakes(b, upper, False)
-
-
-def _least(a: Wins, b: Wins, slack: float, inside: Array, of_a: Array, of_b: Array) -> Array:
-    """The lesser of `inside` and of what stakes on one arm alone have won: [..].
-
-    Beyond the first u the stakes on b may be lost, and beyond the last u those on a. Where
-    no mean in [0, 1] is beyond, all stakes count.
-
-    Args:
-        a, b, slack: as of `closest`.
-        inside: the least between the first u and the last: [..].
-        of_a, of_b: the logarithms of all stakes, at rising u: [J, G, ..] each.
-    """
-    below, above = b.means - slack, a.means
-    alone = (
-        jnp.where(beyond, jax.nn.logsumexp(x, axis=0) - math.log(len(BETS)) + _KEPT, jnp.inf)
-        for x, beyond in ((of_a[:, 0], below > 0), (of_b[:, -1], above < 1 - slack))
-    )
-    return jnp.where(above > below, functools.reduce(jnp.minimum, alone, inside), -jnp.inf)
-
-
-def two_points(wins: Wins) -> Array:
-    """Two points of each arm and their probabilities, with three moments of [K]: [K, 4].
+def two_points(wins: Wins) -> Truth:
+    """Two points of each arm and their probabilities, with the first three moments of its rewards.
 
     Those of the Gauss quadrature of the rewards, so inside their range.
     """
-    rows = (wins.counts, *wins.powers[:3]) if wins.most is None else wins.powers[5:9]
-    n, *sums = rows
-    first, second, third = (x / n for x in sums)
+    mean, (first, second, third) = wins.mean, (x / wins.n for x in wins[2:5])
     variance = jnp.maximum(second - first**2, 1e-12)
     skew = (third - 3 * first * second + 2 * first**3) / variance**1.5
-    root = jnp.sqrt(skew * skew + 4)
-    std = jnp.sqrt(variance)
-    points = [wins.means + std * (skew + sign * root) / 2 for sign in (-1, 1)]
-    low, high = (jnp.clip(x, 0, 1) for x in points)
-    share = jnp.where(high > low, (wins.means - low) / jnp.where(high > low, high - low, 1), 0.5)
-    return jnp.stack([low, high, 1 - share, share], -1)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class BettingEvidence(Evidence):
-    """The evidence about pieces of one shape, under counts or weights."""
-
-    closed_form = False
-
-    space: ArmContext
-    shape: Shape
-    means: Array  # [K]
-    weights: Array  # [K] pulls, or weights over the costs, positive
-    wins: Wins  # [K], scaled to [0, 1]
-    low: float = dataclasses.field(default=0.0, metadata={"static": True})
-    width: float = dataclasses.field(default=1.0, metadata={"static": True})
-    costs: Array | None = None  # [K], positive; None: all are 1
-
-    def weighted(self, weights: Array) -> "BettingEvidence":
-        return dataclasses.replace(self, weights=self.per_cost(weights))
-
-    def about(self, shape: Shape) -> Evidence:
-        return evidence_about(shape, lambda plain: dataclasses.replace(self, shape=plain))
-
-    def with_derivatives(self) -> DiscreteEvidence:
-        """Of two points an arm, with the first three moments of its rewards, for one run."""
-        shape = Sides.about(self.shape, len(self.means), self.means.dtype)
-        points = two_points(self.wins)
-        sides = DiscreteEvidence.of(shape, self.means, points, self.low, self.width)
-        return dataclasses.replace(sides, costs=self.costs)
-
-    def values(self) -> Array:
-        lanes, shape = self.space.lanes, self.shape
-        if isinstance(shape, Levels):
-            return self.weights * self._of_levels()
-        rows = Rows.of(shape)
-        leaves, tree = jax.tree.flatten((self.wins, self.weights))
-        sides = [rows.sides(lanes, leaf) for leaf in leaves]
-        slack = shape.slack / self.width
-
-        def of_pairs(*ends: Array) -> Array:
-            whole = jnp.broadcast_arrays(*ends)
-            (a, w_a), (b, w_b) = (tree.unflatten(whole[side::2]) for side in (0, 1))
-            common = closest(a, b, w_a, w_b, slack)
-            return common.of_a + common.of_b
-
-        values = lanes.materialize(of_pairs, *(end for side in sides for end in side))
-        return rows.flat(values) if rows.several else values
-
-    def gradient(self, piece: Array) -> Array:
-        each = index_like(self.means)
-        if isinstance(self.shape, Levels):
-            return self.per_cost(jnp.where(each == piece, self._of_levels(), 0))
-        i, k = self.shape.pair(self.space.lanes, piece)
-        common, take = self.common(i, k), self.space.lanes.take
-        slopes = common.of_a / take(self.weights, i), common.of_b / take(self.weights, k)
-        return self.per_cost(jnp.where(each == i, slopes[0], jnp.where(each == k, slopes[1], 0)))
-
-    def common(self, i: Array, k: Array) -> Common:
-        """Of two arms []."""
-        take = self.space.lanes.take
-        (a, w_a), (b, w_b) = (
-            jax.tree.map(lambda x, arm=arm: take(x, arm), (self.wins, self.weights))
-            for arm in (i, k)
-        )
-        slack = self.shape.slack / self.width
-        # Apart from what reads it, so that every program of a call rounds it alike.
-        return self.space.lanes.materialize(lambda *sides: closest(*sides, slack), a, b, w_a, w_b)
-
-    def _of_levels(self) -> Array:
-        """The best wins a reward against the level: [K]."""
-        shape = Levels.of(self.shape)
-        level = (jnp.asarray(shape.level, self.means.dtype) - self.low) / self.width
-        level = jnp.broadcast_to(level, self.means.shape)
-        above = best(self.wins, level, True), best(self.wins, level, False)
-        return jnp.where(shape.above, *above) / self.wins.counts
+    root, std = jnp.sqrt(skew * skew + 4), jnp.sqrt(variance)
+    low, high = (jnp.clip(mean + std * (skew + sign * root) / 2, 0, 1) for sign in (-1, 1))
+    share = jnp.where(high > low, (mean - low) / jnp.where(high > low, high - low, 1), 0.5)
+    one = jnp.ones_like(mean)
+    return Truth(one, mean, jnp.stack([low, high], -1), jnp.stack([1 - share, share], -1))

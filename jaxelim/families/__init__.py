@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxelim import checks
-from jaxelim.contracts import Family
+from jaxelim.contracts import Family, Source
 from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.bounded import Bounded
@@ -15,6 +15,7 @@ from jaxelim.families.logistic import Logistic
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.poisson import Poisson
 from jaxelim.families.recorded import Recorded
+from jaxelim.families.sources import Betas, Normal, Points
 from jaxelim.families.unknown_variance import GaussianUnknownVariance
 
 KINDS = (
@@ -26,6 +27,8 @@ KINDS = (
     Logistic,
     Bounded,
 )
+SOURCES: dict[str, Any] = {kind.name: kind for kind in (Recorded, Points, Betas, Normal)}
+"""Sources of rewards by name."""
 _BY_ARM = "gaussian-by-arm"
 
 
@@ -34,24 +37,25 @@ def known() -> dict[str, type[Family]]:
     return {**{kind().name: kind for kind in KINDS}, _BY_ARM: Gaussian}
 
 
-def named(name: str, settings: Mapping[str, Any]) -> Any:
-    """The family of a name in `known` with these settings.
+def named(name: str, settings: Mapping[str, Any], argument: str = "family") -> Any:
+    """The family of a name in `known`, or the "source" of one in `SOURCES`, with these settings.
 
     The first settings may follow the name, in JSON or plain words, as in "bounded:0,5".
 
     Raises:
-        ArgumentError: there is no such family or setting.
+        ArgumentError: there is no such family, source or setting.
         ArgumentError: as `made`, or a setting is given twice.
     """
     name, _, text = name.partition(":")
-    kind: Any = known()[checks.choice("family", name, known())]
+    kinds: Any = SOURCES if argument == "source" else known()
+    kind: Any = kinds[checks.choice(argument, name, kinds)]
     if text:
         fields = [field.name for field in dataclasses.fields(kind) if field.init]
         words = text.split(",")
         first = dict(zip(fields, map(checks.written, words), strict=False))
         if len(words) > len(fields) or first.keys() & settings.keys():
             allowed = f"{', '.join(fields) or 'no settings'} in this order for {name}, each once"
-            raise ArgumentError("family", f"{name}:{text}", allowed)
+            raise ArgumentError(argument, f"{name}:{text}", allowed)
         settings = {**first, **settings}
     if name == _BY_ARM and "std" not in settings:
         raise ArgumentError("std", None, f"a value: {name} has no default for it")
@@ -76,13 +80,13 @@ def made(kind: Any, settings: Mapping[str, Any]) -> Any:
     return kind(**settings)
 
 
-def settings_of(family: Family) -> dict[str, Any] | None:
-    """The settings that are not at their defaults, by name; None for a family not in `known`."""
-    kind: Any = known().get(family.name)
-    if type(family) is not kind:
+def settings_of(one: Family | Source) -> dict[str, Any] | None:
+    """The settings that are not at their defaults, by name; None where no file names the class."""
+    kind: Any = SOURCES.get(one.name) if isinstance(one, Source) else known().get(one.name)
+    if type(one) is not kind:
         return None
     fields = [field for field in dataclasses.fields(kind) if field.init]
-    values = {field.name: getattr(family, field.name) for field in fields}
+    values = {field.name: getattr(one, field.name) for field in fields}
     return {
         field.name: values[field.name] for field in fields if values[field.name] != field.default
     }
@@ -90,12 +94,15 @@ def settings_of(family: Family) -> dict[str, Any] | None:
 
 __all__ = [
     "Bernoulli",
+    "Betas",
     "Bounded",
     "Exponential",
     "Gaussian",
     "GaussianUnknownVariance",
     "Logistic",
+    "Normal",
     "OneParameter",
+    "Points",
     "Poisson",
     "Recorded",
     "known",

@@ -8,13 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.shapes import Levels, Rows, Shape
-from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
 from jaxelim.families import draws
-from jaxelim.families.divergences import itakura
-from jaxelim.families.one_parameter import OneParameter
+from jaxelim.families.one_parameter import OneParameter, time_loss
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log, log1p, log_ratio
 
@@ -39,7 +37,6 @@ class Exponential(OneParameter):
 
     name: ClassVar[str] = "exponential"
     low: ClassVar[float] = 0.0  # not a mean itself: see `check`
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
     convex_in: ClassVar[str] = "reciprocal"
 
     def check(self, instance: "Instance") -> None:
@@ -57,43 +54,21 @@ class Exponential(OneParameter):
         least = np.asarray(1e-300 if noise.dtype == jnp.float64 else 1e-30, noise.dtype)
         return jnp.maximum(-lanes.take(nature, arm) * jnp.log1p(-noise), least)
 
-    def divergence(self, x: Array, y: Array) -> Array:
-        """h((x - y)/y); inf for x = 0 or y = 0, but 0 for x = y = 0."""
-        return itakura(x, y)
-
-    def around(self, a: Array, up: Array, b: Array, down: Array) -> tuple[Array, Array, Array]:
-        """From u = b + down, a sum of positive terms."""
-        u = b + down
-        return itakura(a, u, up), itakura(b, u, -down), u * u
-
-    def variance(self, y: Array) -> Array:
-        """y^2."""
-        return y * y
+    def loss(self, stat: Stat, by: Array) -> Array:
+        """log(1 + r) - r/(1 + r), r = by/m."""
+        return time_loss(by / stat.mean)
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """S/Gamma(N), S the sum of rewards: the prior is Jeffreys'."""
         return counts * means / draws.gamma(key, counts, least=1.0)
 
-    def log_mixture_at(self, n: Array, m: Array, y: Array, c: Array) -> Array:
+    def log_mixture(self, stat: Stat, at: Array, c: Array) -> Array:
         """The prior of the rate is Gamma(a, rate b), a = c + 1, b = c at. With S the sum
 
         log Gamma(N + a) - log Gamma(a) + a log b - (N + a) log(S + b) + N log at + S/at.
         """
-        a, scaled = c + 1, c
+        (n, m), y, a, scaled = stat, at, c + 1, c
         total, off = n + a, n * ((m - y) / y)
         ratio = log_ratio(scaled + n * (m / y), total, off + (scaled - a))
         value = off - total * ratio - log1p(n / a) / 2
         return value + a * log(scaled / a) + remainder(total) - remainder(a)
-
-    def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
-        """Numbers at or beyond the two bounds.
-
-        h(r) >= r^2/(2 (1 + 2r/3)) for r > -1. Solved for r = (mean - y)/y it is sharp for
-        small radii. Upwards, d(x, y) >= log(y/x) - 1 is the sharper for large radii.
-        """
-        tilt = (2 / 3) * radius
-        root = jnp.sqrt(tilt * tilt + 2 * radius)
-        below = root - tilt  # -r of the upper bound, and no bound from 1 on
-        exponent = jnp.minimum(1 + radius, 600.0)
-        upper = jnp.where(below < 1, mean / jnp.where(below < 1, 1 - below, 1), jnp.inf)
-        return mean / (1 + tilt + root), jnp.minimum(upper, mean * jnp.exp(exponent))

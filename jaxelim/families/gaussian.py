@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts import Family, Problem
+from jaxelim.contracts import Family, Problem, Source
 from jaxelim.contracts.pieces import HalfSpaces, Interval, Pieces, pairs_of
 from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
@@ -23,6 +23,7 @@ from jaxelim.evidence.directions import Directions, cached
 from jaxelim.evidence.half_spaces import HalfSpaceEvidence
 from jaxelim.evidence.linear import LinearEvidence, refutes
 from jaxelim.families import draws
+from jaxelim.families.arm import Stat
 from jaxelim.families.linear_statistics import (
     InitialStatistics,
     LinearStatistics,
@@ -36,6 +37,7 @@ from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import gaussian, linear
 from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures.pieces import both_sides
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -88,6 +90,10 @@ class Gaussian(OneParameter):
         return isinstance(self.std, tuple)
 
     @property
+    def exponential(self) -> bool:  # type: ignore[override]
+        return self.by_arm
+
+    @property
     def name(self) -> str:  # type: ignore[override]
         return "gaussian-by-arm" if self.by_arm else "gaussian"
 
@@ -108,8 +114,8 @@ class Gaussian(OneParameter):
         """As of the base; with one std there is a design, and no divergence of an arm."""
         if self.by_arm:
             return super().has(method)
-        own = hasattr(Family, method) or method == "log_mixture"
-        return method == "design" or (own and method != "log_e_above" and super().has(method))
+        own = hasattr(Family, method)
+        return method == "design" or (own and super().has(method))
 
     def law(self) -> str:
         return GAUSSIAN
@@ -170,64 +176,52 @@ class Gaussian(OneParameter):
 
     # Independent arms.
 
-    def costs(self, means: Array) -> Array | None:
-        """std^2: of the shape of means, [K] or [K, B]; None with one std, the unit."""
+    def loss(self, stat: Stat, by: Array) -> Array:
+        """by^2/2."""
+        return by * by / 2
+
+    def weight(self, stat: Stat) -> Array:
+        """n/std^2."""
+        one = self.per_pull(stat.n)
+        return stat.n if one is None else stat.n * one
+
+    def per_pull(self, like: Array) -> Array | None:
+        """1/std^2; None with one std, the unit."""
         if not self.by_arm:
             return None
-        squares = np.square(self.std).reshape(-1, *[1] * (means.ndim - 1))
-        return jnp.broadcast_to(jnp.asarray(squares, means.dtype), means.shape)
+        squares = np.square(self.std).reshape(-1, *[1] * (like.ndim - 1))
+        return 1 / jnp.broadcast_to(jnp.asarray(squares, like.dtype), like.shape)
 
-    def divergence(self, x: Array, y: Array) -> Array:
-        """(x - y)^2/2."""
-        return (x - y) ** 2 / 2
+    def scales(self, means: Array, source: Source | None = None) -> Stat:
+        return Stat(self.weight(Stat(jnp.ones_like(means), means)), means)
 
-    def around(self, a: Array, up: Array, b: Array, down: Array) -> tuple[Array, Array, Array]:
-        """The divergences up^2/2 and down^2/2, and the variance 1."""
-        return up**2 / 2, down**2 / 2, jnp.ones_like(up)
+    def meet(self, w_a: Array, a: Stat, w_b: Array, b: Stat, off: Array) -> Array:
+        total = w_a + w_b
+        return off * (w_b / jnp.where(total > 0, total, 1))
 
-    def variance(self, y: Array) -> Array:
-        """1; that of arm k's rewards is this times its cost."""
-        return jnp.ones_like(y)
-
-    def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
-        """The bounds, mean -+ sqrt(2 radius)."""
-        reach = jnp.sqrt(2 * radius)
-        return mean - reach, mean + reach
-
-    def pair(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
-        """(a - b)^2/(2 (1/n_a + 1/n_b)) for a > b, else 0."""
-        return jnp.maximum(a - b, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
+    def reach(self, stat: Stat, radius: Array, up: Array | bool) -> Array:
+        """sqrt(2 radius)."""
+        return jnp.sqrt(2 * radius)
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """N(m_k, std_k^2/N_k): the prior is flat."""
-        return means + draws.normal(key, means) * jnp.sqrt(1 / self.precision(means, counts))
-
-    def slack_middle(
-        self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float | Array
-    ) -> tuple[Array, Array]:
-        """a less a share of a - b + slack, and slack more."""
-        x = a - (a - b + slack) * (n_b / (n_a + n_b))
-        return x, x + slack
-
-    def slack_pair(self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float) -> Array:
-        """(a - b + slack)^2/(2 (1/n_a + 1/n_b)) for a > b - slack, else 0."""
-        return jnp.maximum((a - b) + slack, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
-
-    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
-        """means -+ std sqrt(2 beta/counts)."""
-        radius = jnp.sqrt(2 * beta / self.precision(means, seen.counts))
-        return Interval(means - radius, means + radius)
+        precision = self.weight(Stat(counts, means))
+        return means + draws.normal(key, means) * jnp.sqrt(1 / precision)
 
     # Mixtures.
 
     def weighed(self, grid: Grid, counts: Array) -> gaussian.Weighed:
         """What each prior makes of the arms: [.., J]; with one std means are in its units."""
-        costs = self.costs(counts)
-        return gaussian.weighed(grid, counts, 1.0 if costs is None else costs)
+        one = self.per_pull(counts)
+        return gaussian.weighed(grid, counts, 1.0 if one is None else 1 / one)
 
-    def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
-        """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2: [.., J], in the units of `weighed`."""
-        return self.weighed(grid, counts).log_mixture(means, at)
+    def stat_of(self, counts: Array, means: Array, moments: Array | None) -> gaussian.Stat:
+        one = self.per_pull(counts)
+        return gaussian.Stat(counts, means, jnp.ones_like(counts) if one is None else 1 / one)
+
+    def log_mixture(self, stat: gaussian.Stat, at: Array, c: Array) -> Array:
+        """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2, in the units of `weighed`."""
+        return gaussian.log_mixture(stat, at, c)
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Pieces, grid: Grid) -> Array:
         """Closed forms of independent arms."""
@@ -251,10 +245,6 @@ class Gaussian(OneParameter):
             own, other = map(gaussian.Weighed, sides(arms.precision, np.inf), sides(arms.price, 0))
             value = gaussian.pair(grid, pairs.outside(space.lanes, means), own, other)
         return jnp.where(shape.exists, value, -jnp.inf)
-
-    def log_e_above(self, space: ArmContext, stats: Statistics, shape: Pieces, grid: Grid) -> Array:
-        return jnp.full(shape.exists.shape, jnp.inf)
-
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -352,7 +342,7 @@ class LinearGaussian(Gaussian):
         self, space: LinearContext, entered: Statistics, ahead: Statistics, pull: Any = None
     ) -> LinearStatistics:
         """V counts pending pulls too; theta_hat does not."""
-        now: Any = super().with_pending(space, entered, ahead, pull)
+        now: Any = Family.with_pending(self, space, entered, ahead, pull)
         assert isinstance(ahead, LinearStatistics)
         design = ahead.design
         if pull is not None:
@@ -366,6 +356,14 @@ class LinearGaussian(Gaussian):
         if stats.products is not None and rows is not None:
             cross = stats.products.of(space, stats.design, rows).cross
         return LinearEvidence.of(space, shape, stats.design, stats.means, stats.theta_hat, cross)
+
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
+        """means -+ sqrt(2 beta/counts)."""
+        radius = jnp.sqrt(2 * beta / seen.counts)
+        return Interval(means - radius, means + radius)
+
+    def overlap(self, seen: View, beta: Array) -> Array:
+        return Family.overlap(self, seen, beta)
 
     def log_e(self, space: LinearContext, stats: Any, shape: Pieces, grid: Grid) -> Array:
         """Closed forms; the design has no ridge. Linear arms: see `jaxelim.mixtures.linear`."""

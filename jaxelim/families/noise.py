@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.errors import ArgumentError
+from jaxelim.errors import ArgumentError, UnsupportedError
 
 LARGEST = 1e100  # squares of rewards must not overflow
 
@@ -39,18 +39,27 @@ The third choice is "run": uint64, a number of the run alone, the same at every 
 """
 
 
+KINDS = (*SAMPLERS, "run")
+
+
 def type_of(kind: str, dtype: Any) -> Any:
     """The type of the noise of a run in the floating type `dtype`."""
     return jnp.dtype(jnp.uint64) if kind == "run" else dtype
 
 
-def refuse_large(noise: np.ndarray) -> None:
-    """Refuse given normals [runs, T] beyond the bound at which squares of rewards overflow."""
-    bad = np.argwhere(np.abs(noise) > LARGEST)
-    if bad.size:
-        where = tuple(int(i) for i in bad[0])
-        allowed = f"standard normals, at most {LARGEST:g} in absolute value"
-        raise ArgumentError("noise", noise, allowed, f"{noise[where]:g} at {list(where)}")
+def check(kind: str, noise: np.ndarray, drawn: Any) -> None:
+    """Refuse given noise [runs, T] that is not of this kind, for the source or family `drawn`.
+
+    Normals beyond the bound would make squares of rewards overflow.
+    """
+    if kind == "run":
+        raise UnsupportedError("noise", noise, f"None: rewards of {drawn!r} have their own order")
+    bad = np.abs(noise) > LARGEST if kind == "normal" else (noise < 0) | (noise >= 1)
+    if bad.any():
+        kinds = {"normal": f"standard normals, at most {LARGEST:g} in absolute value",
+                 "uniform": f"uniforms, at least 0 and below 1, for {drawn!r}"}  # fmt: skip
+        where = tuple(np.argwhere(bad)[0].tolist())
+        raise ArgumentError("noise", noise, kinds[kind], f"{noise[where]:g} at {list(where)}")
 
 
 def seeded(kind: str, key: Array, run: Array, start: Array, length: int, dtype) -> Array:

@@ -4,18 +4,15 @@ import dataclasses
 from typing import TYPE_CHECKING, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy  # its parts are imported on first use
 from jax import Array
 
-from jaxelim.contracts.shapes import Levels, Rows, Shape
-from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
 from jaxelim.families import draws
-from jaxelim.families.divergences import poisson
-from jaxelim.families.one_parameter import OneParameter
+from jaxelim.families.one_parameter import OneParameter, count_loss
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log1p, log_ratio
 
@@ -38,7 +35,6 @@ class Poisson(OneParameter):
 
     name: ClassVar[str] = "poisson"
     low: ClassVar[float] = 0.0
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def check(self, instance: "Instance") -> None:
         super().check(instance)
@@ -67,42 +63,21 @@ class Poisson(OneParameter):
         """The quantile: the least k with P(X <= k) above the noise, uniform on [0, 1)."""
         return lanes.sum(lanes.row(nature, arm) <= noise).astype(noise.dtype)
 
-    def divergence(self, x: Array, y: Array) -> Array:
-        """P(x, y): y for x = 0, inf for y = 0 < x."""
-        return poisson(x, y)
-
-    def around(self, a: Array, up: Array, b: Array, down: Array) -> tuple[Array, Array, Array]:
-        """From u = b + down, a sum of positive terms."""
-        u = b + down
-        return poisson(a, u, up), poisson(b, u, -down), u
-
-    def variance(self, y: Array) -> Array:
-        """y."""
-        return y
+    def loss(self, stat: Stat, by: Array) -> Array:
+        """P(m, by)."""
+        return count_loss(stat.mean, by)
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """Gamma(S + 1/2)/N, S the sum of rewards: the prior is Jeffreys'."""
         return draws.gamma(key, counts * means + 0.5) / counts
 
-    def log_mixture_at(self, n: Array, m: Array, y: Array, c: Array) -> Array:
+    def log_mixture(self, stat: Stat, at: Array, c: Array) -> Array:
         """The prior is Gamma(a, rate c), a = c at. With S the sum
 
         log Gamma(S + a) - log Gamma(a) + a log c - (S + a) log(N + c) - S log at + N at.
         """
-        a = c * y
+        (n, m), y, a = stat, at, c * at
         total, off = n * m + a, n * (m - y)
         ratio = log_ratio(total, (n + c) * y, off)
         half = ratio + log1p(n / c)
         return total * ratio - off - half / 2 + remainder(total) - remainder(a)
-
-    def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
-        """Numbers at or beyond the two bounds.
-
-        d(x, x + e) >= e^2/(2 (x + 2e/3)), as g(r) >= r^2/(2 (1 + r/3)). Solved for e it
-        is sharp for small radii. Near 0, d(x, y) >= x log(x/y) - x is the sharper.
-        """
-        tilt = (2 / 3) * radius
-        reach = jnp.sqrt(tilt * tilt + 2 * radius * mean)
-        exponent = -1 - radius / jnp.where(mean > 0, mean, 1)
-        lowest = jnp.where(mean > 0, mean * jnp.exp(exponent), 0)
-        return jnp.maximum(mean + tilt - reach, lowest), mean + tilt + reach

@@ -1,4 +1,4 @@
-"""Checks of what the methods of a user's reward family return.
+"""Checks of what the methods of a user's reward family or source return.
 
 They trace the methods, so that nothing compiles.
 """
@@ -10,14 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import scope
 from jaxelim.checks import shipped
-from jaxelim.contracts import Family, Problem
+from jaxelim.contracts import Family, Problem, Source
 from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import FamilyError, abbreviate
-from jaxelim.families.one_parameter import OneParameter
-from jaxelim.families.recorded import tested_family
+from jaxelim.families import noise as random
+from jaxelim.families.arm import ArmModel
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 _LANES = 16
-_NOISE = ("uniform", "normal", "run")
 _TRACED = "; made of jax.numpy operations, with jnp.where for an if on a traced value"
 _ALLOWED = {
     "nature": "a nature(instance) that returns numbers in NumPy arrays [instance, ..]",
@@ -38,11 +36,8 @@ _ALLOWED = {
     + _TRACED,
     "used_up": "a used_up(lanes, nature, arm, pull) that returns None or bools, one for each arm"
     + _TRACED,
-    "costs": "a costs(means) that returns None or finite numbers above 0, an array like means"
-    + _TRACED,
-    "divergence": "a divergence(x, y) that returns an array like x" + _TRACED,
-    "variance": "a variance(y) that returns an array like y" + _TRACED,
-    "bracket": "a bracket(mean, radius) that returns two arrays like mean" + _TRACED,
+    "first": "a first(x) that returns statistics with n and mean, arrays like x" + _TRACED,
+    "loss": "a loss(stat, by) that returns an array like by" + _TRACED,
 }
 """The contract of each method, in words."""
 
@@ -53,14 +48,13 @@ def check_settings(family: Family) -> None:
     Raises:
         FamilyError: one of them is not allowed.
     """
-    family = tested_family(family)
     if shipped(family):
         return
     pulls, scale = family.initial_pulls, family.scale
     whole = isinstance(pulls, int | np.integer) and not isinstance(pulls, bool)
     real = isinstance(scale, int | float | np.number) and not isinstance(scale, bool)
     for name, value, allowed, good in (
-        ("noise", family.noise, "'uniform', 'normal' or 'run'", family.noise in _NOISE),
+        ("noise", family.noise, " or ".join(map(repr, random.KINDS)), family.noise in random.KINDS),
         ("initial_pulls", pulls, "an integer >= 1", whole and pulls >= 1),
         ("scale", scale, "a finite number > 0", real and 0 < scale < np.inf),
     ):
@@ -90,25 +84,12 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
 
     arm, go = (jax.ShapeDtypeStruct((_LANES,), kind) for kind in (jnp.int32, jnp.bool_))
     k, lanes = instance.K, LaneOps()
-    if isinstance(family, OneParameter):
+    if isinstance(family, ArmModel):
         means = like(k)
-        for method, arguments in (("divergence", 2), ("variance", 1)):
-            _same(family, method, _traced(family, method, *[means] * arguments), means)
-        both = _traced(family, "bracket", means, means)
-        if not isinstance(both, tuple | list) or len(both) != 2:
-            raise FamilyError(
-                "family", family, _ALLOWED["bracket"], f"it returned {described(both)}"
-            )
-        for end in both:
-            _same(family, "bracket", end, means)
-        _check_costs(family, instance.truth, means)
-    if instance.truth is not None:
-        nature = _nature(family, instance.truth, dtype)
-        reward = _traced(family, "draw", nature, arm, arm, like(), first=(lanes,))
-        _same(family, "draw", reward, like())
-        none_left = _traced(family, "used_up", nature, arm, arm, first=(lanes,))
-        if none_left is not None:
-            _same(family, "used_up", none_left, go)
+        stat = _traced(family, "first", means)
+        for name in ("n", "mean"):
+            _same(family, "first", getattr(stat, name, None), means, f"{name} of ")
+        _same(family, "loss", _traced(family, "loss", stat, means), means)
     allowed = "tables(instance) and space(lanes, features, constants) that do not raise"
     with blamed("tables or space", partial(FamilyError, "family", family, allowed)):
         tables = jax.tree.map(lambda x: _as(np.asarray(x)[0], dtype), family.tables(instance))
@@ -138,28 +119,27 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
         _same(family, "update", x, y, f"{path[1:]} of ")
 
 
-def _check_costs(family: OneParameter, instance: "Instance | None", means: Any) -> None:
-    """Check the costs at the true means; means: estimates, [K, B] without values."""
-    costs = _traced(family, "costs", means)
-    if costs is None:
+def check_draws(drawn: Family | Source, instance: "Arms", dtype: Any) -> None:
+    """Check what rewards are drawn from, as `check` does: a family, or a source's static part."""
+    truth = instance.truth
+    if truth is None or shipped(drawn):
         return
-    _same(family, "costs", costs, means)
-    if instance is None:
-        return
-    with scope.engine():
-        for truth in instance.means.reshape(-1, instance.K):
-            values = np.asarray(family.costs(jnp.asarray(truth, means.dtype)))
-            good = np.isfinite(values) & (values > 0)
-            if not good.all():
-                note = f"it returned {values[~good][0]:g} at the means of the instance"
-                raise FamilyError("family", family, _ALLOWED["costs"], note)
+    noise = jax.ShapeDtypeStruct((_LANES,), random.type_of(drawn.noise, dtype))
+    reward = jax.ShapeDtypeStruct((_LANES,), dtype)
+    arm, lanes = jax.ShapeDtypeStruct((_LANES,), jnp.int32), LaneOps()
+    nature = _nature(instance.source or drawn, truth, dtype)
+    _same(drawn, "draw", _traced(drawn, "draw", nature, arm, arm, noise, first=(lanes,)), reward)
+    if isinstance(drawn, Source):
+        none_left = _traced(drawn, "used_up", nature, arm, arm, first=(lanes,))
+        if none_left is not None:
+            _same(drawn, "used_up", none_left, jax.ShapeDtypeStruct((_LANES,), jnp.bool_))
 
 
-def _nature(family: Family, instance: "Instance", dtype: Any) -> Any:
-    """The family's nature of one instance, without values."""
-    fault = partial(FamilyError, "family", family, _ALLOWED["nature"])
+def _nature(drawn: Family | Source, instance: "Instance", dtype: Any) -> Any:
+    """The nature of one instance, without values."""
+    fault = partial(FamilyError, _argument(drawn), drawn, _ALLOWED["nature"])
     with blamed("nature", fault):
-        nature = family.nature(instance)
+        nature = drawn.nature(instance)
         arrays = [np.asarray(x) for x in jax.tree.leaves(nature)]
     for x in arrays:
         if x.dtype.kind not in "biuf" or x.shape[:1] != (instance.size,):
@@ -171,18 +151,24 @@ def _as(x: np.ndarray, dtype: Any) -> np.ndarray:
     return x.astype(dtype) if x.dtype.kind == "f" else x
 
 
-def _traced(family: Family, method: str, *arrays: Any, first: tuple = ()) -> Any:
+def _argument(one: Family | Source) -> str:
+    return "source" if isinstance(one, Source) else "family"
+
+
+def _traced(family: Family | Source, method: str, *arrays: Any, first: tuple = ()) -> Any:
     """The shapes and types of what a method returns; `first`: arguments that are no arrays."""
     return _call(family, method, lambda *arrays: getattr(family, method)(*first, *arrays), *arrays)
 
 
-def _call(family: Family, method: str, f: Any, *arguments: Any) -> Any:
-    with blamed(method, partial(FamilyError, "family", family, _ALLOWED[method])):
+def _call(family: Family | Source, method: str, f: Any, *arguments: Any) -> Any:
+    with blamed(method, partial(FamilyError, _argument(family), family, _ALLOWED[method])):
         return jax.eval_shape(f, *arguments)
 
 
-def _same(family: Family, method: str, result: Any, known: Any, part: str = "") -> None:
+def _same(
+    family: Family | Source, method: str, result: Any, known: Any, part: str = ""
+) -> None:
     shape, dtype = getattr(result, "shape", None), getattr(result, "dtype", None)
     if shape != known.shape or dtype != known.dtype:
         note = f"{part}what it returned is {described(result)}, not {described(known)}"
-        raise FamilyError("family", family, _ALLOWED[method], note)
+        raise FamilyError(_argument(family), family, _ALLOWED[method], note)

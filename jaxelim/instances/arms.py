@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxelim import checks
-from jaxelim.contracts import Family
+from jaxelim.contracts import Family, Source
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import Gaussian, returns
 
@@ -41,6 +41,7 @@ class Arms:
     arms: np.ndarray
     family: Family
     names: tuple[str, ...] | None = field(init=False)  # an instance has none
+    source: Source | None = field(init=False)  # an instance may have one
     costs: np.ndarray | None = field(init=False)
 
     def __init__(
@@ -51,17 +52,19 @@ class Arms:
         *,
         costs: ArrayLike | None = None,
     ):
-        self._settle(features(arms, ndim=2), family_of(None, family), names, costs)
+        self._settle(features(arms, ndim=2), family_of(None, family), names, costs, None)
         self._refuse_structure()
 
     def _settle(
-        self, phi: np.ndarray, family: Family, names: tuple[str, ...] | None, costs: Any
-    ) -> None:
+        self, phi: np.ndarray, family: Family, names: tuple[str, ...] | None, costs: Any,
+        source: Source | None,
+    ) -> None:  # fmt: skip
         phi.setflags(write=False)
         object.__setattr__(self, "costs", _costs(costs, phi.shape[-2]))
         object.__setattr__(self, "arms", phi)
         object.__setattr__(self, "family", family)
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "source", source)
         with np.errstate(over="ignore"):
             if not np.isfinite(np.sum(phi**2, axis=-1)).all():
                 allowed = "features whose squared norms do not overflow float64"
@@ -144,11 +147,18 @@ class Arms:
 
     @property
     def family_settings(self) -> dict[str, object]:
-        """The family's entries in a result's settings, and the costs."""
-        costs = {} if self.costs is None else {"costs": repr(self.costs.tolist())}
+        """The entries of family and source in a result's settings, and the costs."""
+        more: dict[str, object] = {} if self.source is None else {"source": repr(self.source)}
+        if self.costs is not None:
+            more["costs"] = repr(self.costs.tolist())
         if type(self.family) is Gaussian and not self.family.by_arm:
-            return {"noise_std": self.family.std, **costs}
-        return {"family": repr(self.family), **costs}
+            return {"noise_std": self.family.std, **more}
+        return {"family": repr(self.family), **more}
+
+    @property
+    def law(self) -> str:
+        """`Family.law` of the rewards, which are the source's if there is one."""
+        return self.family.stated_law() if self.source is None else self.source.law(self.family)
 
     def shares_of_pulls(self, weights: np.ndarray) -> np.ndarray:
         """Shares of the pulls [.., K], from shares of the cost [.., K]: w_k/c_k, to sum 1."""

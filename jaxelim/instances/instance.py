@@ -9,28 +9,31 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxelim import checks
-from jaxelim.contracts import Family, Problem
-from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import Gaussian, known, settings_of
+from jaxelim.contracts import Family, Problem, Source
+from jaxelim.errors import ArgumentError, FamilyError, UnsupportedError
+from jaxelim.families import SOURCES, Gaussian, known, settings_of
+from jaxelim.families.noise import KINDS
 from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.arms import Arms, family_of, features
 
+_NEAR = 1e-9  # how far means may be from those of a source, relative to the largest
 _FEW_NUMBERS = 24  # repr shows arms with at most so many entries in full
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Instance(Arms):
-    """A bandit instance: arm k has mean mu_k = phi_k . theta and rewards of a family.
+    """A bandit instance: arm k has mean mu_k = phi_k . theta and rewards of a family or a source.
 
     A leading axis on both arrays makes a batch of I instances. A leading axis on theta
     alone makes a batch with the same arms. Instances are immutable. They are equal if
-    arms, theta and family are, and both or neither are batches; the name is a label and
-    does not count.
+    arms, theta, family and source are, and both or neither are batches; the name is a label
+    and does not count.
 
     Args:
         arms: the features phi_k in rows, [K, d] or [I, K, d]; K >= 2, d >= 1.
@@ -38,13 +41,16 @@ class Instance(Arms):
         noise_std: the standard deviation of Gaussian noise, > 0, one number for the
             whole batch: short for `family=Gaussian(noise_std)`.
         name: a label for tables and figures.
-        family: of the rewards; None: Gaussian(1.0).
+        family: of the evidence, and of the rewards without a source; None: Gaussian(1.0).
+        source: what rewards are drawn from, such as `Recorded`; None: the family, at the
+            arms' means.
         costs: [K] what a pull of each arm costs, for the whole batch; see `Arms`.
 
     Raises:
         ArgumentError: an argument is not finite real numbers of these shapes, or so
             large that means, LLRs or the arms' squared norms would overflow. Or means
-            are out of the family's range, or both noise_std and family are given.
+            are out of the family's range or not the source's, or both noise_std and family are
+            given, or the source has rewards that the family cannot have.
         UnsupportedError: the family is not defined for these arms.
 
     Example:
@@ -63,6 +69,7 @@ class Instance(Arms):
         name: str | None = None,
         family: Family | None = None,
         *,
+        source: Source | None = None,
         costs: ArrayLike | None = None,
     ):
         phi = features(arms, ndim=(2, 3))
@@ -89,16 +96,20 @@ class Instance(Arms):
         parameter.setflags(write=False)
         object.__setattr__(self, "theta", parameter)
         object.__setattr__(self, "name", name)
-        self._settle(phi, family, None, costs)
+        self._settle(phi, family, None, costs, _known(source))
         self._refuse_overflow()
         self._refuse_structure()
         family.check(self)
+        if source is not None:
+            self._refuse_other_means(source)
+            source.check(self)
 
     @staticmethod
     def unstructured(
-        means: ArrayLike,
+        means: ArrayLike | None = None,
         family: Family | None = None,
         *,
+        source: Source | None = None,
         noise_std: float | None = None,
         name: str | None = None,
         costs: ArrayLike | None = None,
@@ -106,8 +117,8 @@ class Instance(Arms):
         """An instance with independent arms: mu_k = means[k], with the canonical basis as arms.
 
         Args:
-            means: [K], or [I, K] for a batch; K >= 2.
-            family: of the rewards; None: Gaussian(1.0).
+            means: [K], or [I, K] for a batch; K >= 2. None: those of the source.
+            family, source: as for `Instance`.
             noise_std: short for `family=Gaussian(noise_std)`.
             name: a label.
             costs: as for `Instance`.
@@ -119,13 +130,16 @@ class Instance(Arms):
             >>> Instance.unstructured([0.3, 0.2], Bernoulli()).K
             2
         """
+        if means is None and _known(source) is not None:
+            means = source.means  # type: ignore[union-attr]
         theta = checks.real_array("means", means, ndim=(1, 2))
         if theta.shape[-1] < 2 or theta.shape[0] < 1:
             allowed = "[K] or [instances, K] with K >= 2 and at least one instance"
             raise ArgumentError("means", means, allowed, f"its shape is {theta.shape}")
         try:
             theta = family.link(theta) if isinstance(family, Family) else theta
-            return Instance(np.eye(theta.shape[-1]), theta, noise_std, name, family, costs=costs)
+            basis = np.eye(theta.shape[-1])
+            return Instance(basis, theta, noise_std, name, family, source=source, costs=costs)
         except ArgumentError as error:
             if error.argument != "theta":
                 raise
@@ -148,6 +162,17 @@ class Instance(Arms):
                     "float64"
                 )
                 raise ArgumentError(argument, getattr(self, argument), allowed)
+
+    def _refuse_other_means(self, source: Source) -> None:
+        own = source.means
+        if own is None:
+            return
+        if self.batched or self.K != len(own):
+            allowed = f"one instance of {len(own)} arms for this source"
+            raise ArgumentError("source", source, allowed, f"its means are {self.means.shape}")
+        if np.abs(self.means - own).max() > _NEAR * np.abs(own).max():
+            allowed = f"the means of the source, {own.tolist()}: without `means` they are taken"
+            raise ArgumentError("theta", self.means, allowed)
 
     @property
     def truth(self) -> "Instance":
@@ -219,8 +244,10 @@ class Instance(Arms):
         return self._with(self.arms[i], self.theta[i], name)
 
     def _with(self, arms: np.ndarray, theta: np.ndarray, name: str | None) -> "Instance":
-        """Other arms and theta, with the family and the costs of these."""
-        return Instance(arms, theta, None, name, self.family, costs=self.costs)
+        """Other arms and theta, with the family, the source and the costs of these."""
+        return Instance(
+            arms, theta, None, name, self.family, source=self.source, costs=self.costs
+        )
 
     def without_costs(self) -> "Instance":
         """The instance in which samples are counted."""
@@ -228,13 +255,14 @@ class Instance(Arms):
 
     def with_costs(self, costs: ArrayLike | None) -> "Instance":
         """The instance whose pulls have these costs [K]; None: samples are counted."""
-        return Instance(self.arms, self.theta, None, self.name, self.family, costs=costs)
+        given = self.arms, self.theta, None, self.name, self.family
+        return Instance(*given, source=self.source, costs=costs)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):
             return NotImplemented
         return (
-            self.family == other.family
+            (self.family, self.source) == (other.family, other.source)
             and np.array_equal(self.arms, other.arms)
             and np.array_equal(self.theta, other.theta)
             and np.array_equal(_numbers(self.costs), _numbers(other.costs))
@@ -243,7 +271,8 @@ class Instance(Arms):
     def __hash__(self) -> int:
         # + 0.0 converts -0.0 to 0.0, which is equal but has other bytes.
         arms, theta = (self.arms + 0.0).tobytes(), (self.theta + 0.0).tobytes()
-        return hash((self.arms.shape, arms, theta, self.family, _numbers(self.costs).tobytes()))
+        costs = _numbers(self.costs).tobytes()
+        return hash((self.arms.shape, arms, theta, self.family, self.source, costs))
 
     def __repr__(self) -> str:
         """The call that makes this instance; for long arrays with their sizes in their place."""
@@ -261,7 +290,7 @@ class Instance(Arms):
 
     def __reduce__(self):
         # Unpickle by the constructor, as a pickled array loses its read-only flag.
-        made = functools.partial(Instance, costs=self.costs)
+        made = functools.partial(Instance, source=self.source, costs=self.costs)
         return made, (self.arms, self.theta, None, self.name, self.family)
 
     def to_json(self, path: str | os.PathLike[str], items: ArrayLike | None = None) -> None:
@@ -276,7 +305,7 @@ class Instance(Arms):
         Raises:
             ArgumentError: items are no finite real numbers of this shape, or the path is a
                 folder, or in one that does not exist or takes no file.
-            UnsupportedError: a family that a file cannot name, such as one of one's own.
+            UnsupportedError: a family or source that a file cannot name, such as one's own.
             StoreError: the file cannot be written, such as on a full disk.
         """
         gaussian = type(self.family) is Gaussian and not self.family.by_arm
@@ -294,6 +323,13 @@ class Instance(Arms):
             if gaussian
             else f'"family": {json.dumps(kind)}'
         )
+        if self.source is not None:
+            own = settings_of(self.source)
+            if own is None:
+                allowed = f"one that load_instance knows: {', '.join(SOURCES)}"
+                raise UnsupportedError("source", self.source, allowed)
+            kind = {"name": self.source.name, **own}
+            family += f', "source": {json.dumps(kind, default=np.ndarray.tolist)}'
         if self.costs is not None:
             family += f', "costs": {json.dumps(self.costs.tolist())}'
         text = (
@@ -301,6 +337,15 @@ class Instance(Arms):
             f' "theta": {json.dumps(self.theta.tolist())},\n{written}}}\n'
         )
         write_whole(writable_file("path", path), text.encode())
+
+
+def _known(source: Any) -> Source | None:
+    if source is not None and not isinstance(source, Source):
+        raise ArgumentError("source", source, "None, or a source such as Recorded(stacks)")
+    if source is not None and source.noise not in KINDS:
+        allowed = f"a source whose noise is {' or '.join(map(repr, KINDS))}"
+        raise FamilyError("source", source, allowed, f"its noise is {source.noise!r}")
+    return source
 
 
 def _numbers(costs: np.ndarray | None) -> np.ndarray:
@@ -335,7 +380,7 @@ def stack(instances: Instance | Iterable[Instance]) -> Instance:
         ArgumentError: there is no instance, an entry is no instance, or instances
             differ in K, d or family.
     """
-    allowed = "a non-empty sequence of instances with the same K, d, family and costs"
+    allowed = "a non-empty sequence of instances with the same K, d, family, source and costs"
     if not isinstance(instances, Iterable):
         raise ArgumentError("instances", instances, allowed)
     parts = [instances] if isinstance(instances, Instance) else list(instances)
@@ -348,13 +393,14 @@ def stack(instances: Instance | Iterable[Instance]) -> Instance:
         raise ArgumentError("instances", parts, allowed)
     first = parts[0]
     for position, part in enumerate(parts):
-        if (part.K, part.d, part.family) != (first.K, first.d, first.family):
-            note = f"K, d, family are {first.K}, {first.d}, {first.family} at [0] but "
-            note += f"{part.K}, {part.d}, {part.family} at [{position}]"
+        one, own = ((x.K, x.d, x.family, x.source) for x in (part, first))
+        if one != own:
+            note = f"K, d, family, source are {', '.join(map(str, own))} at [0] but "
+            note += f"{', '.join(map(str, one))} at [{position}]"
             raise ArgumentError("instances", parts, allowed, note)
         if not np.array_equal(_numbers(part.costs), _numbers(first.costs)):
             note = f"costs are {first.costs} at [0] but {part.costs} at [{position}]"
             raise ArgumentError("instances", parts, allowed, note)
     arms = np.concatenate([part.arms.reshape(-1, part.K, part.d) for part in parts])
     theta = np.concatenate([part.theta.reshape(-1, part.d) for part in parts])
-    return Instance(arms, theta, family=first.family, costs=first.costs)
+    return Instance(arms, theta, family=first.family, source=first.source, costs=first.costs)

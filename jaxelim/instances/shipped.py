@@ -2,9 +2,11 @@
 
 An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d], or with
 `means` [K] of independent arms in place of both, as `Instance.unstructured`. Optional
-keys are `noise_std` (a number, 1 if missing), `name` (a string), `family` and `items`.
+keys are `noise_std` (a number, 1 if missing), `name` (a string), `family`, `source` and
+`items`.
 `family` is the name of a reward family, perhaps with its first settings as on the
-command line ("bounded:0,5"), or an object with its `name` and its settings.
+command line ("bounded:0,5"), or an object with its `name` and its settings. So is
+`source`, what rewards are drawn from. Without `means` independent arms have its means.
 `items` [P][d] are those of `BestArm(items=..)`; `load_items` reads them. A leading axis
 on theta or means, or on theta and arms, makes a batch.
 
@@ -28,10 +30,10 @@ from jaxelim.instances.instance import Instance
 
 # The files have the paper's abbreviations; all else uses the names of the command line.
 _PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
-_KEYS = ("name", "arms", "theta", "means", "noise_std", "family", "costs", "items", "used_in",
-         "problems", "m")  # fmt: skip
+_KEYS = ("name", "arms", "theta", "means", "noise_std", "family", "source", "costs", "items",
+         "used_in", "problems", "m")  # fmt: skip
 _FORMS = (
-    'a family is written "bernoulli", or with settings "bounded:0,5" or '
+    'families and sources are written "bernoulli", or with settings "bounded:0,5" or '
     '{"name": "bounded", "low": 0, "high": 5}'
 )
 
@@ -149,7 +151,7 @@ def _refused(path: Any, problem: str) -> ArgumentError:
     """The error of a file that does not hold an instance; `problem` says why, in words."""
     allowed = (
         "a JSON file with an object that holds theta [d] and arms [K][d], or means [K], and "
-        "optionally name, noise_std, family, costs or items"
+        "optionally name, noise_std, family, source, costs or items"
     )
     return ArgumentError("name_or_path", path, allowed, problem)
 
@@ -175,25 +177,25 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
             unknown = unknown_name("key", key, _KEYS)
             raise _refused(path, f"{unknown}, and keys that begin with '_'")
     named = [key for key in ("theta", "arms") if key in content]
+    unstructured = "means" in content or ("source" in content and not named)
     if "means" in content and named:
         raise _refused(
             path, f"it has the keys 'means' and {named[0]!r}, of which it may have one"
         )
     for key in ("theta", "arms"):
-        if key not in content and "means" not in content:
+        if key not in content and not unstructured:
             raise _refused(path, f"the key {key!r} is missing")
     try:
-        family, std = None, content.get("noise_std")
-        if content.get("family") is not None:
-            family = _family(path, content["family"])
-            if std is not None and family.has("design"):
-                family = None
+        std = content.get("noise_std")
+        family, source = (_named(path, key, content.get(key)) for key in ("family", "source"))
+        if family is not None and std is not None and family.has("design"):
+            family = None
         if "noise_std" in content and std is None:
             raise ArgumentError("noise_std", std, "a number")
         name = content.get("name", _name_of(path))
-        own = dict(noise_std=std, name=name, costs=content.get("costs"))
-        if "means" in content:
-            instance = Instance.unstructured(content["means"], family, **own)
+        own = dict(noise_std=std, name=name, source=source, costs=content.get("costs"))
+        if unstructured:
+            instance = Instance.unstructured(content.get("means"), family, **own)
         else:
             instance = Instance(content["arms"], content["theta"], family=family, **own)
         if content.get("items") is not None:
@@ -210,16 +212,18 @@ def _name_of(path: str) -> str:
     return Path(path).name.removesuffix(".json").encode("utf-8", "replace").decode("utf-8")
 
 
-def _family(path: str, written: Any) -> families.Family:
-    """The family of a file: its name, perhaps with settings, or an object with both."""
+def _named(path: str, key: str, written: Any) -> Any:
+    """The family or source of a file: its name, perhaps with settings, or an object with both."""
+    if written is None:
+        return None
     settings = {}
     try:
         if isinstance(written, dict) and "name" in written:
             settings = {key: value for key, value in written.items() if key != "name"}
             written = written["name"]
         if not isinstance(written, str):
-            raise ArgumentError("family", written, ", ".join(map(repr, families.known())))
-        return families.named(written, settings)
+            raise ArgumentError(key, written, "a name")
+        return families.named(written, settings, key)
     except ArgumentError as error:
         raise _refused(path, f"{error}; {_FORMS}") from None
 

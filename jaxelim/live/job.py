@@ -9,8 +9,7 @@ import numpy as np
 from jaxelim import checks, scope
 from jaxelim.contracts import SamplingRule, StoppingRule
 from jaxelim.engine import LANE_GROUP, Inputs, Queue, Spec
-from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import Recorded
+from jaxelim.errors import ArgumentError
 from jaxelim.instances.arms import Arms
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.call import LONGEST, CheckedCall, Engine
@@ -46,9 +45,6 @@ class LiveJob:
             raise ArgumentError("stopping", stopping, "one stopping rule")
         delta = checks.real("delta", delta, low=0, high=1, open=True)
         run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
-        if isinstance(arms.family, Recorded):
-            allowed = "the family that it wraps: the rewards of a live run are told"
-            raise UnsupportedError("family", arms.family, allowed)
         call = CheckedCall.checked(
             instance=arms, rule=rule, delta=delta, stopping=stopping, runs=np.array([run]),
             max_samples=LONGEST, record=("pair_times",),

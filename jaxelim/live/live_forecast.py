@@ -107,14 +107,18 @@ def simulated(
     """
     assert moment.lane is not None
     lanes = -(-runs // LANE_GROUP) * LANE_GROUP
-    spec = dataclasses.replace(job.spec, evidence=None).executed(lanes=lanes, queue=lanes)
     with scope.engine():
+        truth, family = _estimated(job, moment), job.spec.family
+        source = truth.source
+        drawn = family if source is None else source.static_part()
+        spec = dataclasses.replace(job.spec, evidence=None, source=drawn)
+        spec = spec.executed(lanes=lanes, queue=lanes)
         began = int(moment.lane.stats.t[0])
-        truth = jax.tree.map(
+        nature = jax.tree.map(
             lambda x: np.asarray(x, spec.dtype) if np.asarray(x).dtype.kind == "f" else x,
-            spec.family.nature(_estimated(job, moment)),
+            (source or family).nature(truth),
         )
-        changed: Any = dict(nature=truth, cap=np.int32(began + most), key=noise.key(seed))
+        changed: Any = dict(nature=nature, cap=np.int32(began + most), key=noise.key(seed))
         inputs, queue = dataclasses.replace(job.inputs, **changed), _queue(job, spec, runs)
         program = engine.program(spec, inputs)
         carry = _begun(job, spec, moment, program.empty(inputs, queue), queue)
@@ -137,11 +141,12 @@ def _estimated(job: LiveJob, moment: Moment) -> Instance:
     low, high = (getattr(family, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
     inside = min(1.0, high - low) * 0.5 / (counts + 1)
     means = np.clip(means, low + inside, high - inside)
-    family = family.estimated(counts, means, moments)
-    means = family.own_means(means)
+    source = family.estimated(counts, means, moments)
+    own = None if source is None else source.means
+    means = means if own is None else own
     theta = least_squares(features, family.link(means))
     try:
-        return Instance(features, theta, family=family, costs=job.arms.costs)
+        return Instance(features, theta, family=family, source=source, costs=job.arms.costs)
     except ArgumentError as error:
         allowed = "a run whose estimates rewards can be drawn from"
         raise UnsupportedError("forecast", means, allowed, str(error)) from error

@@ -8,12 +8,13 @@ log M_k(u) = n'_k (m_k - u)^2/2 - price_k. Costs are variances in the unit of a 
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures.grid import Grid, log_mean_exp
 from jaxelim.numerics.logarithm import log1p
 
 
@@ -25,10 +26,19 @@ class Weighed:
     precision: Array  # n'
     price: Array
 
-    def log_mixture(self, means: Array, at: Array) -> Array:
-        """log M_j at the means `at` [..]: [.., J]."""
-        off = (means - at)[..., None]
-        return self.precision * (off * off / 2) - self.price
+
+class Stat(NamedTuple):
+    """What the mixture reads of arms: arrays of one shape."""
+
+    n: Array
+    mean: Array
+    cost: Array
+
+
+def log_mixture(stat: Stat, at: Array, c: Array) -> Array:
+    """log M at the means `at`, all arrays of one shape."""
+    n, mean, cost = stat
+    return n * (n / (n + c)) / cost * (jnp.square(mean - at) / 2) - log1p(n / c) / 2
 
 
 def weighed(grid: Grid, counts: Array, costs: Array | float) -> Weighed:
@@ -53,7 +63,7 @@ def apart(grid: Grid, margin: Array, precision: Array, price: Array) -> Array:
         precision, price: [Q, J].
     """
     squares = (margin * margin / 2)[..., None]
-    value = grid.log_mean_exp(squares * precision - price)
+    value = log_mean_exp(squares * precision - price)
     return jnp.where((margin > 0) & ~jnp.isnan(value), value, -jnp.inf)
 
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,27 +44,24 @@ class Grid:
             raise ArgumentError("strengths", given, allowed) from None
         object.__setattr__(self, "strengths", strengths)
 
-    @property
-    def size(self) -> int:
-        """J, the number of strengths."""
-        return len(self.strengths)
-
     def over(self, *x: Array) -> tuple[Array, ...]:
         """The strengths [1, .., J], then each of x [..] as [.., 1]: to broadcast to [.., J]."""
         strengths = np.reshape(self.strengths, (1,) * x[0].ndim + (-1,))
         return jnp.asarray(strengths, x[0].dtype), *(values[..., None] for values in x)
 
-    def spread(self, *x: Array) -> tuple[Array, ...]:
-        """The strengths, then each of x [..], all repeated to [.., J]."""
-        shape = (*x[0].shape, self.size)
-        strengths = np.broadcast_to(np.asarray(self.strengths), shape)
-        spread = (jnp.broadcast_to(values[..., None], shape) for values in x)
-        return jnp.asarray(strengths, x[0].dtype), *spread
 
-    def log_mean_exp(self, values: Array) -> Array:
-        """The logarithm of the mean of exp(values) along the last axis: [.., J] -> [..]."""
-        # Nothing depends on this shift. The derivative of `max` divides by the number of values
-        # that equal it: none, where XLA computes the values twice and LLVM rounds them apart.
-        most = jax.lax.stop_gradient(jnp.maximum(jnp.max(values, -1), _FLOOR))
-        total = jnp.sum(jnp.exp(values - most[..., None]), -1)
-        return most + log(total) - math.log(values.shape[-1])
+def spread(priors: Sequence[float], *x: Any) -> tuple[Any, ...]:
+    """The priors, then each of x, trees of arrays [..], all repeated to [.., J]."""
+    like = jax.tree.leaves(x)[0]
+    shape = (*like.shape, len(priors))
+    repeated = [jax.tree.map(lambda x: jnp.broadcast_to(x[..., None], shape), one) for one in x]
+    return jnp.broadcast_to(jnp.asarray(priors, like.dtype), shape), *repeated
+
+
+def log_mean_exp(values: Array) -> Array:
+    """The logarithm of the mean of exp(values) along the last axis: [.., J] -> [..]."""
+    # Nothing depends on this shift. The derivative of `max` divides by the number of values
+    # that equal it: none, where XLA computes the values twice and LLVM rounds them apart.
+    most = jax.lax.stop_gradient(jnp.maximum(jnp.max(values, -1), _FLOOR))
+    total = jnp.sum(jnp.exp(values - most[..., None]), -1)
+    return most + log(total) - math.log(values.shape[-1])

@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.mixtures import common_mean, linear
-from jaxelim.mixtures.common_mean import Boundary
-from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures import linear
+from jaxelim.mixtures.grid import Grid, log_mean_exp
+from jaxelim.mixtures.infimum import harmonic
+from jaxelim.mixtures.pieces import each, of_pairs
 
 _FAR = 1e150
 """The farthest point of a search; its square is finite."""
@@ -43,10 +44,11 @@ def interval(
         log_level: log(P/delta), above 0.
         moments: what else the mixture reads, as of `Statistics.moments`; None: nothing.
     """
-    own = () if moments is None else (moments,)
+    stat, (up, down) = family.stat_of(counts, means, moments), family.priors(grid)
+    priors = np.asarray(up) if up is down else np.concatenate([up, down])
 
     def value(at: Array) -> Array:
-        log_m = grid.log_mean_exp(family.log_mixture(counts, means, *own, at, grid))
+        log_m = log_mean_exp(each(family, stat, at, priors))
         return jnp.where(jnp.isnan(log_m), jnp.inf, log_m)  # so only at the ends of the range
 
     low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
@@ -65,7 +67,7 @@ def difference(
     All d with inf over mu_a - mu_b = d of log sum_j w_j M_{a,j} M_{b,j} below the level: in
     closed form for Gaussian arms, by a search where `log_mixture` is convex in the mean.
     Elsewhere, from the intervals of both arms at half the error each: exponential rewards,
-    and Gaussian ones of unknown variance.
+    and those of unknown variance or of any distribution in an interval.
 
     Args:
         family, counts, means, grid, log_level, moments: as in `interval`, of arms [K].
@@ -73,24 +75,22 @@ def difference(
     """
     if hasattr(family, "weighed"):
         arms = family.weighed(grid, counts)
-        n = arms.precision[a], arms.precision[b]
-        reach = radius(
-            grid, n[0] * (n[1] / (n[0] + n[1])), arms.price[a] + arms.price[b], log_level
-        )
+        precision = harmonic(arms.precision[a], arms.precision[b])
+        reach = radius(grid, precision, arms.price[a] + arms.price[b], log_level)
         return means[a] - means[b] - reach, means[a] - means[b] + reach
-    if moments is not None or getattr(family, "convex_in", None) != "mean":
+    if family.convex_in != "mean":
         lower, upper = interval(family, counts, means, grid, log_level + np.log(2), moments)
         return lower[a] - upper[b], upper[a] - lower[b]
-    n, m = (jnp.stack([x[a], x[b]]) for x in (counts, means))
+    stat = family.stat_of(counts, means, moments)
+    own, other = (jax.tree.map(lambda x, at=at: x[at], stat) for at in (a, b))
 
     def below(d: Array) -> Array:
-        return _least(family, n, m, d, grid) < log_level
+        return of_pairs(family, own, other, -d, family.priors(grid)[0]) < log_level
 
     wide = family.high - family.low
     most = wide * (1 - 1e-12) if np.isfinite(wide) else _FAR
-    middle = jnp.clip(m[0] - m[1], -most, most)
-    ends = (jnp.full_like(middle, end) for end in (-most, most))
-    lower, upper = crossings(below, middle, *ends)
+    middle = jnp.clip(means[a] - means[b], -most, most)
+    lower, upper = crossings(below, middle, *(jnp.full_like(middle, x) for x in (-most, most)))
     return jnp.where(lower <= -most, -wide, lower), jnp.where(upper >= most, wide, upper)
 
 
@@ -116,7 +116,7 @@ def radius(grid: Grid, precision: Array, price: Array, log_level: Array | float)
     """The r at which log mean_j exp(precision_j r^2/2 - price_j) is the level: [Q]."""
 
     def below(r: Array) -> Array:
-        return grid.log_mean_exp((r * r / 2)[..., None] * precision - price) < log_level
+        return log_mean_exp((r * r / 2)[..., None] * precision - price) < log_level
 
     zero = jnp.zeros_like(price[..., 0])
     reach = crossing(below, zero, jnp.full_like(zero, _FAR))
@@ -168,17 +168,3 @@ def _first(low: float) -> float:
 def _last(high: float) -> float:
     return _FAR if np.isinf(high) else float(np.nextafter(high, -np.inf))
 
-
-def _least(family: Any, counts: Array, means: Array, difference: Array, grid: Grid) -> Array:
-    """A lower bound on the least log sum_j w_j M_{a,j} M_{b,j} over mu_a - mu_b = difference."""
-    boundary = Boundary(family.low, family.high, -difference, False, family.variance)
-    first, last = boundary.range
-    (n_a, n_b), (a, b) = counts, means
-    p, q = (jnp.clip(x, first, last) for x in (a, b + difference))
-    start = q + (p - q) * (n_a / (n_a + n_b))
-    reach = jnp.maximum(jnp.abs(p - q), 1e-3)
-    near = 1e-3 * jnp.minimum(reach, last - first)
-    start = jnp.where(start <= first, first + near, jnp.where(start >= last, last - near, start))
-    components = family.components(counts, means, grid)
-    needed = jnp.ones_like(start, bool)
-    return common_mean.infimum(boundary, components, start, reach, needed, grid.size, equal=True)

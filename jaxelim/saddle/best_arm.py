@@ -167,12 +167,25 @@ def _terms(family: "OneParameter", lanes: LaneOps, arms: _Arms, s: Array) -> _Te
     best = jnp.broadcast_to(arms.best, x.shape)
     up, down = arms.gap * (x * rest), arms.gap * rest
     # The divergences are the costly part; XLA would compute them again for each of the terms.
-    d_best, d, variance = lanes.materialize(family.around, best, up, arms.means, down)
+    d_best, d, slope = lanes.materialize(_losses(family), best, up, arms.means, down)
     d = jnp.where(arms.other, d, 1)
     v = d_best + x * d
-    pull = arms.ratio * (down * (down / d)) * (v * rest / d) / (variance * d)
+    pull = arms.ratio * (slope * (down / d)) * (v * rest / d) / d
     here = functools.partial(jnp.where, arms.other)
     return _Terms(here(v, 0), here(x * d, 1), here(arms.ratio * d_best / d, 0), here(pull, 0))
+
+
+def _losses(family):
+    """d(m_i, u), d(m_a, u) and the slope of the latter in u, of u = m_i - up = m_a + down."""
+
+    def of(best: Array, up: Array, mean: Array, down: Array) -> tuple[Array, Array, Array]:
+        def loss(mean: Array, by: Array) -> Array:
+            return family.loss(family.kind(jnp.ones_like(mean), mean), by)
+
+        d, slope = jax.jvp(lambda by: loss(mean, by), (down,), (jnp.ones_like(down),))
+        return loss(best, -up), d, slope
+
+    return of
 
 
 def _newton(

@@ -38,7 +38,7 @@ def optimum(evidence, kind: str, valid, bonus, gap) -> Solution:
     solvable, live = jnp.all(ahead | ~valid) & jnp.any(valid), valid & ahead
     if kind == "best-arm":
         weights = best_arm_weights(
-            evidence.family, evidence.means, evidence.costs, counted=None, close=_CLOSE
+            evidence.model, evidence.means, evidence.costs, counted=None, close=_CLOSE
         ).weights
         at = evidence.weighted(weights).derivatives()
         slope = jnp.diagonal(at.gradient)  # dH_a/dw_a, as place a is the pair of arm a

@@ -102,7 +102,8 @@ def simulate(
             this process. The runs are cut into blocks, one device each. Every array equals
             that of one process.
         block: runs of a block. None: all; with executor or store a quarter of the runs of
-            a worker, rounded up to a power of two, at most 10,000.
+            a worker, rounded up to a power of two, at most 10,000. With a store a gap in
+            the indices of `runs` ends a block.
         store: a folder that keeps each block once it is finished; the same call goes on
             from there. `noise` counts by its contents, and a class outside jaxelim by
             its source too. The layout does not count.

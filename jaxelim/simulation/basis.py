@@ -41,7 +41,8 @@ def computed(call: "CheckedCall") -> Arms:
         return instance
     if truth is None or theta is None:
         return Arms(arms, instance.family, instance.names, costs=instance.costs)
-    return Instance(arms, theta, None, truth.name, truth.family, costs=truth.costs)
+    given = arms, theta, None, truth.name, truth.family
+    return Instance(*given, source=truth.source, costs=truth.costs)
 
 
 def in_the_given_coordinates(call: "CheckedCall", theta_hat: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from jaxelim import checks
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError
+from jaxelim.families import noise as random
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
@@ -135,8 +136,10 @@ class CheckedCall:
         if noise is not None:
             noise = _noise(noise, runs.size, initial_pulls, instance.K)
             _check_noise_lasts(noise, initial_pulls * instance.K, batch, delay)
-            family.check_noise(noise)
-        family.check_runs(runs, initial_pulls)
+            drawn = instance.source or family
+            random.check(drawn.noise, noise, drawn)
+        if instance.source is not None:
+            instance.source.check_runs(runs, initial_pulls)
         record = _record(record)
         for features in instance.arms if instance.batched else (instance.arms,):
             problem.check_arms(features)

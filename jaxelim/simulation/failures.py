@@ -5,7 +5,6 @@ from typing import NamedTuple
 from jaxelim.checks import shipped
 from jaxelim.engine import scores, watching
 from jaxelim.errors import ArgumentError, FamilyError, RuleError
-from jaxelim.families.recorded import tested_family
 from jaxelim.simulation.call import CheckedCall
 
 _WRONG = {
@@ -73,10 +72,10 @@ def _of_a_number(call: CheckedCall, fault: int, place: Place) -> ArgumentError:
     family, (what, allowed) = call.instance.family, _WRONG[fault]
     first = place.t <= call.initial_pulls * call.instance.K
     at = place.at if fault == watching.REWARD and not first else place.after()
-    if fault == watching.MEANS and shipped(tested_family(family)):
+    if fault == watching.MEANS and shipped(family):
         at = f"within the first {place.t} samples of {place.whose}"  # seen at the chunk's end
     note = f"{what} was not finite {at}"
-    if fault == watching.EVIDENCE and shipped(tested_family(family)) and not shipped(call.problem):
+    if fault == watching.EVIDENCE and shipped(family) and not shipped(call.problem):
         allowed = "a shape(seen, answer) whose pieces have finite LLRs"
         return ArgumentError("problem", call.problem, allowed, note)
     return FamilyError("family", family, allowed, note, place.t, place.run, place.instance)

@@ -30,7 +30,9 @@ def key_of(call: Any) -> str:
     """
     told: dict[str, Any] = {"revision": REVISION, "deltas": call.deltas.tolist()}
     sources: dict[str, str] = {}
-    parts = {name: getattr(call, name) for name in _DECIDE} | {"family": call.instance.family}
+    one = call.instance
+    parts = {name: getattr(call, name) for name in _DECIDE} | {"family": one.family}
+    parts |= {} if one.source is None else {"source": one.source}
     for name, value in parts.items():
         told[name] = description_of(name, value)
         if _has_function(told[name]):
@@ -39,7 +41,6 @@ def key_of(call: Any) -> str:
         for kind in _foreign(value):
             sources[name_of(kind)] = _source(name, kind)
     told |= {f"engine.{k}": v for k, v in vars(call.engine).items() if k not in _LAYOUT}
-    one = call.instance
     arrays = [one.arms, one.theta, *([] if one.costs is None else [one.costs])]
     arrays += [] if call.noise is None else [call.noise, call.runs]
     text = json.dumps(told | {"sources": sources, "arrays": len(arrays)}, sort_keys=True)

@@ -15,7 +15,6 @@ from jaxelim.contracts.views import Tree
 from jaxelim.engine import LANE_GROUP, Execution, Inputs, Queue, Schedule, Spec, Timing
 from jaxelim.errors import ArgumentError, RuleError, warn
 from jaxelim.families import noise, returns
-from jaxelim.families.recorded import source_of
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.scope import ONE_DEVICE
 from jaxelim.simulation.call import CheckedCall, Engine
@@ -104,6 +103,7 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
         backend: JAX's name of the platform that it is for; None: the default one.
     """
     gpu = (jax.default_backend() if backend is None else backend) != "cpu"
+    source = call.instance.source
     family = call.instance.family.settled(
         instance=call.computed,
         problem=call.problem,
@@ -116,7 +116,7 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
     spec = Spec(
         problem=in_lanes(_scaled_problem(call).static_part()),
         family=family,
-        source=source_of(call.instance.family, family),
+        source=family if source is None else source.static_part(),
         rule=call.rule.static_part(),
         stopping=call.stopping,
         elimination=call.elimination,
@@ -226,6 +226,7 @@ def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
         RuleError: as `prepared_for`.
     """
     instance, truth = call.computed, call.computed.truth
+    drawn = instance.source or spec.family
 
     def real(x):
         x = np.asarray(x)
@@ -243,7 +244,7 @@ def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
         cap=np.int32(call.cap),  # type: ignore[arg-type]
         steps=np.int32(spec.execution.chunk),  # type: ignore[arg-type]
         features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
-        nature=jax.tree.map(real, spec.source.nature(truth) if truth is not None else ()),
+        nature=jax.tree.map(real, () if truth is None else drawn.nature(truth)),
         tables=jax.tree.map(real, tables),
         prepared=jax.tree.map(real, prepared),
         constants=jax.tree.map(real, constants),
@@ -280,4 +281,5 @@ def checked_inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
         raise ArgumentError("runs", call.runs.size, allowed)
     constants = _scaled_problem(call).constants()
     returns.check(spec.family, spec.problem, constants, call.computed, spec.dtype)
+    returns.check_draws(spec.source, call.computed, spec.dtype)
     return inputs_of(call, spec)

@@ -129,7 +129,7 @@ _METHODS = {
     "interval": "confidence intervals of means",
     "posterior": "a posterior to draw means from",
     "share": "an information-directed share",
-    "truth": "a divergence, as a OneParameter has",
+    "truth": "an H*, as a OneParameter has",
 }
 """What methods of a family are called in messages."""
 

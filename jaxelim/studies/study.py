@@ -141,7 +141,7 @@ class Study:
 
         One row per rule, instance, problem, stopping rule and delta. Axes of one name
         have no column. With costs there is the mean cost. "s" is the work in seconds, without
-        compilation: of all stopping rules and deltas of a rule, instance and problem together.
+        compilation: of all stopping rules, deltas and instances of a batch together.
         """
         rows, cut = [], 0
         several = [len(self._names(n)) > 1 for n in range(3)]
@@ -160,9 +160,8 @@ class Study:
                 spent = None if costs is None else costs[s, d]
                 rows.append(where | found | row(*(x[s, d] for x in arrays), costs=spent) | work)
         notes = [f"{cut} runs were cut off, and are in no mean."] if cut else []
-        several_rows = any(result.samples[..., 0].size > 1 for result in self.results.values())
-        shared = ", of all stopping rules and deltas together" if several_rows else ""
-        notes.append(f"s: seconds of work without compilation{shared}.")
+        together = "all stopping rules, deltas and instances of a batch"
+        notes.append(f"s: seconds of work without compilation, of {together}.")
         notes += of_several((key[0], result) for key, result in self.results.items())
         return Summary(self._title(), tuple(rows), tuple(notes))
 

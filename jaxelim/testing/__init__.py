@@ -15,9 +15,9 @@ from jaxelim.testing.threshold_checks import (
     check_threshold,
     hard_instance,
 )
-from jaxelim.testing.whole_family import check_family
+from jaxelim.testing.whole_family import check_family, check_source
 
 __all__ = [
     "ContractError", "ErrorRate", "Report", "ThresholdReport", "check_family", "check_problem",
-    "check_sampling_rule", "check_threshold", "exact_bracket", "hard_instance",
+    "check_sampling_rule", "check_source", "check_threshold", "exact_bracket", "hard_instance",
 ]  # fmt: skip

@@ -5,6 +5,8 @@ For `jaxelim.testing`. A family's divergence fixes the law of its rewards: log d
 generating function.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +31,8 @@ def check_draws(family: OneParameter, rng: Generator, draws: int) -> str:
     means = np.concatenate([inside(family, rng, known), ends(family)])
     family = family.for_arms(len(means))
     natures = family_checks._natures(family, of(family, means))
-    costs = family_checks._numbers(lambda m: family.precision(m, jnp.ones_like(m)), means) ** -1
+    weights = family_checks._numbers(lambda m: family.weight(family_checks.stat(family, m)), means)
+    costs = 1 / weights
     extremes = [0.0, 1 - 2.0**-53] if family.noise == "uniform" else [-8.0, 8.0]
 
     @jax.jit
@@ -92,8 +95,8 @@ def _check_moments(
 ) -> float:
     """The relative error of a variance that would be seen."""
     n, average, squares = x.size, x.mean(), (x - mean) ** 2
-    d = family_checks._numbers(family.divergence, average, mean) / cost
-    variance = family_checks._numbers(family.variance, mean) * cost
+    d = family_checks._numbers(partial(family_checks.divergence, family), average, mean) / cost
+    variance = family_checks._numbers(partial(family_checks.variance, family), mean) * cost
     off = abs(average - mean) / (variance / n) ** 0.5
     require(
         n * d <= likely,
@@ -113,8 +116,8 @@ def _curves(family: OneParameter, means: np.ndarray) -> np.ndarray:
     mean, radius = np.broadcast_arrays(means[:, None], radius)
 
     def all_of(mean, radius):
-        d, sides = family.divergence, []
-        for y in family.bounds(mean, radius):
+        d, sides = partial(family_checks.divergence, family), []
+        for y in family_checks.bounds(family, mean, radius):
             y = jnp.where(jnp.isfinite(y) & (y > family.low) & (y < family.high), y, mean)
             sides.append(jnp.stack([y, d(mean, y), d(y, mean)], 1))
         return jnp.stack(sides, 1)

@@ -10,6 +10,7 @@ from jax import Array
 
 from jaxelim.contracts import Problem
 from jaxelim.contracts.views import Snapshot
+from jaxelim.families import OneParameter
 from jaxelim.lanes import ArmBlock, LaneOps
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.testing import family_checks
@@ -48,21 +49,27 @@ def _pulls(family: Any, rng: np.random.Generator, k: int = 4) -> tuple[Array, Ar
 
 
 def _costs(family: Any, seen: Snapshot, counts: Array) -> Array:
-    """The evidence of all pieces by `pair` and `level`, [Q]; zeros without a divergence."""
-    if not family.has("divergence"):
+    """The evidence of all pieces by their losses, [Q]; zeros without them."""
+    if not _exact(family):
         return jnp.zeros(seen.shape.exists.shape)
-    n, means, shape = family.precision(seen.means, counts), seen.means, seen.shape
+    means, shape = seen.means, seen.shape
+    n = family.weight(family.kind(counts, means))
     if shape.signs:
-        return family.level(n, means, jnp.full_like(means, shape.level), shape.above)
+        cost = n * family_checks.divergence(family, means, jnp.full_like(means, shape.level))
+        return jnp.where((means > shape.level) == shape.above, cost, 0)
     index = jnp.arange(shape.exists.shape[0], dtype=jnp.int32)
     i, k = jax.vmap(lambda piece: shape.pair(seen.lanes, piece))(index)
-    return family.pair(n[i], means[i], n[k], means[k])
+    return family_checks.pair(family, n[i], means[i], n[k], means[k])
+
+
+def _exact(family: Any) -> bool:
+    return isinstance(family, OneParameter) and family.exponential
 
 
 def check_evidence(family: Any, rng: np.random.Generator) -> str:
-    """Values, gradients, and which pieces are refuted; with a divergence also what they cost."""
+    """Values, gradients, and which pieces are refuted; with a loss also what they cost."""
     cases, k = 6, 4
-    family, exact = family.for_arms(k), family.has("divergence")
+    family, exact = family.for_arms(k), _exact(family)
     problems = (BestArm(), TopM(2), Thresholding(float(family_checks.inside(family, rng, 1)[0])))
     for problem in problems:
         walk = _walk(family, problem, rng)
@@ -98,7 +105,7 @@ def check_evidence(family: Any, rng: np.random.Generator) -> str:
                 require(same, f"{where}: the evidence is not the LLR at the counts")
                 for ours, cost in ((values, known[1]), (value, known[2])):
                     same = np.allclose(ours[exists], cost[exists], rtol=1e-9, atol=1e-12)
-                    require(same, f"{where}: the evidence is not that of pair or level")
+                    require(same, f"{where}: the evidence is not that of the losses")
             require(np.isfinite(gradients[exists]).all(), f"{where}: a gradient is not finite")
             same = np.allclose(triple, 3 * value, rtol=1e-9, atol=1e-12)
             require(same, f"{where}: values are not of degree 1")
@@ -113,7 +120,7 @@ def check_evidence(family: Any, rng: np.random.Generator) -> str:
                 same = np.array_equal(rows[i][exist], own[exist])
                 require(same, f"{where}: refuted_pairs differs from refuted for arm {i}")
     said = "values of degree 1, gradients are cuts, refuted as by `values`"
-    return f"{3 * cases} answers: {said}" + ("; that of pair and level" if exact else "")
+    return f"{3 * cases} answers: {said}" + ("; those of the losses" if exact else "")
 
 
 def check_interval(family: Any, rng: np.random.Generator) -> str:

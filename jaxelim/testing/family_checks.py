@@ -14,9 +14,11 @@ from jax import Array
 
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import ArgumentError
+from jaxelim.evidence.arms import End, losses
 from jaxelim.families import OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
+from jaxelim.numerics.roots import jet
 from jaxelim.problems import BestArm
 from jaxelim.testing.report import require
 
@@ -109,67 +111,82 @@ def _noise(family: OneParameter, rng: Generator, shape: Any) -> np.ndarray:
     return rng.random(shape) if family.noise == "uniform" else rng.standard_normal(shape)
 
 
-def check_divergence(family: OneParameter, rng: Generator) -> str:
-    """d, V, and that they belong together."""
+def stat(family: OneParameter, means: Any) -> Any:
+    """Statistics of one pull with these means."""
+    return family.kind(jnp.ones_like(means), means)
+
+
+def divergence(family: OneParameter, x: Any, y: Any) -> Array:
+    """d(x, y), the loss of the shift y - x."""
+    return family.loss(stat(family, x), y - x)
+
+
+def variance(family: OneParameter, y: Any) -> Array:
+    """V(y): 1 over the second derivative of the loss in the shift, at 0."""
+    return 1 / jet(lambda by: family.loss(stat(family, y), by), jnp.zeros_like(y))[2]
+
+
+def bounds(family: OneParameter, mean: Any, radius: Any) -> tuple[Array, Array]:
+    """The ends of {y : d(mean, y) <= radius}."""
+    mean, radius = jnp.broadcast_arrays(mean, radius)
+    down, up = (family.reach(stat(family, mean), radius, side) for side in (False, True))
+    return mean - down, mean + up
+
+
+def check_loss(family: OneParameter, rng: Generator) -> str:
+    """That the loss is a divergence of an exponential family."""
     n = 400
     x, y, at = with_ends(family, rng, n), inside(family, rng, n), ends(family)
     x[::7] = y[::7]
-    variance = _numbers(family.variance, y)
-    good = (variance > 0) & np.isfinite(variance)
-    law(good, "variance({y:.6g}) = {v:.6g}; it has to be a number above 0", y=y, v=variance)
+    v = _numbers(lambda y: variance(family, y), y)
+    good = (v > 0) & np.isfinite(v)
+    said = "the loss of mean {y:.6g} has second derivative 1/{v:.6g} at 0; it has to be above 0"
+    law(good, said, y=y, v=v)
     nearest = np.minimum(y - family.low, family.high - y)
-    reach = np.where(np.isfinite(nearest), nearest, np.sqrt(variance))
+    reach = np.where(np.isfinite(nearest), nearest, np.sqrt(v))
     step = 1e-4 * reach
 
     def all_of(x, y, step):
-        d = family.divergence
-        return d(x, y), d(y, y), (d(x, y + step) - d(x, y - step)) / (2 * step)
+        def d(x, y):
+            return divergence(family, x, y)
 
-    d, zero, slope = _numbers(all_of, x, y, step)
+        value, slope = jax.jvp(lambda y: d(x, y), (y,), (jnp.ones_like(y),))
+        return value, d(y, y), (d(x, y + step) - d(x, y - step)) / (2 * step), slope
+
+    d, zero, slope, own = _numbers(all_of, x, y, step)
     rounding = 1e-13 * (1 + np.abs(x) + np.abs(y))
-    said = "divergence({x:.6g}, {y:.6g}) = {d:.6g}; it has to be "
-    law(np.isfinite(d), said + "finite for y inside the range", x=x, y=y, d=d)
+    columns = dict(x=x, y=y)
+    said = "the loss of mean {x:.6g} moved to {y:.6g} is {d:.6g}; it has to be "
+    law(np.isfinite(d), said + "finite inside the range", **columns, d=d)
     law(np.abs(zero) <= rounding, said + "0", x=y, y=y, d=zero)
-    law(d >= -rounding, said + "at least 0", x=x, y=y, d=d)
-    law((np.abs(x - y) < 1e-3 * reach) | (d > 0), said + "above 0", x=x, y=y, d=d)
-    known = (y - x) / variance
-    allowed = 1e-6 * (np.abs(y - x) + reach) / variance + rounding / step
-    law(
-        np.abs(slope - known) <= allowed,
-        "divergence and variance do not belong together: at x = {x:.6g}, y = {y:.6g} dd(x, y)/dy "
-        "is {slope:.6g} by differences, and (y - x)/V(y) is {known:.6g}",
-        x=x, y=y, slope=slope, known=known,
-    )  # fmt: skip
-    if at.size:
-        _check_ends(family, at, y[0])
+    law(d >= -rounding, said + "at least 0", **columns, d=d)
+    law((np.abs(x - y) < 1e-3 * reach) | (d > 0), said + "above 0", **columns, d=d)
+    known = (y - x) / v
+    allowed = 1e-6 * (np.abs(y - x) + reach) / v + rounding / step
+    for way, ours in (("differences", slope), ("its derivative", own)):
+        law(
+            np.abs(ours - known) <= allowed,
+            "the loss is not that of an exponential family: from x = {x:.6g} to y = {y:.6g} its "
+            "slope is {slope:.6g} by " + way + ", and (y - x)/V(y) is {known:.6g}, V(y) one over "
+            "the second derivative at y",
+            **columns, slope=ours, known=known,
+        )  # fmt: skip
     beside = y + 1e-6 * reach, y - 1e-6 * reach
-    curvature = sum((x - y) ** 2 for x in beside) / (2 * variance)  # what d sums to, nearly
-    close = sum(_numbers(family.divergence, x, y) for x in beside)
+    curvature = sum((x - y) ** 2 for x in beside) / (2 * v)  # what d sums to, nearly
+    close = sum(_numbers(lambda x: divergence(family, x, y), x) for x in beside)
     worst = np.max(np.abs(close / curvature - 1))
     return (
-        f"{n} pairs: d >= 0, 0 for x = y alone, dd/dy = (y - x)/V(y), right at the ends; "
+        f"{n} pairs, {at.size} ends: at least 0, 0 for no shift alone, slope (y - x)/V(y); "
         f"near x = y off by {worst:.1g} of its value"
     )
 
 
-def _check_ends(family: OneParameter, at: np.ndarray, inner: float) -> None:
-    def all_of(x, end):
-        return family.divergence(x, end), family.divergence(end, end), family.variance(end)
-
-    d, zero, variance = _numbers(all_of, np.full(at.shape, inner), at)
-    said = "{y:g} is an end of the range, and divergence({x:.6g}, {y:g}) = {d:g}; it has to be "
-    law(d == np.inf, said + "inf", x=inner, y=at, d=d)
-    law(zero == 0, said + "0", x=at, y=at, d=zero)
-    said = "variance({y:g}) = {v:g}; it has to be 0 at an end of the range"
-    law(np.abs(variance) <= 1e-12 * (1 + np.abs(at)), said, y=at, v=variance)
-
-
-def _least_cost(family: OneParameter, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
-    """The least n_a d(a, u) + n_b d(b, u) over b < u < a, by golden section."""
+def _least_cost(family: OneParameter, n_a: Array, a: Array, n_b: Array, b: Array, slack: float):
+    """The least n_a d(a, u) + n_b d(b, u + slack) over b - slack < u < a, by golden section."""
     ratio = (5**0.5 - 1) / 2
 
     def cost(u):
-        return n_a * family.divergence(a, u) + n_b * family.divergence(b, u)
+        return n_a * divergence(family, a, u) + n_b * divergence(family, b, u + slack)
 
     def narrower(_, between):
         low, high = between
@@ -177,117 +194,70 @@ def _least_cost(family: OneParameter, n_a: Array, a: Array, n_b: Array, b: Array
         better = cost(left) < cost(right)
         return jnp.where(better, low, left), jnp.where(better, right, high)
 
-    low, high = jax.lax.fori_loop(0, 60, narrower, (b, a))
+    ends = jnp.maximum(b - slack, family.low), jnp.minimum(a, family.high - slack)
+    low, high = jax.lax.fori_loop(0, 60, narrower, ends)
     return cost((low + high) / 2)
 
 
-def check_cost(family: OneParameter, rng: Generator) -> str:
-    """`pair` and `level`."""
+def pair(family: OneParameter, n_a: Any, a: Any, n_b: Any, b: Any, slack: float = 0.0) -> Array:
+    """The LLR of {mu_b >= mu_a + slack}."""
+    ends = End(stat(family, a), n_a), End(stat(family, b), n_b)
+    of_a, of_b = losses(family, *ends, slack)
+    return n_a * of_a + n_b * of_b
+
+
+def check_pairs(family: OneParameter, rng: Generator) -> str:
+    """The closest point of a pair, and the bounds of an arm."""
     n = 300
     b, a = np.sort([with_ends(family, rng, n), with_ends(family, rng, n)], axis=0)
     n_a, n_b = np.floor(10 ** rng.uniform(0, 4, (2, n)))
-    line, above = inside(family, rng, n), rng.random(n) < 0.5
-
-    def all_of(n_a, a, n_b, b, line, above):
-        pairs = family.pair(n_a, a, n_b, b), family.pair(n_a, b, n_b, a)
-        levels = family.level(n_a, a, line, above), n_a * family.divergence(a, line)
-        return *pairs, _least_cost(family, n_a, a, n_b, b), *levels
-
-    value, other, least, level, side = _numbers(all_of, n_a, a, n_b, b, line, above)
-    least = np.where(a > b, least, 0)
-    rounding = 1e-12 * (n_a + n_b) * (1 + np.abs(a))
-    said = "pair({n_a:g}, {a:.6g}, {n_b:g}, {b:.6g}) = {value:.9g}; "
-    columns = dict(n_a=n_a, a=a, n_b=n_b, b=b)
-    law(
-        np.abs(value - least) <= 1e-7 * least + rounding,
-        said + "the least n_a d(a, u) + n_b d(b, u) is {least:.9g}, by search",
-        **columns, value=value, least=least,
-    )  # fmt: skip
-    law(other == 0, said + "it has to be 0 for a <= b", n_a=n_a, a=b, n_b=n_b, b=a, value=other)
-    known = np.where((a > line) == above, side, 0)
-    law(
-        np.abs(level - known) <= 1e-9 * known,
-        "level({n:g}, {a:.6g}, {line:.6g}, {above}) = {level:.9g}; n d(a, level), or 0 on that "
-        "side, is {known:.9g}", n=n_a, a=a, line=line, above=above, level=level, known=known,
-    )  # fmt: skip
+    said = "pulls {n_a:g} and {n_b:g}, means {a:.6g} and {b:.6g}: the LLR is {value:.9g}; "
+    for slack in (0.0, 0.1 * min(1.0, family.high - family.low)):
+        value, least = _numbers(
+            lambda n_a, a, n_b, b, slack=slack: tuple(
+                cost(family, n_a, a, n_b, b, slack) for cost in (pair, _least_cost)
+            ),
+            n_a, a, n_b, b,
+        )  # fmt: skip
+        least = np.where(a > b - slack, least, 0)
+        law(
+            np.abs(value - least) <= 1e-7 * least + 1e-12 * (n_a + n_b) * (1 + np.abs(a)),
+            said + "the least sum of losses is {least:.9g}, by search, with slack " + f"{slack:g}",
+            n_a=n_a, a=a, n_b=n_b, b=b, value=value, least=least,
+        )  # fmt: skip
     tiny = 1e-12 + 0 * a  # rules look at weights as small
     for n_a, n_b in ((tiny, 1 + tiny), (1 + tiny, tiny)):
-        value = _numbers(family.pair, n_a, a, n_b, b)
-        finite = np.isfinite(value)
-        law(finite, said + "it has to be finite", n_a=n_a, a=a, n_b=n_b, b=b, value=value)
-    return f"{n} pairs and levels: the least by search, finite at the ends"
-
-
-def check_bounds(family: OneParameter, rng: Generator) -> str:
-    """`bracket`, and the bounds that come of it."""
-    n = 400
+        value = _numbers(lambda *of: pair(family, *of), n_a, a, n_b, b)
+        columns = dict(n_a=n_a, a=a, n_b=n_b, b=b, value=value)
+        law(np.isfinite(value), said + "it has to be finite", **columns)
     mean, radius = with_ends(family, rng, n), 10 ** rng.uniform(-6, 1.3, n)
-    brackets = _numbers(lambda *x: tuple(family.bracket(*x)), mean, radius)
-    require(
-        len(brackets) == 2 and all(x.shape == (n,) for x in brackets),
-        f"bracket returns arrays of {[x.shape for x in brackets]}; it has to return two of {(n,)}",
-    )
-    sides = (("lower", family.low), ("upper", family.high))
-    for (name, end), bracket in zip(sides, brackets, strict=True):
-        _check_bracket(family, mean, radius, name, end, bracket)
-    bounds = _numbers(family.bounds, mean, radius)
-    for (name, end), bound in zip(sides, bounds, strict=True):
+    ways = _numbers(lambda *of: bounds(family, *of), mean, radius)
+    for name, end, bound in zip(("lower", "upper"), (family.low, family.high), ways, strict=True):
         _check_bound(family, mean, radius, name, end, bound)
-    return f"{n} bounds invert d, each from a bracket at or beyond it"
-
-
-def _at(family: OneParameter, mean: np.ndarray, y: np.ndarray, end: float, upper: bool) -> Any:
-    """d(mean, y), its change by a rounding of y, and the last d before the end of the range."""
-    last = mean if not np.isfinite(end) else np.where(mean == end, mean, _before(end, upper))
-    inner = np.where(y == end, mean, y)
-
-    def all_of(mean, inner, last):
-        d = family.divergence
-        return d(mean, inner), family.variance(inner), d(mean, last)
-
-    d, variance, of_last = _numbers(all_of, mean, inner, last)
-    ulp = 8 * np.spacing(np.abs(y)) * np.abs(y - mean) / np.where(variance > 0, variance, 1)
-    return d, ulp + 1e-12 * (1 + np.abs(mean) + np.abs(y)), np.where(mean == end, 0, of_last)
-
-
-def _check_bracket(
-    family: OneParameter, mean: np.ndarray, radius: np.ndarray, name: str, end: float, y: np.ndarray
-) -> None:
-    upper = name == "upper"
-    said = f"bracket({{m:.6g}}, {{r:.6g}}) has the {name} end {{y:.9g}}; it "
-    at = dict(m=mean, r=radius, y=y)
-    law(np.isfinite(y), said + "has to be finite", **at)
-    law((y >= family.low) & (y <= family.high), said + "is out of the range of means", **at)
-    near = np.abs(y - mean) <= 1e-12 * np.abs(mean)
-    law(near | ((y > mean) == upper), said + "is on the wrong side of the mean", **at)
-    d, rounding, of_last = _at(family, mean, y, end, upper)
-    slack = 1e-7 * radius + rounding
-    law(
-        (y == end) | (d >= radius - slack),
-        said + "is inside the bound: there d is {d:.9g}, below the radius", **at, d=d,
-    )  # fmt: skip
-    good = (y != end) | (of_last <= radius + slack)
-    law(good, said + "is an end of the range, and the bound is not", **at)
+    return f"{n} pairs cost the least by search, finite at the ends; {n} bounds invert the loss"
 
 
 def _check_bound(
     family: OneParameter, mean: np.ndarray, radius: np.ndarray, name: str, end: float, y: np.ndarray
 ) -> None:
     upper = name == "upper"
-    said = f"bounds({{m:.6g}}, {{r:.6g}}) has the {name} bound {{y:.9g}}; "
+    said = f"mean {{m:.6g}}, radius {{r:.6g}}: the {name} bound is {{y:.9g}}; "
     at = dict(m=mean, r=radius, y=y)
     good = np.isfinite(y) & ((y == mean) | ((y > mean) == upper))
     law(good, said + "it has to be finite, on its side of the mean", **at)
-    d, rounding, of_last = _at(family, mean, y, end, upper)
-    slack = 1e-7 * radius + rounding
+    spread = 8 * np.spacing(np.maximum(np.abs(y), np.abs(mean)))  # a bound is mean -+ a distance
+    last = end - spread if upper else end + spread
+    last = np.where((mean == end) | ~np.isfinite(end), mean, last)
+    inner = np.where(y == end, mean, y)
+    d, of_last = _numbers(
+        lambda *of: tuple(divergence(family, of[0], y) for y in of[1:]), mean, inner, last
+    )
+    v = _numbers(lambda y: variance(family, y), np.where(y == end, last, y))
+    ulp = spread * np.abs(y - mean) / np.where(v > 0, v, 1)
+    slack = 1e-7 * radius + 2 * ulp + 1e-12 * (1 + np.abs(mean) + np.abs(y))
+    of_last = np.where(mean == end, 0, of_last)
     right = np.where(y == end, of_last <= radius + slack, np.abs(d - radius) <= slack)
-    law(right, said + "there d is {d:.9g}, not the radius", **at, d=d)
-
-
-def _before(end: float, upper: bool) -> float:
-    """The last number inside, before an end of the range; not a subnormal one."""
-    away = -1 if upper else 1
-    return away * 1e-300 if end == 0 else float(np.nextafter(end, away * np.inf))
+    law(right, said + "there the loss is {d:.9g}, not the radius", **at, d=d)
 
 
 def check_update(family: OneParameter, rng: Generator) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxelim.families import OneParameter
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import Grid
+from jaxelim.mixtures.pieces import each
 from jaxelim.testing import family_checks
 from jaxelim.testing.family_checks import ERRORS, Generator, inside, law
 from jaxelim.testing.report import require
@@ -72,13 +73,17 @@ def _check_values(
     def middle(a, b):
         return 2 / (1 / a + 1 / b) if convex_in(family) == "reciprocal" else (a + b) / 2
 
+    def loss(means, low):
+        return family_checks.divergence(family, means, low)
+
     def all_of(counts, means, low, high):
         at = (low, middle(low, high), high)
-        values = [family.log_mixture(counts, means, u, grid) for u in at]
-        return *values, family.precision(means, counts) * family.divergence(means, low)
+        stat = family.stat_of(counts, means, None)
+        values = [each(family, stat, u, grid.strengths) for u in at]
+        return *values, family.weight(family.kind(counts, means)) * loss(means, low)
 
     numbers = family_checks._numbers(jax.vmap(all_of), counts, means, low, high)
-    shape, have = (*means.shape, grid.size), numbers[0].shape
+    shape, have = (*means.shape, len(grid.strengths)), numbers[0].shape
     require(have == shape, f"log_mixture returns an array of {have}; it has to be {shape}")
     first, between, last = numbers[:3]
     cost, m, u, v = (x[..., None] for x in (numbers[3], means, low, high))
@@ -103,7 +108,7 @@ def _check_mean(
 ) -> float:
     """The excess over 1 that would be seen of the mean of M_j(mu), at the worst mean and prior."""
     at, counts = np.broadcast_to(truth, means.shape), np.full(means.shape, float(pulls))
-    of_run = jax.vmap(lambda n, m, u: family.log_mixture(n, m, u, grid))
+    of_run = jax.vmap(lambda n, m, u: each(family, family.stat_of(n, m, None), u, grid.strengths))
     log_m = family_checks._numbers(of_run, counts, means, at)
     cut = np.exp(np.minimum(log_m, np.log(LARGEST)))  # [runs, K, J]
     average, error = cut.mean(0), cut.std(0) / len(means) ** 0.5

@@ -4,12 +4,12 @@ On one instance alone a fixed answer may be right, and so may a stop after no ev
 """
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
-from jaxelim.contracts import Family, Problem
+from jaxelim.contracts import Problem
 from jaxelim.errors import JaxelimError
-from jaxelim.families import Recorded
 from jaxelim.instances.instance import Instance
 
 MOST = 8
@@ -35,27 +35,24 @@ def rotated(instance: Instance, shift: int) -> Instance:
     """The instance with its arms, and settings of each arm, moved by `shift` places."""
     order = np.roll(np.arange(instance.K), shift)
     costs = None if instance.costs is None else instance.costs[order]
-    rest: dict = dict(name=instance.name, family=_in_order(instance.family, order), costs=costs)
+    rest: dict = {name: _in_order(getattr(instance, name), order) for name in ("family", "source")}
+    rest |= dict(name=instance.name, costs=costs)
     if instance.structure == "unstructured":
         return Instance(instance.arms, instance.theta[order], **rest)
     return Instance(instance.arms[order], instance.theta, **rest)
 
 
-def _in_order(family: Family, order: np.ndarray) -> Family:
-    """The family with its settings of each arm in this order."""
-    if isinstance(family, Recorded):
-        stacks = [family.rewards[k] for k in order]
-        return Recorded(stacks, family.order, family=_in_order(family.family, order))
-    arms = len(order)
-    if family.for_arms(arms + 1) == family or not dataclasses.is_dataclass(family):
-        return family
-    fields = {field.name: getattr(family, field.name) for field in dataclasses.fields(family)}
+def _in_order(one: Any, order: np.ndarray) -> Any:
+    """A family or a source with its settings of each arm in this order."""
+    if not dataclasses.is_dataclass(one) or isinstance(one, type):
+        return one
+    arms, fields = len(order), {x.name: getattr(one, x.name) for x in dataclasses.fields(one)}
     moved = {
         name: tuple(value[k] for k in order)
         for name, value in fields.items()
         if isinstance(value, tuple) and len(value) == arms
     }
-    return dataclasses.replace(family, **moved)
+    return dataclasses.replace(one, **moved)
 
 
 def accepted(problem: Problem, instance: Instance) -> bool:
@@ -71,10 +68,10 @@ def accepted(problem: Problem, instance: Instance) -> bool:
 def near(problem: Problem, instance: Instance) -> Instance | None:
     """The instance with its gaps times `NEAR`: the same answer, far from settled.
 
-    None for a problem that is not best arm, top m or signs, a batch, and recorded rewards.
+    None for a problem that is not best arm, top m or signs, a batch, and with a source.
     """
     known = problem.name in ("best-arm", "top-m", "thresholding")
-    if not known or instance.batched or isinstance(instance.family, Recorded):
+    if not known or instance.batched or instance.source is not None:
         return None
     level = getattr(problem, "level", None)
     if instance.structure == "linear":
@@ -89,7 +86,7 @@ def near(problem: Problem, instance: Instance) -> Instance | None:
 def equal_rivals(problem: Problem, instance: Instance) -> Instance | None:
     """The instance with the mean of the second arm for all but the best: a rule may starve one.
 
-    None for another problem than best arm, linear arms, a batch, and a family that has the
+    None for another problem than best arm, linear arms, a batch, and a source that has the
     means.
     """
     known = problem.name == "best-arm" and instance.structure == "unstructured"
@@ -99,6 +96,8 @@ def equal_rivals(problem: Problem, instance: Instance) -> Instance | None:
     means = np.full(instance.K, np.sort(instance.means)[-2])
     means[best] = instance.means[best]
     try:
-        return Instance.unstructured(means, instance.family, costs=instance.costs)
+        return Instance.unstructured(
+            means, instance.family, source=instance.source, costs=instance.costs
+        )
     except JaxelimError:
         return None

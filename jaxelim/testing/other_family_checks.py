@@ -22,10 +22,10 @@ METHODS = ("nature", "draw", "start", "update", "evidence", "interval")
 
 
 def complete(family: Any) -> bool:
-    """Whether it is a family with all that these checks call, and without a divergence."""
+    """Whether it is a family with all that these checks call,"""
     own = all(getattr(type(family), name, None) is not getattr(Family, name) for name in METHODS)
     ranged = hasattr(family, "low") and hasattr(family, "high")
-    return isinstance(family, Family) and own and ranged and not hasattr(family, "divergence")
+    return isinstance(family, Family) and own and ranged
 
 
 def check_draws(family: Any, rng: np.random.Generator, draws: int) -> str:

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from jaxelim.contracts import Problem, SamplingRule
-from jaxelim.families import Recorded
 from jaxelim.instances.instance import Instance
 from jaxelim.live import LiveRun
 from jaxelim.simulation.api import Engine, simulate, trace
@@ -38,7 +37,7 @@ def check_waiting(
     where = f"with batch={BATCH} and a delay: some runs alone and in a batch"
     same_runs(many, some, where, np.array([3, RUNS - 1]))
     said = f"{RUNS} runs whose rewards wait, alone = in a batch"
-    if rule.traits.uses_truth or isinstance(instance.family, Recorded):
+    if rule.traits.uses_truth:
         return f"{said}; live runs do not take it"
     return f"{said}; {_live(rule, problem, instance, common)}"
 

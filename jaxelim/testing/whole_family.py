@@ -5,20 +5,20 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import checks, families, scope
 from jaxelim.contracts import Family
-from jaxelim.errors import JaxelimError, in_words
-from jaxelim.families import OneParameter, Recorded, noise
+from jaxelim.errors import ArgumentError, JaxelimError, in_words
+from jaxelim.families import OneParameter, noise
+from jaxelim.instances.instance import Instance
 from jaxelim.testing import (
     draw_checks,
     evidence_checks,
     family_checks,
     mixture_checks,
     other_family_checks,
-    recorded_checks,
+    source_checks,
 )
 from jaxelim.testing.report import ContractError, Report, lines_of, require
 from jaxelim.testing.settings import check_docstring, check_repr
@@ -33,11 +33,11 @@ def check_family(
 ) -> Report:
     """Check a reward family: a subclass of `OneParameter`, or one with methods of its own.
 
-    d(x, y) >= 0, 0 for x = y alone, and dd/dy = (y - x)/V(y), by differences. A pair costs the
-    numerical minimum over the common mean, a level n d. Bounds invert d, from brackets at or beyond
-    them. Rewards are finite, in the range, of mean mu and variance V(mu). All of this holds at ends
-    of the range that are means. Statistics keep counts, sums and means. The evidence is that of
-    `pair` and `level`; its gradient is that of its values in the weights. Whole runs with
+    d(x, y), the loss of moving mean x to y, is 0 for x = y alone, else above. Its slope in y is
+    (y - x)/V(y), V(y) one over its second derivative at y. A pair costs the numerical minimum over
+    the common mean. Bounds invert d. Rewards are finite, in the range, of mean mu and variance
+    V(mu). All of this holds at ends of the range that are means. Statistics keep counts, sums and
+    means. The evidence is that of the losses; its gradient is that of its values. Whole runs with
     `Uniform`, the arms in several orders, have tau_full <= tau_selective <= tau_LLR, no more errors
     than delta allows, and are the same alone and in a batch.
 
@@ -48,12 +48,9 @@ def check_family(
     A family with `log_mixture`: each M_j is at most the likelihood ratio, its logarithm is
     convex as `convex_in` says, and it has mean 1 at most over rewards of the tested mean.
 
-    A family that is no `OneParameter` has no d and no V, and `low` and `high` of its own.
-    Its rewards have mean mu; its evidence is of degree 1 in the weights, with gradients
-    that are cuts; its intervals hold the means and grow with beta. Statistics and runs
-    are checked as above.
-
-    Of `Recorded` rewards, the family that is tested is checked as above, then the draws.
+    A family that is no `OneParameter` has no V, and `low` and `high` of its own. Its rewards
+    have mean mu; its evidence is of degree 1 in the weights, with gradients that are cuts; its
+    intervals hold the means and grow with beta. Statistics and runs are checked as above.
 
     Means are drawn inside (low, high); those that `check` refuses are drawn again. An end
     is a mean unless `check` refuses it; then rewards may not be that end. What is drawn
@@ -79,22 +76,42 @@ def check_family(
     return Report(repr(family), tuple(lines), head=(f"tried: {draws} rewards a mean", MEANS))
 
 
+def check_source(
+    instance: Instance, *, seed: int = 0, draws: int = 20_000, progress: Any = None
+) -> Report:
+    """Check the source of an instance's rewards; `check_family` checks the family.
+
+    First rewards are finite, allowed by the family, and have the mean of their arm, by seven
+    standard errors. So do, exactly, the rewards of a run until an arm is used up. Whole runs
+    with `Uniform` are as in `check_family`.
+
+    Args:
+        instance: one instance, with a source.
+        seed, draws, progress: as in `check_family`.
+
+    Raises:
+        ContractError: the first law that is broken, or a method that raises, in a sentence.
+        ArgumentError: no such instance, or as `check_family`.
+    """
+    if not isinstance(instance, Instance) or instance.batched or instance.source is None:
+        raise ArgumentError("instance", instance, "one Instance(.., source=..)")
+    seed, draws = checks.seed(seed), checks.integer("draws", draws, low=1000)
+    parts: list[tuple[str, Callable[..., str]]] = [
+        ("settings", source_checks.check_settings),
+        ("nature or draw", partial(source_checks.check_draws, draws=draws)),
+        ("a run", source_checks.check_runs),
+    ]
+    lines = lines_of(_seeded(parts, instance, seed, 0), progress)
+    head = f"tried: {draws} rewards an arm", "passed: each law below held on what was drawn"
+    return Report(repr(instance.source), tuple(lines), head=head)
+
+
 def _parts(family: Any, seed: int, draws: int) -> list[tuple[str, Callable[[], str]]]:
     """The parts of the check of a family, with their names."""
-    if isinstance(family, Recorded):
-        tested = _parts(family.family, seed, draws)
-        settings = "settings", partial(recorded_checks.check_settings, family)
-        first = [settings, *((f"tested: {name}", partial(_of_tested, one)) for name, one in tested)]
-        parts: list[tuple[str, Callable[..., str]]] = [
-            ("draw", partial(recorded_checks.check_draws, draws=draws)),
-            ("a run", recorded_checks.check_runs),
-        ]
-        return [*first, *_seeded(parts, family, seed, len(first))]
-    if isinstance(family, OneParameter) and family.has("divergence"):
+    if isinstance(family, OneParameter) and family.exponential:
         parts = [
-            ("divergence or variance", family_checks.check_divergence),
-            ("pair or level", family_checks.check_cost),
-            ("bracket", family_checks.check_bounds),
+            ("loss", family_checks.check_loss),
+            ("meet or reach", family_checks.check_pairs),
             ("nature or draw", partial(draw_checks.check_draws, draws=draws)),
             ("start or update", family_checks.check_update),
             ("the evidence", evidence_checks.check_evidence),
@@ -106,7 +123,8 @@ def _parts(family: Any, seed: int, draws: int) -> list[tuple[str, Callable[[], s
     else:
         kinds = ", ".join(other_family_checks.METHODS)
         kinds = f"a OneParameter family, or one that defines {kinds}"
-        require(other_family_checks.complete(family), f"{family!r} is not {kinds}")
+        fits = other_family_checks.complete(family) and not isinstance(family, OneParameter)
+        require(fits, f"{family!r} is not {kinds}")
         parts = [
             ("nature or draw", partial(other_family_checks.check_draws, draws=draws)),
             ("start or update", family_checks.check_update),
@@ -118,23 +136,19 @@ def _parts(family: Any, seed: int, draws: int) -> list[tuple[str, Callable[[], s
     return [settings, *_seeded(parts, family, seed, 1)]
 
 
-def _of_tested(part: Callable[[], str]) -> str:
-    return f"tested: {part()}"
-
-
 def _seeded(
-    parts: Sequence[tuple[str, Callable[..., str]]], family: Any, seed: int, before: int
+    parts: Sequence[tuple[str, Callable[..., str]]], checked: Any, seed: int, before: int
 ) -> list[tuple[str, Callable[[], str]]]:
     """The parts, each with a generator of its own; `before`: how many parts are before them."""
 
     def run(place: int, name: str, part: Callable[..., str]) -> str:
         try:
             with scope.engine():
-                return part(family, np.random.default_rng([seed, place]))
+                return part(checked, np.random.default_rng([seed, place]))
         except JaxelimError:
             raise
         except Exception as error:
-            raise ContractError(f"{family!r}: {name} raised {in_words(error)}") from error
+            raise ContractError(f"{checked!r}: {name} raised {in_words(error)}") from error
 
     return [
         (name, partial(run, place, name, part))
@@ -164,11 +178,11 @@ def _check_family_settings(family: Any) -> str:
 def _spaced(family: Any) -> list[float]:
     """Four means that `check` allows, each at divergence 1/4 from the next."""
     first = float(np.median(family_checks.inside(family, np.random.default_rng(0), 9)))
-    bounds = jax.jit(family.bounds)
+    bounds = jax.jit(partial(family_checks.bounds, family))
     for side in (0, 1):
         means = [first]
         for _ in range(3):
-            means.append(float(bounds(jnp.asarray(means[-1]), jnp.asarray(0.25))[side]))
+            means.append(float(bounds(means[-1], 0.25)[side]))
         if family_checks.allowed(family, np.array(means)):
             return means
     require(False, f"check refuses means such as {means}")

@@ -107,7 +107,7 @@ class KaufmannKoolen:
         family = instance.family
         tested = getattr(family, "family", family)  # of recorded rewards too
         normal = getattr(tested, "stated_law", str)() == "gaussian"
-        if not normal and not hasattr(tested, "divergence"):
+        if not normal and not getattr(tested, "exponential", False):
             raise UnsupportedError("family", family, _REWARDS)
         needed = _pieces_and_arms(problem, instance.structure, instance.K)
         if needed is None:

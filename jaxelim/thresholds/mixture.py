@@ -12,6 +12,7 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid
 
 if TYPE_CHECKING:
@@ -95,13 +96,7 @@ class Mixture:
 
         It is called under `jax.vmap`. Places without a piece may hold any number.
         """
-        return seen.family.log_e(seen.space, seen.stats, seen.shape, self.grid)
-
-    def log_e_above(self, seen: "Snapshot") -> Array | None:
-        """An upper bound on `log_e` that costs less: [Q]; None: there is none."""
-        if not seen.family.has("log_e_above"):
-            return None
-        return seen.family.log_e_above(seen.space, seen.stats, seen.shape, self.grid)
+        return pieces.log_e(seen.family, seen.space, seen.stats, seen.shape, self.grid)
 
     def gate(self, level: Array, seen: "Snapshot") -> Array:
         """An LLR x below which log e_p hardly ever exceeds the level.
@@ -129,8 +124,9 @@ class Mixture:
             UnsupportedError, ArgumentError: it is not defined for them.
         """
         family, rule = instance.family, call["rule"]
-        if not family.has("log_e"):
-            allowed = f"one without mixtures, such as Heuristic(): {family!r} defines no log_e"
+        if not family.has("log_mixture"):
+            allowed = "one without mixtures, such as Heuristic(): "
+            allowed += f"{family!r} defines no log_mixture"
             raise UnsupportedError("threshold", self, allowed)
         linear = instance.structure == "linear"
         if call["ridge"]:
@@ -142,13 +138,13 @@ class Mixture:
             raise UnsupportedError("elimination", elimination, allowed)
         if any(stop.name == "native" for stop in call["stopping"]):
             self._check_native(family, rule, call["stopping"])
-        pieces = 1 if linear else self.pieces or checks.wrong_answers(problem, instance.K)
-        if pieces is None:
+        number = 1 if linear else self.pieces or checks.wrong_answers(problem, instance.K)
+        if number is None:
             name = type(problem).__name__
             allowed = f"Mixture(pieces=..), or {name}.wrong_answers(arms): how many hold the truth"
             allowed += "; or Heuristic(), without proof"
             raise UnsupportedError("threshold", self, allowed)
-        return dataclasses.replace(self, pieces=pieces)
+        return dataclasses.replace(self, pieces=number)
 
     def _check_native(self, family: "Family", rule: "SamplingRule", stopping: Any) -> None:
         """Refuse the native tests that it does not cover."""

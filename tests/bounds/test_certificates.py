@@ -92,7 +92,7 @@ def test_coordinates_of_any_scale_and_rank_are_allowed():
 
 def test_unknown_variances_are_refused():
     """H* and Track-and-Stop; other rules run."""
-    instance = je.Instance.unstructured([1.0, 0.5, 0.0], je.GaussianUnknownVariance(1.0))
+    instance = je.Instance.unstructured([1.0, 0.5, 0.0], je.GaussianUnknownVariance())
     for call in (je.complexity, lambda *x: je.simulate(*x, je.TrackAndStop(), runs=2)):
         with pytest.raises(je.errors.UnsupportedError, match="GaussianUnknownVariance"):
             call(instance, je.BestArm())

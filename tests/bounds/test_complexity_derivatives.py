@@ -167,7 +167,7 @@ def test_h_star_is_differentiable_where_its_allocation_is_not_unique():
 
 
 def test_refusals():
-    coins, unknown = je.Bernoulli(), je.GaussianUnknownVariance(1.0)
+    coins, unknown = je.Bernoulli(), je.GaussianUnknownVariance()
     for call, word in (
         (lambda: optimum(np.eye(5), MEANS, BestArm(), coins), "None"),
         (lambda: optimum(None, MEANS, BestArm(), unknown), "one unknown an arm"),

@@ -8,7 +8,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli
-from tests.twin import slack, weighing
+from tests.twin import arm_weights, worlds
 
 SLOW = pytest.mark.slow
 EPSILON = 0.15
@@ -36,34 +36,46 @@ def test_the_largest_of_the_right_answers(family):
     problem = je.BestArm(epsilon=EPSILON)
     batch = je.Instance.unstructured(MEANS[family], FAMILIES[family])
     found = je.complexity(batch, problem, 1e-8)
-    costs = np.square(STD) if family == "by-arm" else np.ones(4)
     name = "gaussian" if family in ("gaussian", "by-arm") else family
     assert found.converged.all() and (found.gap >= 0).all()
     for i, means in enumerate(MEANS[family]):
-        known, m = slack.Problem(EPSILON, 4, name, costs), np.array(means)
-        _, value, _ = slack.best_weights(known, m)
+        known = seen_of(name, means, STD if family == "by-arm" else None)
+        best, _ = arm_weights.slack_weights(known)
+        value = max(least(known, i, best) for i in known.problem.right(known.means))
         np.testing.assert_allclose(found.value[i], value, rtol=1e-6)
         answer = int(np.argmax((found.pieces.directions[i] > 0).sum(0)))
-        labels, w, q = known.of(answer), found.allocation[i], found.mixture[i]
-        values = known.ratios(labels, w, m)
+        labels, w, q = of(known, answer), found.allocation[i], found.mixture[i]
+        values = known.values(labels, w)
         np.testing.assert_allclose(found.information[i], values, rtol=1e-9)
         np.testing.assert_allclose(found.value[i], values.min(), rtol=1e-9)
-        assert answer in problem.right(m)
-        slopes = np.array([known.gradient(label, w, m) for label in labels])
+        assert answer in problem.right(known.means)
+        slopes = np.array([known.gradient(label, w) for label in labels])
         assert (q @ slopes).max() <= found.value[i] * (1 + found.gap[i]) * (1 + 1e-9)
     last = je.Instance.unstructured(MEANS[family][-2:], FAMILIES[family])
     np.testing.assert_allclose(
         je.complexity(last, problem, 1e-8).value, found.value[-2:], rtol=1e-9
     )
     w = np.full(4, 0.25)
-    best = [max(known_value(name, costs, np.array(m), w)) for m in MEANS[family]]
+    every = [seen_of(name, m, STD if family == "by-arm" else None) for m in MEANS[family]]
+    best = [max(least(one, i, w) for i in one.problem.right(one.means)) for one in every]
     np.testing.assert_allclose(je.bounds.allocation_value(batch, problem, w), best, rtol=1e-9)
 
 
-def known_value(name, costs, means, w):
-    """min_p H_p(w) of every right answer, by the twin."""
-    known = slack.Problem(EPSILON, 4, name, costs)
-    return [known.ratios(known.of(i), w, means).min() for i in known.right(means)]
+def seen_of(name, means, std=None, epsilon=EPSILON):
+    """The twin at a truth."""
+    world = worlds.WORLDS[name] if std is None else worlds.Gaussian(std)
+    means = np.array(means)
+    return worlds.Seen(world, worlds.Problem(("slack", epsilon), len(means)), None, means)
+
+
+def of(known, arm):
+    """The pieces of an answer."""
+    return known.problem.pieces(np.arange(known.problem.K) == arm)
+
+
+def least(known, arm, w):
+    """min_p H_p(w) of an answer."""
+    return known.values(of(known, arm), w).min()
 
 
 @pytest.mark.slow
@@ -73,13 +85,14 @@ def test_an_answer_that_is_not_the_best_may_have_the_largest_complexity():
     instance = je.Instance.unstructured(means, je.Gaussian(std))
     found = je.complexity(instance, je.BestArm(epsilon=epsilon), 1e-8)
     assert (found.pieces.directions[0] > 0).sum(0).argmax() == 2
-    known = slack.Problem(epsilon, 3, "gaussian", std**2)
-    w, value, clear = slack.best_weights(known, means)
+    known = seen_of("gaussian", means, std, epsilon)
+    w, clear = arm_weights.slack_weights(known)
+    value = least(known, 2, np.maximum(w, 1e-12))
     assert clear
     np.testing.assert_allclose(found.value, value, rtol=1e-6)
     np.testing.assert_allclose(found.allocation, w, atol=1e-3)
-    of_best = weighing.piece_weights(known, means, known.of(0))
-    assert known.ratios(known.of(0), of_best, means).min() < 0.999 * value
+    of_best = arm_weights.piece_weights(known, of(known, 0))
+    assert least(known, 0, of_best) < 0.999 * value
 
 
 def test_bounds_count_the_right_answers():

@@ -13,14 +13,14 @@ COSTS = [1.0, 2.0, 0.5, 3.0]
 LINEAR = je.Instance(ARMS, THETA, noise_std=2.0)
 COINS = je.Instance.unstructured(MEANS, je.Bernoulli())
 SHARES = [[0.2, 0.4, 0.4], [0.3, 0.4, 0.3], [0.5, 0.4, 0.1], [0.7, 0.2, 0.1]]
-POINTS = je.Bounded(support=[0, 0.5, 1], probabilities=SHARES)
+POINTS = je.families.Points([0, 0.5, 1], SHARES)
 CASES = {
     "linear": (LINEAR, je.BestArm()),
     "coins": (COINS, je.TopM(2)),
     "costs": (je.Instance.unstructured(MEANS, je.Poisson(), costs=COSTS), je.BestArm()),
     "logistic": (je.Instance(ARMS, THETA, family=je.Logistic()), je.BestArm()),
     "slack": (COINS, je.BestArm(epsilon=0.15)),
-    "bounded": (je.Instance.unstructured(POINTS.means, POINTS), je.BestArm()),
+    "bounded": (je.Instance.unstructured(source=POINTS, family=je.Bounded()), je.BestArm()),
 }
 FAST = {"linear", "coins", "slack"}
 

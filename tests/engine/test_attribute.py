@@ -50,6 +50,11 @@ def test_a_folder_that_cannot_be_written(asked, tmp_path):
     assert attribute.works() and len(calls) == 1
 
 
+def test_a_program_that_holds_python_is_not_started(asked, monkeypatch):
+    monkeypatch.setattr(attribute.sys, "executable", "/usr/bin/uwsgi")
+    assert not attribute.works() and asked[0] == []
+
+
 def test_the_child_compiles_a_tagged_call():
     """Its unread arguments, constants and empty arrays end the process with the bare tag."""
     assert attribute.tried() is True

@@ -51,31 +51,26 @@ class Faulty(je.families.OneParameter):
         late = stats.t >= LATE
         return dataclasses.replace(stats, means=self._at_times("update", stats.means, late))
 
-    def divergence(self, x, y):
-        return self._at_times("divergence", (x - y) ** 2 / 2, jnp.abs(x) < 0.01)
+    def loss(self, stat, by):
+        return self._at_times("loss", by**2 / 2, jnp.abs(stat.mean) < 0.01)
 
-    def variance(self, y):
-        return 0 * y + 1
-
-    def bracket(self, mean, radius):
-        wide = 1.1 * (2 * radius) ** 0.5
-        wide = self._at_times("bracket", wide, radius < 0.2)
-        return mean - wide, mean + wide
+    def reach(self, stat, radius, up):
+        return self._at_times("reach", (2 * radius) ** 0.5, radius < 0.2)
 
     def posterior(self, key, counts, means):
         drawn = means + 1 / jnp.sqrt(counts)
         return self._at_times("posterior", drawn, counts > 20)
 
 
-def instance(family):
-    means = getattr(family, "means", [0.2, 0.1, 0.0])  # of recorded rewards
-    return je.Instance.unstructured(means, family)
+def instance(family, source=None):
+    means = [0.2, 0.1, 0.0] if source is None else None
+    return je.Instance.unstructured(means, family, source=source)
 
 
-def fails(family, rule, kind: Any = je.errors.FamilyError, problem=None, **settings):
+def fails(family, rule, kind: Any = je.errors.FamilyError, problem=None, source=None, **settings):
     settings = {"runs": 40, "max_samples": 3000, "delta": 1e-9, "engine": SMALL, **settings}
     with pytest.raises(kind) as caught:
-        je.simulate(instance(family), problem or je.BestArm(), rule, **settings)
+        je.simulate(instance(family, source), problem or je.BestArm(), rule, **settings)
     return caught.value
 
 
@@ -98,12 +93,12 @@ def test_an_estimate():
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_an_llr(value):
     """Without the check these runs stop, and count as answers."""
-    error = fails(Faulty("divergence", value), je.Uniform())
+    error = fails(Faulty("loss", value), je.Uniform())
     assert "an LLR was not finite after" in str(error) and error.t > 3
 
 
 def test_an_interval():
-    error = fails(Faulty("bracket"), je.LUCB())
+    error = fails(Faulty("reach"), je.LUCB())
     assert "an interval was not finite after" in str(error) and error.t > 3
 
 
@@ -124,13 +119,13 @@ def test_the_librarys_own_families():
 def test_a_family_of_recorded_rewards():
     """The rewards are recorded, and the evidence is the user's."""
     stacks = [np.linspace(-1, 1, 999) + mean for mean in (0.2, 0.1, 0)]
-    error = fails(je.Recorded(stacks, family=Faulty("divergence")), je.Uniform())
+    error = fails(Faulty("loss"), je.Uniform(), source=je.Recorded(stacks))
     assert "an LLR was not finite after" in str(error)
 
 
 def test_a_live_run():
     run = je.LiveRun(
-        ["a", "b", "c"], je.BestArm(), je.Uniform(), family=Faulty("divergence"),
+        ["a", "b", "c"], je.BestArm(), je.Uniform(), family=Faulty("loss"),
         threshold=je.Heuristic(),
     )  # fmt: skip
     run.tell(run.ask(3), [0.5, 0.2, 0.1])

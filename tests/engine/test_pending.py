@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import jaxelim as je
 from tests import twin
-from tests.twin import families
 from tests.twin.pending import Pending
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
@@ -91,29 +90,6 @@ def test_runs_are_those_of_the_twin(name):
 
 
 COINS = je.Instance.unstructured([0.85, 0.35, 0.1, 0.6], je.Bernoulli())
-
-
-@pytest.mark.parametrize(
-    "rule", ["uniform", pytest.param("lucb", marks=pytest.mark.slow)]
-)  # fmt: skip
-def test_coins_are_those_of_the_twin(rule):
-    """Bernoulli rewards; the test of LUCB counts pending pulls, and waits for a reward."""
-    noise = np.random.default_rng(8).random((3, 250))
-    known = {"uniform": je.Uniform(), "lucb": je.LUCB()}[rule]
-    for batch, delay in ((7, 0), (3, 4)):
-        ours = je.simulate(COINS, je.BestArm(), known, stopping=tuple(STOPPING.values()), runs=3,
-                           delta=0.1, noise=noise, batch=batch, delay=delay,
-                           engine=je.Engine(devices=1))  # fmt: skip
-        for r, row in enumerate(noise):
-            theirs = families.run(COINS.means, ("bai",), rule, noise=row, stopping=tuple(STOPPING),
-                                  batch=batch, delay=delay)  # fmt: skip
-            for s, stop in enumerate(STOPPING):
-                record = theirs.stops[stop]
-                assert ours.samples[s, 0, r] == record.samples, (batch, delay, stop)
-                assert ours.stopped[s, 0, r] == record.stopped
-                assert ours.tests_stopping[s, 0, r] == record.tests
-                np.testing.assert_array_equal(ours.pulls[s, 0, r], record.pulls)
-                np.testing.assert_array_equal(ours.answer[s, 0, r], record.answer)
 
 
 # The definition.

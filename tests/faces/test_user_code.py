@@ -165,15 +165,8 @@ class Normal(je.families.OneParameter):
     def draw(self, lanes, nature, arm, pull, noise):
         return lanes.take(nature, arm) + noise
 
-    def divergence(self, x, y):
-        return (x - y) ** 2 / 2
-
-    def variance(self, y):
-        return 0 * y + 1
-
-    def bracket(self, mean, radius):
-        wide = 1.1 * (2 * radius) ** 0.5
-        return mean - wide, mean + wide
+    def loss(self, stat, by):
+        return by**2 / 2
 
 
 def family(**members):
@@ -192,11 +185,8 @@ def family(**members):
         ({"scale": 0}, "its scale is 0"),
         ({"scale": np.inf}, "its scale is inf"),
         ({"scale": "large"}, "its scale is 'large'"),
-        ({"costs": lambda self, means: 0 * means - 1}, "it returned -1 at the means"),
-        ({"costs": lambda self, means: means / 0}, "it returned inf at the means"),
-        ({"costs": lambda self, means: means[0]}, "costs"),
-        ({"used_up": lambda self, lanes, nature, arm, pull: pull / 2}, "not bool[16]"),
-        ({"used_up": lambda self, lanes, nature, arm, pull: nature > 0}, "not bool[16]"),
+        ({"loss": lambda self, stat, by: by[0]}, "a loss(stat, by) that returns"),
+        ({"first": lambda self, x: x}, "a first(x) that returns"),
     ],
 )
 @pytest.mark.parametrize("recorded", [False, True])
@@ -204,12 +194,44 @@ def test_a_family(members, told, recorded):
     mine, means = family(**members), [0.5, 0.2, 0.0]
 
     def instance():
-        if not recorded or "used_up" in members:  # recorded rewards have their own
+        if not recorded:
             return je.Instance.unstructured(means, mine)
         stacks = [[mean, mean] for mean in means]
-        return je.Instance.unstructured(means, je.Recorded(stacks, family=mine))
+        return je.Instance.unstructured(source=je.Recorded(stacks), family=mine)
 
     refused("family", told, kind=je.errors.FamilyError, instance=instance)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shifted(je.contracts.Source):
+    """Uniform rewards about the means."""
+
+    name: ClassVar[str] = "shifted"
+
+    def nature(self, instance):
+        return instance.means.reshape(-1, instance.K) - 0.5
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return lanes.take(nature, arm) + noise
+
+
+@pytest.mark.parametrize(
+    "members, told",
+    [
+        ({"noise": "cauchy"}, "its noise is 'cauchy'"),
+        ({"nature": lambda self, instance: "high"}, "it returned"),
+        ({"draw": lambda self, lanes, nature, arm, pull, noise: arm}, "int32[16]"),
+        ({"used_up": lambda self, lanes, nature, arm, pull: pull / 2}, "not bool[16]"),
+        ({"used_up": lambda self, lanes, nature, arm, pull: nature > 0}, "not bool[16]"),
+    ],
+)
+def test_a_source(members, told):
+    mine = dataclasses.dataclass(frozen=True)(type("Mine", (Shifted,), members))()
+
+    def instance():
+        return je.Instance.unstructured([0.5, 0.2, 0.0], source=mine)
+
+    refused("source", told, kind=je.errors.FamilyError, instance=instance)
 
 
 # Suggestions

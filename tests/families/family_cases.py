@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import binom
 
 import jaxelim as je
-from jaxelim.families.divergences import poisson
+from jaxelim.families.one_parameter import count_loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,31 +24,20 @@ class Geometric(je.families.OneParameter):
         steps = jnp.log1p(-noise) / jnp.log(jnp.where(ratio > 0, ratio, 0.5))
         return jnp.where(ratio > 0, jnp.floor(steps), 0)
 
-    def divergence(self, x, y):
-        p, q = 1 / (1 + x), 1 / (1 + y)
-        apart = (y - x) * p * q
-        return (1 + x) * (poisson(p, q, apart) + poisson(x * p, y * q, -apart))
-
-    def variance(self, y):
-        return y + y * y
-
-    def bracket(self, mean, radius):
-        rest = radius + (1 + mean) * jnp.log1p(mean)
-        lower = jnp.where(mean > 0, mean * jnp.exp(-rest / jnp.where(mean > 0, mean, 1)), 0)
-        return lower, (1 + mean) * jnp.exp(1 + radius) - 1
+    def loss(self, stat, by):
+        return count_loss(stat.mean, by) - count_loss(1 + stat.mean, by)
 
 
 @dataclasses.dataclass(frozen=True)
 class Textbook(Geometric):
-    """The same, with the textbook's divergence, which cancels for x near y."""
+    """The same, with the textbook's loss, which cancels for small shifts."""
 
     name: ClassVar[str] = "textbook"
 
-    def divergence(self, x, y):
-        inside = jnp.where(y > 0, y, 1)
-        ratio = jnp.where((x > 0) & (y > 0), x / inside, 1)
-        value = x * jnp.log(ratio) - (1 + x) * jnp.log((1 + x) / (1 + y))
-        return jnp.where((y > 0) | (x == 0), value, jnp.inf)
+    def loss(self, stat, by):
+        x, y = stat.mean, stat.mean + by
+        ratio = jnp.where((x > 0) & (y > 0), x / jnp.where(y > 0, y, 1), 1)
+        return x * jnp.log(ratio) - (1 + x) * jnp.log((1 + x) / (1 + y))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,16 +63,8 @@ class Binomial(je.families.OneParameter):
     def draw(self, lanes, nature, arm, pull, noise):
         return jnp.sum((lanes.row(nature, arm) <= noise).astype(noise.dtype), 0)
 
-    def divergence(self, x, y):
-        apart, n = x - y, self.trials
-        return poisson(x, y, apart) + poisson(n - x, n - y, -apart)
-
-    def variance(self, y):
-        return y * (self.trials - y) / self.trials
-
-    def bracket(self, mean, radius):
-        lower, upper = je.Bernoulli().bracket(mean / self.trials, radius / self.trials)
-        return self.trials * lower, self.trials * upper
+    def loss(self, stat, by):
+        return count_loss(stat.mean, by) + count_loss(self.trials - stat.mean, -by)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,15 +81,8 @@ class Faces(je.Bernoulli):
     def draw(self, lanes, nature, arm, pull, noise):
         return super().draw(lanes, nature + 2, arm, pull, noise) - 2
 
-    def divergence(self, x, y):
-        return super().divergence(x + 2, y + 2)
-
-    def variance(self, y):
-        return super().variance(y + 2)
-
-    def bracket(self, mean, radius):
-        lower, upper = super().bracket(mean + 2, radius)
-        return lower - 2, upper - 2
+    def loss(self, stat, by):
+        return super().loss(stat._replace(mean=stat.mean + 2), by)
 
     def log_mixture_at(self, n, m, y, c):
         return super().log_mixture_at(n, m + 2, y + 2, c)

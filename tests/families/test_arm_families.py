@@ -1,4 +1,4 @@
-"""Poisson, exponential and Gaussian(std=[K]) rewards: the twin, laws, files, refusals."""
+"""Poisson, exponential and Gaussian(std=[K]) rewards: draws, files, refusals."""
 
 import contextlib
 import copy
@@ -10,111 +10,30 @@ import pickle
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import binom, expon, poisson
+from scipy.stats import expon, poisson
 
 import jaxelim as je
 from experiments import cells
 from jaxelim import cli, engine, scope
-from jaxelim.families.divergences import itakura
+from jaxelim.families.arm import Stat
 from jaxelim.lanes import LaneOps
 from jaxelim.simulation.keys import key_of
 from jaxelim.testing import check_family, draw_checks, family_checks, whole_family
-from tests import twin
 from tests.calls import NAMES
 from tests.families.family_cases import Geometric
-from tests.twin import arm_families, families
 
 SLOW = pytest.mark.slow
 STD = [1.0, 0.5, 1.5, 1.0, 0.7]
 FAMILIES = {"poisson": je.Poisson(), "exponential": je.Exponential(), "gaussian": je.Gaussian(STD)}
-TWINS = {"poisson": arm_families.Poisson(), "exponential": arm_families.Exponential(),
-         "gaussian": arm_families.Gaussian(STD)}  # fmt: skip
 MEANS = {
     "poisson": [[3.0, 0.5, 0.6, 2.0, 0.0], [0.1, 4.0, 0.0, 0.2, 2.5]],
     "exponential": [[3.0, 0.5, 0.6, 2.0, 0.4], [0.2, 4.0, 0.2, 0.3, 2.2]],
     "gaussian": [[2.0, -0.2, -0.9, 1.0, -0.5], [-0.6, 2.2, -0.8, 1.0, -0.7]],
 }
 """Two instances each: arms without a success, and arms of equal means."""
-LEVELS = {"poisson": 1.3, "exponential": 1.1, "gaussian": 0.3}
-RULES = {"uniform": je.Uniform(), "lucb": je.LUCB(), "lucb-2": je.LUCB(pulls=2)}
 STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination(),
             "native": je.Native()}  # fmt: skip
 FIELDS = ("samples", "stopped", "answer", "correct", "pulls", "tests_stopping", "tests_sampling")
-
-
-def problem_of(name, family):
-    """The problem, and its form in the twin."""
-    level = LEVELS[family]
-    return {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2)),
-            "osi": (je.Thresholding(level), ("osi", level))}[name]  # fmt: skip
-
-
-def noise_of(family, runs, length):
-    """Given noise, with equal noise of all initial pulls, and uniforms at both ends."""
-    rng = np.random.default_rng(3)
-    if family == "gaussian":
-        noise = rng.normal(size=(runs, length))
-        noise[0, :5] = 0.25
-        return noise
-    noise = rng.random((runs, length))
-    noise[0, [0, 1, 7, 30]] = 0.0
-    noise[0, 40] = 1 - 2.0**-45
-    noise[-1, :5] = 0.3
-    return noise
-
-
-def cases(quick):
-    for family in FAMILIES:
-        for problem in ("bai", "topm", "osi"):
-            for rule in RULES:
-                case = family, problem, rule
-                yield pytest.param(*case, marks=() if case in quick else SLOW)
-
-
-@pytest.mark.parametrize(
-    ("family", "problem", "rule"), list(cases([("gaussian", "osi", "lucb-2")]))
-)
-def test_stops_are_those_of_the_twin(family, problem, rule):
-    """Samples, answers, pulls and costs under all observers, two instances at once."""
-    noise, (ours, plain) = noise_of(family, 2, 400), problem_of(problem, family)
-    names = [name for name in STOPPING if name in RULES[rule].traits.stopping]
-    result = je.simulate(
-        je.Instance.unstructured(MEANS[family], FAMILIES[family]), ours, RULES[rule], delta=0.1,
-        runs=2, noise=noise, stopping=[STOPPING[name] for name in names], max_samples=400,
-        engine=je.Engine(devices=1),
-    )  # fmt: skip
-    for i, means in enumerate(MEANS[family]):
-        for run in range(2):
-            known = families.run(
-                means, plain, rule.split("-")[0], noise=noise[run], beta=twin.heuristic,
-                pulls=2 if rule == "lucb-2" else 1, stopping=names, family=TWINS[family],
-            )  # fmt: skip
-            for s, name in enumerate(names):
-                stop, at = known.stops[name], (i, s, 0, run)
-                where = f"instance {i}, run {run}, {name}"
-                assert result.samples[at] == stop.samples, where
-                assert result.stopped[at] == stop.stopped, where
-                assert result.tests_stopping[at] == stop.tests, where
-                np.testing.assert_array_equal(result.answer[at], stop.answer, where)
-                np.testing.assert_array_equal(result.pulls[at], stop.pulls, where)
-    assert result.stopped.any() and len(np.unique(result.samples)) > 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("problem", ["bai", "topm", "osi"])
-def test_pulls_are_those_of_the_twin(family, problem):
-    """Every arm and every reward of a traced run."""
-    noise, (ours, plain) = noise_of(family, 2, 400)[0], problem_of(problem, family)
-    for means in MEANS[family]:
-        run = je.trace(
-            je.Instance.unstructured(means, FAMILIES[family]), ours, je.LUCB(), noise=noise,
-            delta=0.1, stopping=je.Native(), max_samples=400,
-        )  # fmt: skip
-        known = families.run(means, plain, "lucb", noise=noise, stopping=["native"],
-                             family=TWINS[family])  # fmt: skip
-        np.testing.assert_array_equal(run.arms, known.arms)
-        np.testing.assert_allclose(run.rewards, known.rewards, rtol=1e-13)
 
 
 @pytest.mark.parametrize(("problem", "rule", "names"), [
@@ -197,93 +116,13 @@ def test_the_table_of_a_large_mean():
     assert last[1] == 0
 
 
-def test_exponential_divergence_far_from_the_mean():
-    """-log(x/y) for tiny x: finite where (x - y)/y rounds to -1."""
+def test_exponential_loss_far_from_the_mean():
+    """log(1 + r) - r/(1 + r), r = by/m, for tiny and for huge means."""
     with scope.engine():
-        x, y = jnp.asarray([1e-300, 1.0, 1.0, 0.0, 0.0, 1.0]), jnp.asarray([1.0, 1e-8, 1, 1, 0, 0])
-        found = np.asarray(itakura(x, y))
-    known = [300 * math.log(10) - 1, 1e8 - 1 - 8 * math.log(10), 0, np.inf, 0, np.inf]
-    np.testing.assert_allclose(found, known, rtol=1e-14)
-
-
-# Invariances of runs, the slow ones.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("problem", ["bai", "topm", "osi"])
-def test_laws_of_all_runs(family, problem):
-    """The order of stops; batches, single instances, layouts and sweeps over delta agree."""
-    stopping = tuple(STOPPING[name] for name in ("llr", "selective", "full"))
-    common = dict(delta=[0.1, 0.01], runs=12, seed=5, max_samples=2000, stopping=stopping)
-    batch = je.Instance.unstructured(MEANS[family], FAMILIES[family])
-    ours = problem_of(problem, family)[0]
-    for rule in (je.Uniform(), je.LUCB()):
-        both = je.simulate(batch, ours, rule, **common)
-        llr, selective, full = both.samples.swapaxes(0, 1)
-        assert (full <= selective).all() and (selective <= llr).all() and both.stopped.any()
-        layout = je.Engine(lanes=16, chunk=64, devices=1)
-        for i, one in enumerate(batch):
-            alone = je.simulate(one, ours, rule, engine=layout, **common)
-            for name in FIELDS:
-                np.testing.assert_array_equal(getattr(both, name)[i], getattr(alone, name), name)
-        few = je.simulate(batch, ours, rule, **{**common, "delta": 0.01})
-        np.testing.assert_array_equal(few.samples[:, :, 0], both.samples[:, :, 1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("problem", ["bai", "topm", "osi"])
-def test_elimination_at_sampling(family, problem):
-    """It tests no more pieces a sample, and answers are right."""
-    ours, instance = problem_of(problem, family)[0], MEANS[family][0]
-    instance = je.Instance.unstructured(instance, FAMILIES[family])
-    for elimination in (je.SelectiveElimination(), je.FullElimination()):
-        common = dict(delta=0.1, runs=20, seed=6, stopping=elimination, max_samples=20_000)
-        less = je.simulate(instance, ours, je.LUCB(), elimination=elimination, **common)
-        more = je.simulate(instance, ours, je.LUCB(), **common)
-        assert less.stopped.all() and less.correct.mean() > 0.8
-        assert np.divide(less.tests_sampling.sum(), less.samples.sum()) <= np.divide(
-            more.tests_sampling.sum(), more.samples.sum()
-        )
-
-
-N, CRITICAL = 4000, 511
-
-
-def test_the_error_probabilities_of_the_test():
-    """27 checks: one fails by luck with probability < 1e-6; a rate of 0.15 passes with < 1e-3."""
-    assert 27 * binom.sf(CRITICAL - 1, N, 0.1) < 1e-6
-    assert binom.cdf(CRITICAL - 1, N, 0.15) < 1e-3
-
-
-CLOSE = {
-    "poisson": [1.6, 1.0, 0.8, 0.5], "exponential": [2.0, 1.0, 0.7, 0.6],
-    "gaussian": [0.6, 0.2, -0.1, -0.2],
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("problem", ["bai", "topm", "osi"])
-def test_errors_are_rarer_than_delta(family, problem):
-    """n = 4000 runs, fewer than 511 wrong; an eighth of the threshold errs in a fifth of them."""
-
-    def threshold(t, delta):
-        beta = jnp.log(1 + t) - math.log(0.1)
-        return jnp.where(delta > 0.15, beta / 12, beta)
-
-    kind = je.Gaussian([1.0, 0.5, 2.0, 1.0]) if family == "gaussian" else FAMILIES[family]
-    level = {"poisson": 0.9, "exponential": 0.85, "gaussian": 0.1}[family]
-    ours = je.Thresholding(level) if problem == "osi" else problem_of(problem, family)[0]
-    result = je.simulate(
-        je.Instance.unstructured(CLOSE[family], kind), ours, je.Uniform(), delta=[0.1, 0.2],
-        runs=N, seed=20, threshold=threshold, max_samples=20_000,
-        stopping=tuple(STOPPING[name] for name in ("llr", "selective", "full")),
-    )  # fmt: skip
-    wrong = np.sum(result.stopped & ~result.correct, -1)
-    assert (wrong[:, 0] < CRITICAL).all(), wrong[:, 0] / N
-    assert wrong[1, 1] > CRITICAL and result.stopped[:, 0].mean() > 0.99
+        m, by = jnp.asarray([1e-300, 1.0, 1.0]), jnp.asarray([1.0, 1e-8 - 1, 0])
+        found = np.asarray(je.Exponential().loss(Stat(m, m), by))
+    known = [300 * math.log(10) - 1, 1e8 - 1 - 8 * math.log(10), 0]
+    np.testing.assert_allclose(found, known, rtol=1e-8)
 
 
 @pytest.mark.slow
@@ -312,7 +151,7 @@ def test_coins_near_one_half_are_gaussians_of_variance_one_quarter():
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=repr)
 def test_right_families(family):
     report = check_family(family)
-    assert report.subject == repr(family) and len(report.lines) == 8 + family.has("log_mixture")
+    assert report.subject == repr(family) and len(report.lines) == 7 + family.has("log_mixture")
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=repr)
@@ -505,9 +344,8 @@ def test_arguments_are_refused(case, nothing_compiles):
 BROKEN = {
     "nature": (lambda self, instance: instance.means[0], "nature"),
     "draw": (lambda self, lanes, nature, arm, pull, noise: arm, "draw"),
-    "divergence": (lambda self, x, y: jnp.sum(x - y, 0), "divergence"),
-    "variance": (lambda self, y: y.astype(jnp.float32), "variance"),
-    "bracket": (lambda self, mean, radius: mean, "bracket"),
+    "loss": (lambda self, stat, by: jnp.sum(by, 0), "loss"),
+    "first": (lambda self, x: x, "first"),
     "start": (lambda self, space, problem, tables, rewards: rewards, "start"),
     "update": (lambda self, seen, arm, reward, go: dataclasses.replace(seen.stats, means=reward),
                "update"),

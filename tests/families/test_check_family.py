@@ -9,8 +9,9 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.evidence.exponential import PairEvidence, evidence_of
-from jaxelim.families.divergences import poisson
+from jaxelim.evidence.arms import ArmEvidence
+from jaxelim.families.arm import Stat
+from jaxelim.families.one_parameter import count_loss
 from jaxelim.testing import (
     ContractError,
     check_family,
@@ -19,6 +20,7 @@ from jaxelim.testing import (
     whole_family,
 )
 from jaxelim.testing.evidence_checks import check_evidence
+from tests.faces.test_user_code import Shifted
 from tests.families.family_cases import Binomial, Faces, Geometric, Textbook
 
 SLOW = pytest.mark.slow
@@ -33,7 +35,7 @@ SLOW = pytest.mark.slow
 def test_right_families(family):
     report = check_family(family)
     text = str(report)
-    assert report.subject == repr(family) and len(report.lines) == 8 + family.has("log_mixture")
+    assert report.subject == repr(family) and len(report.lines) == 7 + family.has("log_mixture")
     assert all(part in text for part in ("bounds invert d", "pairs and levels", "updates of"))
     assert "n = 100000 rewards at each of 5 means" in text and "0 of its value" not in text
     ends = {"bernoulli": "0 and 1", "exponential": "none", "binomial": f"0 and {family.high:g}",
@@ -49,7 +51,7 @@ def test_other_seeds(seed):
         check_family(family, seed=seed, draws=20_000)
 
 
-def test_the_report_separates_exact_divergences_from_others():
+def test_the_report_separates_exact_losses_from_others():
     """The textbook's form cancels for x near y."""
     exact, other = (_off(family) for family in (Geometric(), Textbook()))
     assert exact < 1e-7 < 1e-4 < other
@@ -57,7 +59,7 @@ def test_the_report_separates_exact_divergences_from_others():
 
 def _off(family):
     with scope.engine():
-        line = family_checks.check_divergence(family, np.random.default_rng(0))
+        line = family_checks.check_loss(family, np.random.default_rng(0))
     return float(line.split("off by ")[1].split()[0])
 
 
@@ -67,73 +69,30 @@ def wrong(base=Geometric, **members):
     return dataclasses.make_dataclass("Wrong", [], bases=(base,), namespace=names, frozen=True)()
 
 
-def _plain(self, x, y):
-    return x * jnp.log(x / y) - (1 + x) * jnp.log((1 + x) / (1 + y))
+def _loss(change):
+    """A loss from Geometric's, the mean and the shift."""
+    return dict(loss=lambda self, stat, by: change(Geometric.loss(self, stat, by), stat.mean, by))
 
 
-def _finite_at_the_end(self, x, y):
-    return jnp.where(y > 0, Geometric().divergence(x, y), x)
+def _plain(d, m, by):
+    return m * jnp.log(m / (m + by)) - (1 + m) * jnp.log((1 + m) / (1 + m + by))
 
 
-def _squares(self, x, y):
-    return (x - y) ** 2 / (2 * Geometric().variance(jnp.maximum(y, 1e-300)))
+def _other_way(d, m, by):
+    return Geometric().loss(Stat(m, m + by), -by)
 
 
-DIVERGENCE = {
-    "variance of Poisson": (dict(variance=lambda self, y: y), "do not belong together"),
-    "divergence of Poisson": (
-        dict(divergence=lambda self, x, y: poisson(x, y)),
-        "do not belong together",
-    ),
-    "half of it": (
-        dict(divergence=lambda self, x, y: Geometric().divergence(x, y) / 2),
-        "do not belong together",
-    ),
-    "squares": (dict(divergence=_squares), "do not belong together"),
-    "other way round": (
-        dict(divergence=lambda self, x, y: Geometric().divergence(y, x)),
-        "finite for y inside",
-    ),
-    "no number at the end": (
-        dict(divergence=_plain),
-        r"divergence\(0, .* = nan; it has to be finite",
-    ),
-    "0": (dict(divergence=lambda self, x, y: 0 * (x + y)), "above 0"),
-    "minus": (dict(divergence=lambda self, x, y: -Geometric().divergence(x, y)), "at least 0"),
-    "not 0": (
-        dict(divergence=lambda self, x, y: 0.1 + Geometric().divergence(x, y)),
-        "it has to be 0",
-    ),
-    "finite at the end": (dict(divergence=_finite_at_the_end), "it has to be inf"),
-    "no variance": (dict(variance=lambda self, y: 0 * y), "variance.* has to be a number above 0"),
-}
-RAISES = dict(divergence=lambda self, x, y: x @ jnp.ones((3, 3))), "divergence or variance raised"
-
-
-def _bracket(change):
-    """Geometric's, with its lower and upper ends changed."""
-    return lambda self, mean, radius: change(mean, radius, *Geometric().bracket(mean, radius))
-
-
-BRACKETS = {
-    "upper too near": (
-        lambda m, r, low, up: (low, m + jnp.sqrt(r * m) / 2),
-        "upper end .* inside the bound",
-    ),
-    "lower too near": (
-        lambda m, r, low, up: (m * jnp.exp(-r), up),
-        "lower end .* inside the bound",
-    ),
-    "infinite": (lambda m, r, low, up: (low, up + jnp.inf), "upper end .* finite"),
-    "no number": (lambda m, r, low, up: (low + jnp.nan, up), "lower end .* finite"),
-    "the end": (
-        lambda m, r, low, up: (0 * low, up),
-        "is an end of the range, and the bound is not",
-    ),
-    "beyond": (lambda m, r, low, up: (low - 1, up), "out of the range"),
-    "exchanged": (lambda m, r, low, up: (up, low), "wrong side of the mean"),
-    "one": (lambda m, r, low, up: (up,), "has to return two"),
-}
+LOSSES = {
+    "squares": (_loss(lambda d, m, by: by**2 / (2 * (m + by) * (1 + m + by))), "an exponential"),
+    "other way round": (_loss(_other_way), "finite inside the range"),
+    "no number at the end": (_loss(_plain), "nan"),
+    "0": (_loss(lambda d, m, by: 0 * by), "second derivative"),
+    "minus": (_loss(lambda d, m, by: -d), "second derivative"),
+    "not 0": (_loss(lambda d, m, by: 0.1 + d), "it has to be 0"),
+    "a slope that is not its own": (
+        _loss(lambda d, m, by: d + 0.1 * (by - jax.lax.stop_gradient(by))), "by its derivative"),
+}  # fmt: skip
+RAISES = dict(loss=lambda self, stat, by: by @ jnp.ones((3, 3))), "loss raised"
 
 
 def _draw(change):
@@ -173,7 +132,9 @@ DRAWS = {
 }
 
 
-class Doubled(PairEvidence):
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Doubled(ArmEvidence):
     """Evidence with a doubled gradient."""
 
     def gradient(self, piece):
@@ -181,17 +142,11 @@ class Doubled(PairEvidence):
 
 
 def _doubled(self, space, stats, shape):
-    right = evidence_of(self, space, shape, stats.means, stats.counts)
-    if not isinstance(right, PairEvidence):
-        return right
-    return REGISTERED(self, space, shape, stats.means, stats.counts)
-
-
-REGISTERED = jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(Doubled))
+    return Doubled.of(self, space, shape, self.stat(stats), stats.counts)
 
 
 def _more_counts(self, space, stats, shape):
-    return evidence_of(self, space, shape, stats.means, 2 * stats.counts)
+    return ArmEvidence.of(self, space, shape, self.stat(stats), 2 * stats.counts)
 
 
 def _goes_on(self, seen, arm, reward, go):
@@ -218,12 +173,12 @@ def _with_neighbours(self, seen, arms, beta):
     return [(i, row | jnp.roll(row, 1, -1)) for i, row in pairs]
 
 
-def _midpoint(self, n_a, a, n_b, b):
-    return (a + b) / 2
+def _midway(self, w_a, a, w_b, b, off):
+    return off / 2
 
 
-def _both_sides(self, n, mean, level, above):
-    return n * self.divergence(mean, level)
+def _short(self, stat, radius, up):
+    return 0.9 * Geometric.reach(self, stat, radius, up)
 
 
 SETTINGS = {
@@ -246,16 +201,10 @@ def fails(part, sentence, *given, **members):
         part(wrong(**members), np.random.default_rng(0), *given)
 
 
-@pytest.mark.parametrize("case", DIVERGENCE)
-def test_wrong_divergences(case):
-    members, sentence = DIVERGENCE[case]
-    fails(family_checks.check_divergence, sentence, **members)
-
-
-@pytest.mark.parametrize("case", BRACKETS)
-def test_wrong_brackets(case):
-    change, sentence = BRACKETS[case]
-    fails(family_checks.check_bounds, sentence, bracket=_bracket(change))
+@pytest.mark.parametrize("case", LOSSES)
+def test_wrong_losses(case):
+    members, sentence = LOSSES[case]
+    fails(family_checks.check_loss, sentence, **members)
 
 
 @pytest.mark.parametrize("case", DRAWS)
@@ -264,11 +213,14 @@ def test_wrong_draws(case):
     fails(draw_checks.check_draws, sentence, 100_000, draw=draw)
 
 
-def test_divergence_and_variance_of_other_rewards():
-    """Poisson's divergence and variance agree; geometric rewards differ."""
-    members = dict(divergence=lambda self, x, y: poisson(x, y), variance=lambda self, y: y)
+@pytest.mark.parametrize("change", [
+    lambda d, m, by: count_loss(m, by), lambda d, m, by: d / 2,
+], ids=["of Poisson", "half of it"])  # fmt: skip
+def test_losses_of_other_rewards(change):
+    """Each is the loss of an exponential family; geometric rewards differ."""
+    members = _loss(change)
     with scope.engine():
-        family_checks.check_divergence(wrong(**members), np.random.default_rng(0))
+        family_checks.check_loss(wrong(**members), np.random.default_rng(0))
     fails(draw_checks.check_draws, "have variance|have mean", 100_000, **members)
 
 
@@ -277,8 +229,10 @@ def _runs(family, rng):
 
 
 INHERITED = {
-    "middle": (family_checks.check_cost, dict(middle=_midpoint), r"pair\(.* by search"),
-    "level": (family_checks.check_cost, dict(level=_both_sides), r"level\("),
+    "meet": (family_checks.check_pairs, dict(meet=_midway), "by search, with slack 0.1"),
+    "not exponential": (family_checks.check_pairs, dict(exponential=True, **LOSSES["squares"][0]),
+                        "by search, with slack 0$"),
+    "reach": (family_checks.check_pairs, dict(reach=_short), "not the radius"),
     "start": (family_checks.check_update, dict(start=_starts_at_0), "after start counts"),
     "go": (family_checks.check_update, dict(update=_goes_on), "after update"),
     "sums": (family_checks.check_update, dict(update=_forgets), "after update"),
@@ -308,8 +262,8 @@ def test_wrong_overrides(case):
 
 @pytest.mark.slow_rows("members4-have mean .* standard errors off")
 @pytest.mark.parametrize("members, sentence", [
-    DIVERGENCE["variance of Poisson"], DIVERGENCE["half of it"], RAISES,
-    (dict(bracket=_bracket(BRACKETS["upper too near"][0])), BRACKETS["upper too near"][1]),
+    LOSSES["other way round"], (_loss(lambda d, m, by: d / 2), "have variance"), RAISES,
+    (dict(reach=_short), "not the radius"),
     (dict(draw=DRAWS["biased"][0]), DRAWS["biased"][1]),
 ])  # fmt: skip
 def test_the_whole_check_refuses(members, sentence):
@@ -348,3 +302,14 @@ def test_objects_that_are_no_family(family, sentence):
 def test_arguments(argument, value):
     with pytest.raises(je.errors.ArgumentError, match=f"{argument}: got {value}"):
         check_family(Geometric(), **{argument: value})
+
+
+@pytest.mark.slow
+def test_a_good_source(tmp_path):
+    instance = je.Instance.unstructured([0.5, 0.2, 0.0], source=Shifted())
+    assert je.testing.check_source(instance).verdict == "passed"
+    result = je.simulate(instance, je.BestArm(), je.Uniform(), runs=2, threshold=je.Mixture())
+    assert "shifted is not that of Gaussian" in str(result.proven)
+    result.save(tmp_path / "x.nc")
+    assert je.load_result(tmp_path / "x.nc", source=Shifted()).instance == instance
+    assert str(je.load_result(tmp_path / "x.nc").instance.source) == "Shifted()"

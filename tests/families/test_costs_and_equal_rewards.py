@@ -1,6 +1,5 @@
 """Evidence by its definition: costs, weights of 0, widest gains; arms of equal rewards."""
 
-import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +12,10 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.views import ArmContext
+from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.evidence.designs import LinearContext, weighted
-from jaxelim.evidence.exponential import evidence_of
 from jaxelim.evidence.gaussian import LinearEvidence
+from jaxelim.families.arm import Stat
 from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
 
@@ -27,7 +27,8 @@ def test_the_gradient_of_a_level_is_that_of_its_value():
     with scope.engine():
         means, weights = jnp.asarray([1.0, -0.5, 0.3]), jnp.asarray([0.2, 0.5, 0.3])
         shape = Levels(means > 0.1, jnp.ones(3, bool), 0.1)
-        evidence = evidence_of(family, ArmContext(LaneOps(), jnp.eye(3)), shape, means, weights)
+        stat, space = Stat(weights, means), ArmContext(LaneOps(), jnp.eye(3))
+        evidence = ArmEvidence.of(family, space, shape, stat, family.weight(stat))
         for piece in range(3):
             found = np.asarray(evidence.gradient(jnp.int32(piece)))
             known = np.zeros(3)
@@ -44,7 +45,8 @@ def test_pairs_without_weight_have_finite_bends():
         means, weights = jnp.asarray([0.7, 0.5, 0.2]), jnp.asarray([0.0, 0.0, 1.0])
         shape = Rows(jnp.int32(0), jnp.asarray([False, True, True]))
         space = ArmContext(LaneOps(), jnp.eye(3))
-        evidence = evidence_of(je.Bernoulli(), space, shape, means, weights)
+        stat = Stat(weights, means)
+        evidence = ArmEvidence.of(je.Bernoulli(), space, shape, stat, weights)
         found = evidence.with_derivatives().weighted(weights).derivatives()
     for one in jax.tree.leaves(found):
         assert np.isfinite(one).all()
@@ -78,10 +80,7 @@ def test_an_arm_of_equal_rewards_is_told_from_three_on(counts, said):
     family = je.GaussianUnknownVariance()
     with scope.engine():
         counts = jnp.asarray(counts, jnp.float64)
-        given = dict(
-            t=jnp.sum(counts).astype(jnp.int32), counts=counts, means=jnp.zeros(3),
-            reward_sums=jnp.zeros(3), squares=jnp.asarray([0.0, 0.0, 1.0]),
-        )  # fmt: skip
-        names = {one.name for one in dataclasses.fields(StudentStatistics)}
-        stats = StudentStatistics(**{name: given.get(name) for name in names})
+        t, zero = jnp.sum(counts).astype(jnp.int32), jnp.zeros(3)
+        rest = (jnp.asarray([0.0, 0.0, 1.0]),)
+        stats = StudentStatistics(t=t, counts=counts, means=zero, reward_sums=zero, rest=rest)
         assert int(family.degenerate(stats)) == said

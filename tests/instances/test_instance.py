@@ -281,8 +281,8 @@ def test_stack_refuses():
 
 GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "_other": {"a": [null]}}'
 KNOWN = (
-    "'name', 'arms', 'theta', 'means', 'noise_std', 'family', 'costs', 'items', 'used_in', "
-    "'problems', 'm'"
+    "'name', 'arms', 'theta', 'means', 'noise_std', 'family', 'source', 'costs', 'items', "
+    "'used_in', 'problems', 'm'"
 )
 
 
@@ -328,8 +328,9 @@ def test_unknown_families(tmp_path, family):
     with pytest.raises(ArgumentError) as caught:
         instances.load_instance(path)
     assert caught.value.note.startswith("family: got ")
-    names, _, forms = caught.value.note.partition("; a family is written ")
-    assert names.endswith(f"allowed: {', '.join(map(repr, known()))}")
+    names, _, forms = caught.value.note.partition("; families and sources are written ")
+    every = ", ".join(map(repr, known())) if family.startswith('"') else "a name"
+    assert names.endswith(f"allowed: {every}")
     assert '"bounded:0,5"' in forms and '{"name": "bounded", "low": 0, "high": 5}' in forms
 
 
@@ -344,7 +345,7 @@ def test_settings_of_a_family_may_follow_its_name(tmp_path):
                            ("bounded:5,0", "above low"), ("bonded:0,5", "nearest: 'bounded'"),
                            ({"name": "bounded:0", "low": 1}, "each once")):  # fmt: skip
         path.write_text(json.dumps({"means": [1.5, 4.0], "family": written}))
-        with pytest.raises(ArgumentError, match="a family is written") as caught:
+        with pytest.raises(ArgumentError, match="families and sources are written") as caught:
             instances.load_instance(path)
         assert words in str(caught.value)
 

@@ -93,7 +93,8 @@ def test_the_evidence_of_counts_is_that_of_plain_formulas(name):
             value = log_m(s, n, t, m)
         else:
             value = least(lambda at, t=t, m=m: log_m(s, n, at) + log_m(t, m, at), t / m, s / n)
-        assert now.log_e[p] == pytest.approx(value, rel=1e-9)
+        low = 1e-9 if name == "gaussian" else 1e-3  # of others it is a lower bound
+        assert value - low <= now.log_e[p] <= value * (1 + 1e-9)
         u = (s + t) / (n + m)
         llr = n * divergence(name, s / n, u) + m * divergence(name, t / m, u)
         assert now.llr[p] == pytest.approx(llr, rel=1e-10)

@@ -209,7 +209,7 @@ def test_settings_survive_a_file():
     values = [
         *rules, je.Oracle(weights=[0.25, 0.75]), je.TTTS(), gaps, je.LUCB(pulls=2),
         coins, je.Gaussian(2.0), je.Gaussian([1.0, 0.1]), je.Poisson(), je.Exponential(),
-        je.GaussianUnknownVariance((1.0, 2.0), "glr"), je.BestArm(), je.BestArm(0.1),
+        je.GaussianUnknownVariance("glr"), je.BestArm(), je.BestArm(0.1),
         je.BestArm(items=[[1.0, 0.1], [0.2, 1.0]]), je.TopM(3), je.Thresholding(0.1),
         je.LLR(), je.Native(), je.SelectiveElimination(), je.FullElimination(), None,
         je.Resets(je.FullElimination(), t0=3.0), je.GK16(),

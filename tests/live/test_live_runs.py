@@ -193,9 +193,6 @@ def test_bad_arguments_are_refused_before_anything_compiles():
             made(3, best, rule, **{name: value})
     with pytest.raises(je.errors.ArgumentError, match="family: got 3"):
         made(3, best, rule, family=3)
-    past = je.Recorded([[0, 1], [1, 1, 0]], family=je.Bernoulli())
-    with pytest.raises(je.errors.UnsupportedError, match="family: got .*the family that it wraps"):
-        made(2, best, rule, family=past)
 
 
 def test_threads_may_share_a_run():

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import betaln, gammaln, log_expit
 
 import jaxelim as je
+from jaxelim.mixtures import pieces
 
 STRENGTHS = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 FAMILIES = {
@@ -16,22 +17,16 @@ FAMILIES = {
 _NODES = np.linspace(-7.5, 7.5, 3001)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def log_mixture(family, *given):
-    """`family.log_mixture` as one program: by itself each of its operations compiles one."""
-    return family.log_mixture(*given)
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def log_mixture(family, grid, counts, means, at, moments=None):
+    """`family.log_mixture` of all strengths as one program: [.., J]."""
+    return pieces.each(family, family.stat_of(counts, means, moments), at, grid.strengths)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def log_e(family, *given):
-    """`family.log_e` as one program."""
-    return family.log_e(*given)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def log_e_above(family, *given):
-    """`family.log_e_above` as one program."""
-    return family.log_e_above(*given)
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def log_e(family, space, stats, shape, grid):
+    """log e of every piece as one program."""
+    return pieces.log_e(family, space, stats, shape, grid)
 
 
 def sums(name, rng, counts, means):

@@ -15,7 +15,8 @@ import pytest
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.mixtures import sequences
-from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures.grid import Grid, log_mean_exp
+from tests.mixtures import cases
 
 RUNS, LAST, ALPHA = 10_000, 10_000, 0.1
 LOOKS = sorted({*range(2, 257), *(round(256 * 1.01**k) for k in range(369)), LAST})
@@ -47,9 +48,9 @@ def drawn(name: str, rng: np.random.Generator, means: np.ndarray, m: int) -> np.
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def values(family, grid, counts, means, variances, at):
     """log mean_j M_j at the truth: [RUNS, K]."""
+    of_run = jax.vmap(lambda *own: cases.log_mixture(family, grid, *own[:2], at, *own[2:]))
     own = (counts, means) if variances is None else (counts, means, variances)
-    of_run = jax.vmap(lambda *own: family.log_mixture(*own, at, grid))
-    return grid.log_mean_exp(of_run(*own))
+    return log_mean_exp(of_run(*own))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -16,7 +16,9 @@ from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Statistics
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid
+from jaxelim.testing import family_checks
 from tests.mixtures import cases
 
 CURVED = ("bernoulli", "poisson", "exponential")
@@ -33,25 +35,24 @@ def test_equals_the_integral_over_the_prior(name):
     at = np.where(inside & (np.arange(200) < 120), near, at)
     with scope.engine():
         given = map(jnp.asarray, (counts, means, at))
-        found = np.asarray(cases.log_mixture(cases.FAMILIES[name], *given, grid))
+        found = np.asarray(cases.log_mixture(cases.FAMILIES[name], grid, *given))
     known = cases.components(name, counts, means, at, grid)
-    assert found.shape == known.shape == (200, grid.size)
+    assert found.shape == known.shape == (200, len(grid.strengths))
     np.testing.assert_array_less(np.abs(found - known), 1e-10 * (1 + np.abs(known)))
 
 
 @functools.cache
 def programs(name, slack):
-    """Jitted: both bounds of a pair [R], and log M_j; arms [R, 2]."""
+    """Jitted: log e of a pair [R], and log M_j; arms [R, 2]."""
     family, grid = cases.FAMILIES[name], Grid()
     first, exists = jnp.int32(0), jnp.asarray([False, True])
 
     def pair(counts, means):
         shape = SlackRows(first, exists, slack=slack) if slack else Rows(first, exists)
         given = Statistics(t=first, counts=counts, means=means, reward_sums=None)
-        return [f(SPACE, given, shape, grid)[1] for f in (family.log_e, family.log_e_above)]
+        return pieces.log_e(family, SPACE, given, shape, grid)[1]
 
-    mixture = jax.jit(lambda counts, means, at: family.log_mixture(counts, means, at, grid))
-    return jax.jit(jax.vmap(pair)), mixture
+    return jax.jit(jax.vmap(pair)), functools.partial(cases.log_mixture, family, grid)
 
 
 def searched(name, mixture, counts, means, slack):
@@ -85,18 +86,17 @@ def test_the_infimum_of_a_pair_is_that_of_a_grid_search(name, slack):
     pair, mixture = programs(name, slack)
     counts, means = cases.random_arms(name, rng, (400, 2))
     with scope.engine():
-        found, above = map(np.asarray, pair(jnp.asarray(counts), jnp.asarray(means)))
+        found = np.asarray(pair(jnp.asarray(counts), jnp.asarray(means)))
         known, inside, _ = searched(name, mixture, counts, means, slack)
-    assert not np.isnan(found).any() and not np.isnan(above).any()
+    assert not np.isnan(found).any()
     outside = means[:, 0] - means[:, 1] + slack > 0
     assert np.all(np.isneginf(found[~outside]))
     rounding = 1e-10 * (1 + np.abs(known))
     assert np.all(found[outside] <= (known + rounding)[outside])
-    assert np.all(found <= above + rounding)
-    # F is least on the boundary, and clearly above 0: the bound is the infimum.
-    equal = outside & (known > 1e-6) & (inside >= known)
-    assert equal.sum() > 60
-    np.testing.assert_array_less((known - found)[equal], rounding[equal])
+    # F is least on the boundary, and clearly above 0: the bound is nearly the infimum.
+    near = outside & (known > 1e-3) & (inside >= known)
+    assert near.sum() > 60
+    np.testing.assert_array_less((known - found)[near], 1e-3)
 
 
 @pytest.mark.parametrize("name", cases.FAMILIES)
@@ -124,7 +124,7 @@ def test_the_mixture_at_the_truth_has_mean_one(name):
             weight = weight + np.log(width * np.cosh(v) * 14 / 20000)
         with scope.engine():
             given = (jnp.asarray(x) for x in (np.full_like(s, n), s / n, np.full_like(s, mean)))
-            value = np.asarray(cases.log_mixture(family, *given, grid))
+            value = np.asarray(cases.log_mixture(family, grid, *given))
         total = np.exp(value + weight[:, None]).sum(0)
         np.testing.assert_allclose(total, 1, rtol=1e-10)
 
@@ -140,13 +140,12 @@ def test_levels_are_the_mixture_at_the_level(name):
         statistics = Statistics(t=jnp.int32(0), reward_sums=None, **given)
         shape = Levels(jnp.asarray(above), jnp.ones(300, bool), level)
         found = np.asarray(cases.log_e(family, SPACE, statistics, shape, grid))
-        upper = np.asarray(cases.log_e_above(family, SPACE, statistics, shape, grid))
     side = np.where(above, -1, 1)  # from the level into the piece
     at = level + side[:, None] * np.geomspace(1e-9, 0.39, 200)
     rows = (np.broadcast_to(x[:, None], at.shape) for x in (counts, means))
     rows = [*rows, at]
     with scope.engine():
-        inside = np.asarray(cases.log_mixture(family, *map(jnp.asarray, rows), grid))
+        inside = np.asarray(cases.log_mixture(family, grid, *map(jnp.asarray, rows)))
     inside = cases.mean_exp(inside)
     known = cases.mean_exp(cases.components(name, counts, means, np.full(300, level), grid))
     beyond = np.where(above, means > level, means < level)
@@ -155,7 +154,6 @@ def test_levels_are_the_mixture_at_the_level(name):
     error = np.abs(found - known) / (1 + np.abs(known))
     assert binds.sum() > 60 and error[binds].max() < 1e-10
     assert np.all(found <= inside.min(1) + 1e-9 * (1 + np.abs(known)))
-    assert np.all(found <= upper + 1e-10 * (1 + np.abs(known)))
     assert np.all(binds[beyond & (known > 2)])
 
 
@@ -168,10 +166,11 @@ def test_at_most_the_likelihood_ratio(name):
     with scope.engine():
         given = jnp.asarray(counts), jnp.asarray(means)
         for slack in (0.0, 0.07):
-            found = np.asarray(programs(name, slack)[0](*given)[0])
+            found = np.asarray(programs(name, slack)[0](*given))
             (n, k), (a, b) = given[0].T, given[1].T
-            llr = family.slack_pair(n, a, k, b, slack) if slack else family.pair(n, a, k, b)
-            llr = np.asarray(llr)
+            llr = np.asarray(jax.jit(
+                lambda *x, slack=slack: family_checks.pair(family, *x, slack)
+            )(n, a, k, b))  # fmt: skip
             assert not np.isnan(found).any()
             assert np.all(found <= llr + 1e-9 * (1 + llr))
             assert np.all(found[llr > 40] > 0)  # so the bound is not -inf by accident
@@ -190,8 +189,8 @@ def test_extreme_statistics_give_numbers(name):
     for slack in (0.0, 0.07):
         with scope.engine():
             given = (jnp.asarray(x[pairs]) for x in (counts, means))
-            found, above = map(np.asarray, programs(name, slack)[0](*given))
-        assert not np.isnan(found).any() and not np.isnan(above).any()
+            found = np.asarray(programs(name, slack)[0](*given))
+        assert not np.isnan(found).any()
         assert np.all(found < np.inf)
 
 
@@ -219,18 +218,16 @@ def of_four(counts, means):
     first = jnp.argmax(means).astype(jnp.int32)
     shape = Rows(first, jnp.arange(4, dtype=jnp.int32) != first)
     statistics = Statistics(t=first, counts=counts, means=means, reward_sums=None)
-    value = cases.FAMILIES["exponential"].log_e(SPACE, statistics, shape, Grid())
-    return jnp.maximum(value, 0)  # below 0 a search may end early
+    return jnp.maximum(pieces.log_e(je.Exponential(), SPACE, statistics, shape, Grid()), 0)
 
 
 class Counts(je.Poisson):
-    """The family of the page on families of one's own: `log_mixture` alone, in plain form."""
+    """`log_mixture` as on the page on families of one's own."""
 
-    def log_mixture(self, counts, means, at, grid):
-        c, n, m, y = grid.over(counts, means, at)
-        s, lgamma = n * m, jax.lax.lgamma
-        value = lgamma(s + c * y) - lgamma(c * y) + c * y * jnp.log(c)
-        return value - (s + c * y) * jnp.log(n + c) - s * jnp.log(y) + n * y
+    def log_mixture(self, stat, at, c):
+        n, s, lgamma = stat.n, stat.n * stat.mean, jax.lax.lgamma
+        value = lgamma(s + c * at) - lgamma(c * at) + c * at * jnp.log(c)
+        return value - (s + c * at) * jnp.log(n + c) - s * jnp.log(at) + n * at
 
 
 class Bare(je.families.OneParameter):
@@ -239,9 +236,7 @@ class Bare(je.families.OneParameter):
 
 def test_a_family_of_ones_own_inherits_e_values():
     family, first = Counts(), jnp.int32(0)
-    assert all(family.has(one) for one in ("log_e", "log_e_above", "log_mixture"))
-    assert all(je.Poisson().has(one) for one in ("log_e", "log_e_above", "log_mixture"))
-    assert not any(Bare().has(one) for one in ("log_e", "log_e_above", "log_mixture"))
+    assert family.has("log_mixture") and not Bare().has("log_mixture")
     with scope.engine():
         given = [jnp.asarray(x) for x in (np.array([900.0, 700, 800]), np.array([3.0, 2, 2.5]))]
         given = Statistics(t=first, counts=given[0], means=given[1], reward_sums=None)
@@ -274,7 +269,7 @@ def test_digits_at_the_ends_of_the_ranges(name):
     with scope.engine():
         given = [jnp.asarray(x) for x in (np.full(33, n), np.tile(total, 3) / n, tested.repeat(11))]
         for grid, prior in grids:
-            found = np.asarray(family.log_mixture(*given, grid))[:, 0]
+            found = np.asarray(cases.log_mixture(family, grid, *given))[:, 0]
             value = np.array([known(s, y, *prior(y)) for y in tested for s in total])
             error = np.abs(found - value) / (1 + np.abs(value))
             assert error.max() < 1e-6, (grid, error.max())

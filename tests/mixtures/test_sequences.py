@@ -10,7 +10,7 @@ import pytest
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.mixtures import sequences
-from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures.grid import Grid, log_mean_exp
 from tests.mixtures import cases
 
 LEVEL = np.log(5 / 0.05)
@@ -28,7 +28,8 @@ def programs(family, grid):
         return sequences.difference(family, *x[:2], a, a + 1, grid, LEVEL, *x[2:])
 
     def value(*x):
-        return grid.log_mean_exp(family.log_mixture(*x, grid))
+        *given, at = x
+        return log_mean_exp(cases.log_mixture(family, grid, *given[:2], at, *given[2:]))
 
     return [jax.jit(f) for f in (interval, difference, value)]
 
@@ -84,14 +85,14 @@ def test_differences_are_those_of_the_joint_region(name):
     counts, means = cases.random_arms(name, rng, 24)
     counts[:2], means[:2] = 50.0, (0.0, 1.0)
     _, difference, _ = programs(family, grid)
-    mixture = jax.jit(lambda *x: family.log_mixture(*x, grid))
     with scope.engine():
         lower, upper = map(np.asarray, difference(jnp.asarray(counts), jnp.asarray(means)))
-        spread = np.sqrt(np.maximum(family.variance(means), 1e-2) / counts)
+        variance = means * (1 - means) if name == "bernoulli" else means
+        spread = np.sqrt(np.maximum(variance, 1e-2) / counts)
         t = means[:, None] + spread[:, None] * np.linspace(-14, 14, 501)
         t = np.clip(t, 1e-9, 1 - 1e-9) if name == "bernoulli" else np.maximum(t, 1e-9)
         row = lambda x: jnp.broadcast_to(jnp.asarray(x)[:, None], t.shape)  # noqa: E731
-        g = np.asarray(mixture(row(counts), row(means), jnp.asarray(t)))
+        g = np.asarray(cases.log_mixture(family, grid, row(counts), row(means), jnp.asarray(t)))
     assert np.all(lower < upper)
     for p in range(12):
         x, y = t[2 * p], t[2 * p + 1]
@@ -151,21 +152,3 @@ def test_directions_of_linear_arms():
     known = np.sqrt(2 * norm * (np.log(1 / 0.05) + price))
     np.testing.assert_allclose(upper - centres, known, rtol=1e-9)
     np.testing.assert_allclose(centres - lower, known, rtol=1e-9)
-
-
-class Own:
-    """A family that says nothing of where its mixture is convex."""
-
-    low, high = 0.0, 1.0
-    log_mixture = je.Bernoulli().log_mixture
-
-
-def test_differences_without_a_word_on_convexity():
-    """From the intervals of both arms, at half the error each."""
-    with scope.engine():
-        counts, means = jnp.asarray([40.0, 60.0]), jnp.asarray([0.7, 0.4])
-        a, b, grid = jnp.asarray([0]), jnp.asarray([1]), je.Mixture().grid
-        low, high = sequences.difference(Own, counts, means, a, b, grid, 3.0)
-        lower, upper = sequences.interval(Own, counts, means, grid, 3.0 + np.log(2))
-    assert float(low[0]) == float(lower[0] - upper[1]) < 0.3 < float(high[0])
-    assert float(high[0]) == float(upper[0] - lower[1])

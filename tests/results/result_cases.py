@@ -100,7 +100,7 @@ FAMILIES = [
     *(kind() for kind in families.KINDS),
     je.Gaussian((0.1, 0.2, 0.3)),
     je.Gaussian(0.1 + 0.2),
-    je.GaussianUnknownVariance((0.5, 1.0, 2.0)),
+    je.GaussianUnknownVariance("glr"),
 ]  # fmt: skip
 STOPPING = [kind() for kind in catalogue.stopping_rules().values()]
 ELIMINATIONS = [

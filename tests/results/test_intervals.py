@@ -19,7 +19,9 @@ CASES = {
     "coins": (je.Instance.unstructured([0.8, 0.4, 0.3], je.Bernoulli()), je.Uniform(), {}),
     "by arm": (je.Instance.unstructured([2.0, 0.4], je.Gaussian(std=[3.0, 0.5])), je.Uniform(), {}),
     "unknown variance": (
-        je.Instance.unstructured([2.0, 0.4], je.GaussianUnknownVariance(std=2.0)),
+        je.Instance.unstructured(
+            [2.0, 0.4], je.GaussianUnknownVariance(), source=je.families.Normal(2.0)
+        ),
         je.Uniform(),
         TWO_STOPS,
     ),
@@ -157,9 +159,9 @@ def test_refusals():
             call(played("linear", ridge=1.0))
     stacks = [[0.0, 1.0, 1.0, 1.0] * 10, [0.0, 1.0, 0.0, 0.0] * 10]
     for order, allowed in (("permuted", False), ("bootstrap", True)):
-        past = je.Recorded(stacks, order, family=je.Bernoulli())
-        result = je.simulate(je.Instance.unstructured(past.means, past), je.BestArm(),
-                             je.Uniform(), record="means", runs=3)  # fmt: skip
+        past = je.Recorded(stacks, order)
+        result = je.simulate(je.Instance.unstructured(source=past, family=je.Bernoulli()),
+                             je.BestArm(), je.Uniform(), record="means", runs=3)  # fmt: skip
         if allowed:
             assert (result.intervals().low < past.means).all()
         else:

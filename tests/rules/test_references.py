@@ -14,13 +14,10 @@ from jaxelim import scope
 from jaxelim.contracts.views import Snapshot
 from jaxelim.lanes import LaneOps
 from tests.calls import NAMES, checked
-from tests.twin import weighing
+from tests.twin import worlds
 
 SLOW = pytest.mark.slow
 STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination()}
-RULES = {
-    "uniform": je.Uniform(), "tas": je.TrackAndStop(), "eb-tc": je.EBTC(), "eb-tci": je.EBTCI(),
-}  # fmt: skip
 STD = [0.5, 1.0, 2.0, 1.5]
 FAMILIES = {
     "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
@@ -35,7 +32,6 @@ MEANS = {
     "by-arm": [[1.5, -0.5, 1.3, 1.1], [-1.0, -0.6, -1.5, 0.0]],
 }
 """An instance with arms above the level, and one without, for each family."""
-FAST = ("bernoulli", "eb-tc"), ("gaussian", "tas")
 
 
 def instance(family, means):
@@ -52,7 +48,7 @@ def drawn(family, seed, shape):
 
 def infimum(family, piece, n, means, level):
     """The least sum_k n_k d(m_k, lambda_k) over a piece, by a search over one common mean."""
-    d = weighing.FAMILIES[family].divergence
+    d = worlds.WORLDS[family].divergence
     i, k = piece
     if k == "below":  # {mu_i <= level}
         return n[i] * d(means[i], level) if means[i] > level else 0.0
@@ -146,7 +142,7 @@ def test_complexity_of_a_best_arm_or_none():
     signs = je.complexity(given, je.Thresholding(0.95), gap=1e-9)
     np.testing.assert_allclose(none.value, signs.value, rtol=1e-8)
     near = je.complexity(given, je.BestArm(reference=0.88), gap=1e-9)
-    d = weighing.FAMILIES["bernoulli"].divergence
+    d = worlds.WORLDS["bernoulli"].divergence
     assert near.value < d(0.9, 0.88) and near.information.min() >= near.value * (1 - 1e-12)
 
 
@@ -234,20 +230,6 @@ def test_the_problem_keeps_its_contract():
 
 
 # Laws of runs.
-
-
-@SLOW
-@pytest.mark.parametrize("rule", ["tas", "eb-tci"])
-@pytest.mark.parametrize("family", ["bernoulli", "exponential"])
-def test_layouts_and_order_of_the_stops(rule, family):
-    """Lanes and chunks agree; the stops are in order."""
-    given, problem = instance(family, [0.9, 0.2, 0.7, 0.4]), je.BestArm(reference=0.55)
-    common = dict(delta=0.1, runs=24, seed=2, max_samples=3000, stopping=tuple(STOPPING.values()))
-    known = je.simulate(given, problem, RULES[rule], **common)
-    engine = je.Engine(lanes=16, chunk=7, devices=1)
-    assert je.simulate(given, problem, RULES[rule], engine=engine, **common).equals(known)
-    full, selective, llr = known.samples[[2, 1, 0], 0]
-    assert (full <= selective).all() and (selective <= llr).all()
 
 
 N, CRITICAL = 4_000, 510

@@ -1,8 +1,4 @@
-"""Top-two rules: the twin, pull by pull; draws and shares; layouts; refusals; tables."""
-
-import dataclasses
-import functools
-import types
+"""Top-two rules: draws and shares, starved arms, settings, refusals, outside numbers."""
 
 import jax
 import jax.numpy as jnp
@@ -12,181 +8,19 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import catalogue, scope
+from jaxelim.contracts.shapes import Rows
+from jaxelim.contracts.views import ArmContext
+from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.families import draws, noise
+from jaxelim.families.arm import Stat
 from jaxelim.lanes import LaneOps
 from tests.calls import NAMES
-from tests.twin import top_two, unknown_variance, weighing
 
 SLOW = pytest.mark.slow
-LLR, SELECTIVE, FULL = je.LLR(), je.SelectiveElimination(), je.FullElimination()
-PROBLEMS = {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2)),
-            "osi": (je.Thresholding(0.45), ("osi", 0.45))}  # fmt: skip
-STD = (0.8, 0.5, 1.0, 0.9, 0.6)  # a run is in units of the largest
-FAMILIES = {
-    "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
-    "gaussian": je.Gaussian(), "by-arm": je.Gaussian(STD),
-}  # fmt: skip
-UNKNOWN = je.GaussianUnknownVariance(STD)
-MEANS = {
-    "bernoulli": [[0.6, 0.3, 0.25, 0.35, 0.0], [0.95, 0.1, 1.0, 0.3, 0.5]],
-    "poisson": [[0.9, 0.2, 0.4, 1.5, 0.0], [0.1, 3.0, 0.6, 0.0, 2.0]],
-    "exponential": [[2.0, 0.5, 1.0, 0.8, 0.3], [0.1, 0.7, 0.6, 0.2, 3.0]],
-    "gaussian": [[1.2, 0.0, 0.5, -0.3, 0.4], [0.1, 0.3, -1.0, 0.9, 0.2]],
-    "by-arm": [[1.2, 0.0, 0.5, -0.3, 0.4], [0.1, 0.3, -1.0, 0.9, 0.2]],
-}
-"""Two instances a family, with means at the ends of the range."""
-LENGTH = 250
 PAPERS = {
     "ttts": je.TTTS(), "t3c": je.T3C(), "ebtc": je.EBTC(), "ebtci": je.EBTCI(),
     "tstc": je.TSTC(), "tstci": je.TSTCI(), "ttucb": je.TTUCB(),
 }  # fmt: skip
-RULES = {
-    **{name: rule for name, rule in PAPERS.items() if name != "tstc"},
-    "ttts, ids": je.TTTS("ids", "tracking"), "t3c, ids": je.T3C("ids"),
-    "ebtc, 0.3": je.EBTC(0.3, "tracking"), "ebtci, ids": je.EBTCI("ids", "tracking"),
-    "tstci, ids": je.TSTCI("ids", "tracking"), "ttucb, ids": je.TTUCB("ids"),
-    "eb, rs": je.TopTwo("eb", "rs"), "ucb, tci": je.TopTwo("ucb", "tci", 0.7, "tracking"),
-}  # fmt: skip
-
-
-def settings(rule, family, seed):
-    """The rule for the twin; its random numbers are those of run 0 of the seed."""
-
-    @functools.cache
-    def compiled():
-        def one(counts, means, t, n):
-            key = noise.rule_key(noise.key(seed), jnp.zeros(1, int), t[None])[0]
-            return family.posterior(draws.fold(key, n), counts, means)
-
-        return jax.jit(one)
-
-    def draw(counts, means, t, n):
-        with scope.engine():
-            given = jnp.asarray(counts, float), jnp.asarray(means), jnp.int32(t), jnp.int32(n)
-            return np.asarray(compiled()(*given))
-
-    def chance(t):
-        with scope.engine():
-            one = jnp.zeros(1, jnp.int32)
-            return float(noise.chance(noise.key(seed), one, one + t, jnp.float64)[0])
-
-    return dict(leader=rule.leader, challenger=rule.challenger, share=rule.share,
-                select=rule.select, draw=draw, chance=chance)  # fmt: skip
-
-
-def cases():
-    for family in FAMILIES:
-        for problem, (public, _) in PROBLEMS.items():
-            for name, rule in RULES.items():
-                if not rule.traits.defined_for(public.name):
-                    continue
-                for eliminates in (False, True):
-                    quick = (family, problem, name, eliminates) in (
-                        ("gaussian", "bai", "t3c, ids", True),
-                        ("bernoulli", "topm", "ebtci, ids", False),
-                    )
-                    case = family, problem, name, eliminates
-                    yield pytest.param(*case, marks=() if quick else SLOW)
-
-
-@pytest.mark.slow_rows("gaussian-bai-t3c, ids-True")
-@pytest.mark.parametrize(("family", "problem", "rule", "eliminates"), list(cases()))
-def test_pulls_are_those_of_the_twin(family, problem, rule, eliminates):
-    """Every pull, up to where rounding alone decides; edges of the range among the means."""
-    ours, compared = RULES[rule], 0
-    stopping = SELECTIVE if eliminates else LLR
-    for seed, means in enumerate(MEANS[family]):
-        rng = np.random.default_rng(seed)
-        normal = family in ("gaussian", "by-arm")
-        given = rng.standard_normal(LENGTH) if normal else rng.random(LENGTH)
-        run = je.trace(
-            je.Instance.unstructured(means, FAMILIES[family]), PROBLEMS[problem][0], ours,
-            noise=given, delta=1e-3, stopping=stopping, max_samples=LENGTH, seed=seed,
-            elimination=stopping if eliminates else None, engine=je.Engine(lanes=1, devices=1),
-        )  # fmt: skip
-        known = weighing.run(
-            means, "gaussian" if normal else family, PROBLEMS[problem][1], top_two.TopTwo,
-            noise=given, delta=1e-3, stopping=(stopping.name,),
-            settings=settings(ours, FAMILIES[family], seed),
-            elimination=stopping.name if eliminates else None,
-            costs=np.square(STD) if family == "by-arm" else None,
-        )  # fmt: skip
-        n = known.sure
-        np.testing.assert_array_equal(run.arms[:n], known.arms[:n])
-        compared += n
-        if n == len(known.arms):
-            (stop,) = known.stops.values()
-            assert (run.samples, run.stopped) == (stop.samples, stop.stopped)
-            np.testing.assert_array_equal(run.answer, stop.answer)
-    assert compared > 60
-
-
-UNKNOWN_RULES = {name: RULES[name] for name in ("ebtc, 0.3", "ebtci", "ttucb", "ucb, tci")}
-
-
-@SLOW
-@pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("rule", UNKNOWN_RULES)
-def test_pulls_with_unknown_variances(rule, problem):
-    """Rules without draws and "ids" shares take them."""
-    ours, compared = RULES[rule], 0
-    if not ours.traits.defined_for(PROBLEMS[problem][0].name):
-        pytest.skip("not defined")
-    for seed, means in enumerate(MEANS["gaussian"]):
-        given = np.random.default_rng(seed).standard_normal(LENGTH)
-        run = je.trace(
-            je.Instance.unstructured(means, UNKNOWN), PROBLEMS[problem][0], ours, noise=given,
-            delta=1e-3, max_samples=LENGTH, seed=seed, engine=je.Engine(lanes=1, devices=1),
-        )  # fmt: skip
-        twin = top_two.Student(5, **settings(ours, None, seed))
-        known = unknown_variance.run(
-            means, STD, PROBLEMS[problem][1], twin, noise=given, delta=1e-3, stopping=("llr",)
-        )
-        np.testing.assert_array_equal(run.arms[: twin.certain], known.arms[: twin.certain])
-        compared += twin.certain
-    assert compared > 60
-
-
-@pytest.mark.slow_rows("bernoulli-ebtci")
-@pytest.mark.parametrize(
-    ("family", "rule"),
-    [("bernoulli", "ebtci"), *(pytest.param(family, rule, marks=SLOW) for family, rule in (
-        ("gaussian", "ttts"), ("by-arm", "t3c, ids"), ("poisson", "ttucb"),
-        ("unknown", "ebtc, 0.3"), ("unknown", "ucb, tci"),
-    ))],
-)  # fmt: skip
-def test_pulls_while_rewards_are_pending(family, rule):
-    """Batches and delays, of one program: every pull up to where rounding alone decides."""
-    ours, compared, unknown = RULES[rule], 0, family == "unknown"
-    kind, means = (UNKNOWN, MEANS["gaussian"][0]) if unknown else (
-        FAMILIES[family], MEANS[family][0]
-    )  # fmt: skip
-    rng = np.random.default_rng(2)
-    normal = unknown or family in ("gaussian", "by-arm")
-    noise = rng.standard_normal(LENGTH) if normal else rng.random(LENGTH)
-    common = dict(noise=noise, delta=1e-3)
-    for waits in (dict(batch=7), dict(batch=3, delay=4)):
-        run = je.trace(
-            je.Instance.unstructured(means, kind), je.BestArm(), ours, max_samples=LENGTH, seed=4,
-            engine=je.Engine(lanes=1, devices=1), **common, **waits,
-        )  # fmt: skip
-        given = settings(ours, kind, 4)
-        if unknown:
-            twin = top_two.Student(5, **given)
-            known = unknown_variance.run(means, STD, ("bai",), twin, **common, **waits)
-            n = twin.certain
-        else:
-            known = weighing.run(
-                means, "gaussian" if normal else family, ("bai",), top_two.TopTwo, settings=given,
-                costs=np.square(STD) if family == "by-arm" else None, **common, **waits,
-            )  # fmt: skip
-            n = known.sure
-        np.testing.assert_array_equal(run.arms[:n], known.arms[:n])
-        compared += n
-        if n == len(known.arms):
-            stop = known.stops["llr"]
-            assert (run.samples, run.stopped) == (stop.samples, stop.stopped)
-    assert compared > 60
 
 
 # Draws and shares.
@@ -298,63 +132,6 @@ def test_gamma_variables_of_small_shapes():
         assert stats.kstest(drawn[k], stats.gamma(a).cdf).pvalue > 1e-8
 
 
-# Laws of runs.
-
-HARD = {"bernoulli": [0.7, 0.35, 0.55, 0.3], "exponential": [2.0, 0.6, 1.1, 0.3]}
-FIELDS = ("samples", "stopped", "answer", "pulls", "tests_stopping", "tests_sampling")
-
-
-@SLOW
-@pytest.mark.parametrize("eliminates", [False, True])
-@pytest.mark.parametrize("rule", RULES)
-def test_laws_of_all_runs(rule, eliminates):
-    """The order of the stops; lanes, chunks and runs alone agree; batches do."""
-    means = np.array([HARD["bernoulli"], HARD["bernoulli"][::-1]])
-    common = dict(delta=0.1, threshold=je.GK16(), seed=5, max_samples=2000)
-    common["stopping"] = SELECTIVE if eliminates else (LLR, SELECTIVE, FULL)
-    common["elimination"] = SELECTIVE if eliminates else None
-    batch = je.Instance.unstructured(means, je.Bernoulli())
-    known = je.simulate(batch, je.BestArm(), RULES[rule], runs=24, **common)
-    if not eliminates:
-        llr, selective, full = known.samples[:, :, 0].swapaxes(0, 1)
-        assert (full <= selective).all() and (selective <= llr).all()
-    one = je.Instance.unstructured(means[1], je.Bernoulli())
-    layout = je.Engine(lanes=16, chunk=37, devices=1)
-    other = je.simulate(one, je.BestArm(), RULES[rule], runs=24, engine=layout, **common)
-    for name in FIELDS:
-        np.testing.assert_array_equal(getattr(other, name), getattr(known, name)[1], name)
-    alone = je.simulate(
-        one, je.BestArm(), RULES[rule], runs=[17, 3], engine=je.Engine(devices=1), **common
-    )
-    for name in FIELDS:
-        np.testing.assert_array_equal(getattr(alone, name), getattr(known, name)[1][:, :, [17, 3]])
-
-
-@SLOW
-@pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("rule", ["ebtc", "ebtci", "ebtci, ids"])
-def test_permuted_arms_permute_the_result(rule, problem):
-    """Exponential rewards never tie. The noise of the initial pulls is permuted too.
-
-    Other leaders may have several rivals of larger mean, whose L = 0 tie.
-    """
-    means, order = np.array([6.0, 0.5, 2.5, 0.7, 0.2]), np.array([3, 0, 4, 2, 1])
-    given = np.random.default_rng(4).random((8, 600))
-    permuted = given.copy()
-    permuted[:, :5] = given[:, order]
-    asked = je.Thresholding(1.2) if problem == "osi" else PROBLEMS[problem][0]
-    one, other = (
-        je.simulate(je.Instance.unstructured(m, je.Exponential()), asked,
-                    dataclasses.replace(RULES[rule], select="tracking"), noise=u, runs=8,
-                    delta=0.1, engine=je.Engine(devices=1))
-        for m, u in ((means, given), (means[order], permuted))
-    )  # fmt: skip
-    assert one.stopped.any()
-    np.testing.assert_array_equal(other.samples, one.samples)
-    for name in ("pulls", "answer"):
-        np.testing.assert_array_equal(getattr(other, name), getattr(one, name)[..., order], name)
-
-
 @SLOW
 def test_eb_tc_can_starve_an_arm():
     """A low first reward of the best arm: EB-TC runs into the cap, EB-TCI stops.
@@ -376,13 +153,14 @@ def test_eb_tc_can_starve_an_arm():
 
 @pytest.mark.parametrize("mean", [0.0, 0.3, 1.0])
 def test_the_directed_share_of_equal_means(mean):
-    """n_j/(n_i + n_j), also at the ends of the range, where u is moved off the end."""
-    seen = types.SimpleNamespace(
-        lanes=LaneOps(), means=jnp.array([mean, mean]), counts=jnp.array([3.0, 5.0])
-    )
+    """n_j/(n_i + n_j), also at the ends of the range."""
+    counts, exists = jnp.array([3.0, 5.0]), jnp.array([False, True])
+    space = ArmContext(LaneOps(), jnp.eye(2))
+    stat, pieces = Stat(counts, jnp.array([mean, mean])), Rows(jnp.int32(0), exists)
+    evidence = ArmEvidence.of(je.Bernoulli(), space, pieces, stat, counts)
     i, j = jnp.int32(0), jnp.int32(1)
-    assert float(je.Bernoulli().share(seen, i, j)) == pytest.approx(5 / 8)
-    assert float(je.Bernoulli().share(seen, j, i)) == pytest.approx(3 / 8)
+    assert float(evidence.share(i, j)) == pytest.approx(5 / 8)
+    assert float(evidence.share(j, i)) == pytest.approx(3 / 8)
 
 
 def test_names_of_papers():

@@ -117,6 +117,7 @@ def test_means_are_restricted_where_runs_were_cut():
     assert half["median_first"] == np.inf
     found = je.compare({"a": made(a, cap=80), "b": made(b, cap=60)})
     assert "Means are restricted there" in str(found.table())
+    assert "errors of all runs" in found.table().rows[0]  # not of those that stopped
     assert "Means are restricted where runs were cut off" in str(found)
     assert "restricted" not in str(je.compare({"a": made(a), "b": made(b)}))
     wrong = row_of(made(a, False, cap=80), made(b, cap=60))

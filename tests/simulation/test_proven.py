@@ -39,13 +39,12 @@ def found(*given, **settings):
 
 
 def recorded(order, family=je.Bernoulli()):  # noqa: B008
-    past = je.Recorded(STACKS, order, family=family)
-    return je.Instance.unstructured(past.means, past)
+    return je.Instance.unstructured(source=je.Recorded(STACKS, order), family=family)
 
 
 class Doubled(type(je.Bernoulli())):
-    def log_mixture(self, counts, means, at, grid):
-        return 2 * super().log_mixture(counts, means, at, grid)
+    def log_mixture(self, stat, at, c):
+        return 2 * super().log_mixture(stat, at, c)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,14 +161,14 @@ NOT = {
     ),
     "its dimension is 1": (LINEAR, BEST, je.LinGapE(), je.thresholds.LinearThreshold(1, 1, 2), LLR),
     "recorded rewards without": (recorded("permuted"), BEST, je.Uniform(), KOOLEN(2), LLR),
-    "other e-values than its base": (
+    "states no law of its own": (
         recorded("bootstrap", Doubled()),
         BEST,
         je.Uniform(),
         je.Mixture(),
         LLR,
     ),
-    "is that of their stacks": (
+    "rewards from recorded is not that of Gaussian": (
         recorded("bootstrap", je.Gaussian()),
         BEST,
         je.Uniform(),
@@ -312,7 +311,7 @@ def test_a_family_that_draws_otherwise_than_its_base_has_no_law():
     threshold = KOOLEN.of(instance, BEST)
     assert threshold.gaussian is False
     result = je.simulate(instance, BEST, je.Uniform(), threshold=threshold, runs=1, max_samples=2)
-    assert "draws otherwise than its base" in result.proven
+    assert "states no law of its own" in result.proven
     stated = je.Instance.unstructured([0.9, 0.1], StatedByArm((1.0, 1.0)))
     assert KOOLEN.of(stated, BEST).gaussian is True
     for family in (je.Bernoulli(), je.Poisson(), je.Gaussian(), je.GaussianUnknownVariance()):

@@ -71,3 +71,7 @@ def test_what_is_left_out_is_named(tmp_path):
     (tmp_path / first.parent / "cell.json").write_text('{"labels": []}')
     with pytest.warns(UserWarning, match="left out: .*cell.json, which lacks"):
         assert len(je.load_store(tmp_path)) == 0
+    (tmp_path / first.parent / "cell.json").write_text('{"labels')
+    for again in (lambda: je.load_store(tmp_path), lambda: stored(tmp_path, delta=0.1)):
+        with pytest.raises(je.errors.StoreError, match="cell.json.* cannot be read"):
+            again()

@@ -66,6 +66,7 @@ def test_the_table(whole):
     tau = whole["even", "easy"].samples[0, 0]
     assert rows[0]["s"] == round(whole["even", "easy"].timings["seconds"], 2)
     assert rows[0]["mean tau"] == tau.mean() and str(whole) == str(whole.summary())
+    assert "deltas and instances of a batch" in str(whole)  # each has the seconds of all
     assert max(map(len, str(whole).splitlines())) <= 100 and "<table" in whole._repr_html_()
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxelim as je
-from jaxelim.evidence.exponential import ArmEvidence, PairEvidence, evidence_of
+from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.lanes import index_like
 from jaxelim.problems.masks import OrderedPairs, made_from
@@ -280,7 +280,7 @@ def _uniform(u, pull):
 
 
 def _mixed(z, pull):
-    return z * jnp.where(jax.lax.population_count(pull) % 2 == 0, 1.05**0.5, 0.95**0.5)
+    return z * jnp.where(jax.lax.population_count(pull) % 2 == 0, 1.03**0.5, 0.97**0.5)
 
 
 def _better_at_first(z, pull):
@@ -288,8 +288,7 @@ def _better_at_first(z, pull):
 
 
 def _laplace_of_unknown(self, lanes, nature, arm, pull, noise):
-    mean, std = (lanes.take(nature[name], arm) for name in ("mean", "std"))
-    return mean + std * _laplace(noise, pull)
+    return lanes.take(nature, arm) + _laplace(noise, pull)
 
 
 def _two_points(self, lanes, nature, arm, pull, noise):
@@ -297,7 +296,9 @@ def _two_points(self, lanes, nature, arm, pull, noise):
     return jnp.where(noise < mu / (1 + 2 * mu), 1 + 2 * mu, 0.0)
 
 
-class _Large(PairEvidence):
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Large(ArmEvidence):
     """Evidence that is too large by 10%, and its gradient."""
 
     def values(self):
@@ -307,13 +308,9 @@ class _Large(PairEvidence):
         return 1.1 * super().gradient(piece)
 
 
-LARGE = jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(_Large))
-
-
 def _large(self, space, stats, shape) -> ArmEvidence:
-    right = evidence_of(self, space, shape, stats.means, stats.counts)
-    kind = LARGE if isinstance(right, PairEvidence) else type(right)
-    return kind(self, space, shape, stats.means, stats.counts)
+    stat = self.stat(stats)
+    return _Large.of(self, space, shape, stat, self.weight(stat))
 
 
 FAMILIES = {
@@ -328,19 +325,17 @@ FAMILIES = {
     "first rewards of an arm are better": Fault(
         "family", family(draw=_drawn(_better_at_first)), "have mean"),
     "evidence too large by 10%": Fault(
-        "family", family(evidence=_large), "not that of pair or level"),
-    "divergence too large by 10%, variance to match": Fault("family", family(
-        divergence=lambda self, x, y: 1.1 * (x - y) ** 2 / 2,
-        variance=lambda self, y: jnp.ones_like(y) / 1.1,
-        bracket=lambda self, mean, r: Gaussian.bracket(self, mean, r / 1.1),
-        pair=lambda self, *of: 1.1 * Gaussian.pair(self, *of)), "have variance"),
-    "Gaussians of two variances by turns, 0.95 and 1.05": Fault(
+        "family", family(evidence=_large), "not that of the losses"),
+    "loss too large by 10%": Fault("family", family(
+        loss=lambda self, stat, by: 1.1 * by**2 / 2,
+        reach=lambda self, stat, radius, up: jnp.sqrt(2 * radius / 1.1)), "have variance"),
+    "Gaussians of two variances by turns, 0.97 and 1.03": Fault(
         "family", family(draw=_drawn(_mixed))),
     "Laplace rewards under unknown variance": Fault("family", dataclasses.make_dataclass(
         "Faulty", [], bases=(je.GaussianUnknownVariance,), frozen=True, repr=False,
         namespace={"name": "faulty", "noise": "uniform", "draw": _laplace_of_unknown,
                    "__doc__": je.GaussianUnknownVariance.__doc__,
-                   "__repr__": lambda self: f"Faulty(std={self.std})"})()),
+                   "__repr__": lambda self: "Faulty()"})()),
 }  # fmt: skip
 
 ALL = {**RULES, **PROBLEMS, **FAMILIES}

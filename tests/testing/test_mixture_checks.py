@@ -25,10 +25,10 @@ def _for_arms(self, arms):
     return type(self)(tuple(np.resize(self.std, arms).tolist()))
 
 
-def _with_the_largest(self, counts, means, at, grid):
+def _with_the_largest(self, stat, at, c):
     """The mean of the mixture and of the largest likelihood ratio."""
-    largest = self.precision(means, counts) * self.divergence(means, at)
-    return jnp.logaddexp(RIGHT(self, counts, means, at, grid), largest[..., None]) - np.log(2)
+    largest = stat.n / stat.cost * (stat.mean - at) ** 2 / 2
+    return jnp.logaddexp(RIGHT(self, stat, at, c), largest) - np.log(2)
 
 
 def faulty(log_mixture):
@@ -56,7 +56,7 @@ FAULTS = {
     "1.5 times": (lambda *of: 1.5 * RIGHT(*of), "the largest log-likelihood ratio"),
     "capped, so not convex": (lambda *of: RIGHT(*of).clip(max=-0.01), "not convex"),
     "not a number where it is large": (
-        lambda *of: RIGHT(*of).at[..., 0].set(np.nan), "it has to be finite"),
+        lambda *of: jnp.where(of[3] == 3, np.nan, RIGHT(*of)), "it has to be finite"),
     "one prior alone": (lambda *of: RIGHT(*of)[..., :1], "log_mixture returns an array"),
 }  # fmt: skip
 

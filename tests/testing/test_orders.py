@@ -19,9 +19,10 @@ def test_each_arm_is_best_somewhere_with_its_own_settings():
 
 
 def test_stacks_move_with_their_arms():
-    past = je.Recorded([[0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0, 1]], family=je.Bernoulli())
-    each = orders(je.BestArm(), je.Instance.unstructured(past.means, past))
-    assert [[stack.size for stack in one.family.rewards] for one in each] == [
+    past = je.Recorded([[0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0, 1]])
+    instance = je.Instance.unstructured(source=past, family=je.Bernoulli())
+    each = orders(je.BestArm(), instance)
+    assert [[stack.size for stack in one.source.rewards] for one in each] == [
         [3, 4, 5], [5, 3, 4], [4, 5, 3]]  # fmt: skip
 
 
@@ -57,8 +58,9 @@ def test_equal_rivals_have_the_mean_of_the_second():
     assert found.family == je.Bernoulli()
     assert equal_rivals(je.TopM(2), instance) is None
     assert equal_rivals(je.BestArm(), je.Instance(np.eye(2) + 0.1, [1.0, 0.0])) is None
-    skewed = je.Bounded(beta=[(1, 2), (2, 1), (1, 3)])
-    assert equal_rivals(je.BestArm(), je.Instance.unstructured(skewed.means, skewed)) is None
+    skewed = je.families.Betas([(1, 2), (2, 1), (1, 3)])
+    instance = je.Instance.unstructured(source=skewed, family=je.Bounded())
+    assert equal_rivals(je.BestArm(), instance) is None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,136 +1,57 @@
-"""The twin of rules that compare arms by KL bounds: a plain NumPy float64 reference.
+"""Section 7 on independent arms: the sampling rules, recomputed from counts and estimates.
 
-One arm per mean, m_k = S_k/N_k. A `Law` is a one-parameter family, by its divergence
-and range. Bounds are found by bisection. Every choice recomputes everything from counts
-and sums. Indices are 0-based, ties go to the lowest index.
+`choose(seen, t, labels)` gives the arm of sample t, and the answer to stop with or None;
+`seen` is a `worlds.Seen`, `labels` the active pieces of the empirical answer.
 """
 
-import dataclasses
 import math
-from collections.abc import Callable
-from types import SimpleNamespace
 
 import numpy as np
+from scipy.optimize import linprog
 
-from tests.twin import families
-from tests.twin.thresholds import heuristic
+from tests.twin.arm_weights import FLOOR, weights_of
+from tests.twin.solver import maximin
 
-
-@dataclasses.dataclass(frozen=True)
-class Law:
-    """A family: d(x, y), the reward of a mean for a noise, the range of means, the costs.
-
-    The reward of arm k is reward(mu_k, noise, c_k); costs None: all are 1.
-    """
-
-    divergence: Callable
-    reward: Callable
-    low: float
-    high: float
-    costs: tuple | None = None
-
-    def precision(self, counts):
-        """n_k = N_k/c_k."""
-        return counts / np.ones(len(counts)) if self.costs is None else counts / self.costs
-
-    def bound(self, mean, radius, up):
-        """The mean furthest upwards, or downwards, within the radius; up to 200 bisections."""
-        inner, outer = mean, self.high if up else self.low
-        if not math.isfinite(outer):
-            outer = mean + (1.0 if up else -1.0)
-            while self.divergence(mean, outer) <= radius:
-                outer = mean + 2 * (outer - mean)
-        for _ in range(200):
-            before, middle = (inner, outer), inner + (outer - inner) / 2
-            if self.divergence(mean, middle) <= radius:
-                inner = middle
-            else:
-                outer = middle
-            if (inner, outer) == before:  # so it stays
-                break
-        return inner
-
-    def bounds(self, means, radii):
-        """L and U of every arm."""
-        both = [(self.bound(m, r, False), self.bound(m, r, True))
-                for m, r in zip(means.tolist(), radii.tolist(), strict=True)]
-        return np.array(both).T
-
-    def pair(self, n_a, a, n_b, b):
-        """L of {mu_a <= mu_b}."""
-        if not a > b:
-            return 0.0
-        u = min(max(b + (a - b) * n_a / (n_a + n_b), b), a)
-        if math.isfinite(self.high):
-            u = min(u, math.nextafter(self.high, self.low))
-        return n_a * self.divergence(a, u) + n_b * self.divergence(b, u)
+EPS = np.finfo(float).eps
+LEVEL = 1.2 * 2.2
+"""The upper bounds of a UCB leader are at level LEVEL log t."""
 
 
-def exponential(x, y):
-    """h((x - y)/y), h(r) = r - log(1 + r), a series below 0.01."""
-    if y == 0:
-        return math.inf if x > 0 else 0.0
-    r = (x - y) / y
-    if abs(r) < 0.01:
-        return r**2 * (1/2 - r/3 + r**2/4 - r**3/5 + r**4/6 - r**5/7 + r**6/8)
-    return r - math.log1p(r) if r > -1 else math.inf
+def clear(x):
+    """Whether rounding cannot decide which entry is the largest; exact ties are clear."""
+    others = x.max() - x[x < x.max()]
+    return others.size == 0 or others.min() > 1e-9 * max(abs(x.max()), 1e-9)
 
 
-def quantile(mu, u):
-    """The least k with P(X <= k) > u, X a Poisson variable of mean mu."""
-    k, term = 0, math.exp(-mu)
-    total = term
-    while total <= u:
-        k += 1
-        term *= mu / k
-        total += term
-    return float(k)
-
-
-def gaussian(std):
-    """Unit Gaussians of costs std^2."""
-    return Law(lambda x, y: (x - y) ** 2 / 2, lambda mu, z, c: mu + math.sqrt(c) * z,
-               -math.inf, math.inf, tuple(one**2 for one in std))
-
-
-LAWS = {
-    "bernoulli": Law(families.divergence, lambda mu, u, _: float(u < mu), 0.0, 1.0),
-    "poisson": Law(families.poisson, lambda mu, u, _: quantile(mu, u), 0.0, math.inf),
-    "exponential": Law(exponential, lambda mu, u, _: max(-mu * math.log1p(-u), 1e-300),
-                       0.0, math.inf),
-}
-
-
-class Problem(families.Problem):
-    """("bai",), ("topm", m) or ("osi", level), with the LLRs of a law."""
-
-    def __init__(self, law, spec, K):
-        super().__init__(spec, K)
-        self.law = law
-
-    def ratios(self, labels, counts, means):
-        n, m = self.law.precision(counts).tolist(), means.tolist()
-        if self.kind != "osi":
-            return np.array([self.law.pair(n[i], m[i], n[k], m[k]) for i, k in labels])
-        beyond = [(m[k] > self.level) if s else (m[k] < self.level) for k, s in labels]
-        return np.array([n[k] * self.law.divergence(m[k], self.level) if far else 0.0
-                         for (k, _), far in zip(labels, beyond, strict=True)])
+def unique(payoffs):
+    """Whether only one z maximises the least entry of payoffs @ z over the simplex."""
+    z, value = maximin(payoffs)
+    slack, K = 1e-8 * np.abs(payoffs).max(), payoffs.shape[1]
+    toward = np.random.default_rng(0).normal(size=K)
+    ends = [
+        linprog(sign * toward, -payoffs, np.full(len(payoffs), slack - value), np.ones((1, K)),
+                [1.0], method="highs").x
+        for sign in (1, -1)
+    ]  # fmt: skip
+    return all(end is not None and np.abs(end - z).max() < 1e-4 for end in ends)
 
 
 class Rule:
-    """`choose` gets counts, means and t, the index of the next sample.
+    """A rule. `sure` turns False where several choices are right, up to rounding.
 
-    It returns the next arm, and the answer to stop with or None.
+    follow: arms of another program, for choices that rounding decides.
     """
 
-    native = True
+    native = False  # whether it has a test of its own
+    sure = True
 
-    def __init__(self, problem, beta):
-        self.problem, self.beta, self.K, self.m = problem, beta, problem.K, problem.m
-        self.law = problem.law
+    def __init__(self, problem, beta, truth, follow=None, **settings):
+        self.problem, self.K, self.beta = problem, problem.K, beta
+        self.truth, self.follow = truth, follow
+        self.start(truth.counts.astype(float), **settings)
 
-    def bounds(self, counts, means, t):
-        return self.law.bounds(means, self.beta(t) / self.law.precision(counts))
+    def start(self, counts):
+        """Set up; counts [K] after the first pulls."""
 
     def mask(self, arms):
         answer = np.zeros(self.K, bool)
@@ -141,41 +62,41 @@ class Rule:
 class Uniform(Rule):
     """Round robin."""
 
-    native = False
-
-    def choose(self, counts, means, t):
+    def choose(self, seen, t, labels):
         return (t - 1) % self.K, None
 
 
 class Lucb(Rule):
-    """The two arms whose intervals overlap most; it pulls the less pulled one (ties: c)."""
+    """The two arms whose intervals overlap most; it pulls the less pulled one (ties: c).
 
-    pulls = 1
-    waiting = None
+    Two pulls: b, then c without a check. It stops if the largest overlap is at most the slack.
+    """
 
-    def choose(self, counts, means, t):
+    native = True
+
+    def start(self, counts, pulls=1):
+        self.pulls, self.waiting = pulls, None
+
+    def choose(self, seen, t, labels):
         if self.waiting is not None:
             arm, self.waiting = self.waiting, None
             return arm, None
-        answer = self.problem.answer(means)
-        lower, upper = self.bounds(counts, means, t)
-        if self.problem.kind == "osi":
-            line = self.problem.level
-            doubt = np.where(answer, line - lower, upper - line)
-            return int(np.argmax(doubt)), answer if doubt.max() <= 0 else None
-        pairs = [(upper[c] - lower[b], b, c) for b, c in self.problem.pieces(answer)]
-        most, b, c = max(pairs, key=lambda one: one[0])
-        stop = answer if most <= 0 else None
+        lower, upper = seen.bounds(self.beta(t))
+        first, second = labels[:, 0], labels[:, 1]
+        signs, line = self.problem.kind == "osi", self.problem.level
+        if signs:
+            overlaps = np.where(second == 1, line - lower[first], upper[first] - line)
+        else:
+            overlaps = upper[second] - lower[first] - self.problem.slack
+        most = np.argmax(overlaps)
+        stop = self.problem.answer(seen.means) if overlaps[most] <= 0 else None
+        b, c = labels[most]
+        if signs:
+            return b, stop
         if self.pulls == 2:
             self.waiting = c
             return b, stop
-        return (b if counts[b] < counts[c] else c), stop
-
-
-class LucbTwice(Lucb):
-    """It pulls b and then c before it looks again."""
-
-    pulls = 2
+        return (b if seen.counts[b] < seen.counts[c] else c), stop
 
 
 class UGapE(Rule):
@@ -184,16 +105,18 @@ class UGapE(Rule):
     It stops when none of these is positive.
     """
 
-    def choose(self, counts, means, t):
-        lower, upper = self.bounds(counts, means, t)
+    native = True
+
+    def choose(self, seen, t, labels):
+        (lower, upper), m = seen.bounds(self.beta(t)), self.problem.m
         B = upper[:, None] - lower[None, :]
-        mth = np.array([np.sort(np.delete(B[:, j], j))[-self.m] for j in range(self.K)])
-        J = np.sort(np.argsort(mth, kind="stable")[: self.m])
+        mth = np.array([np.sort(np.delete(B[:, j], j))[-m] for j in range(self.K)])
+        J = np.sort(np.argsort(mth, kind="stable")[:m])
         others = np.setdiff1d(np.arange(self.K), J)
         b = J[np.argmax([B[others, j].max() for j in J])]
         c = others[np.argmax(B[others, b])]
         stop = self.mask(J) if np.all(mth[J] <= 0) else None
-        return (b if counts[b] < counts[c] else c), stop
+        return (b if seen.counts[b] < seen.counts[c] else c), stop
 
 
 class Racing(Rule):
@@ -204,19 +127,19 @@ class Racing(Rule):
     L_i of T. If both hold, the larger margin decides (ties: accept).
     """
 
-    def __init__(self, problem, beta):
-        super().__init__(problem, beta)
+    native = True
+
+    def start(self, counts):
         self.remaining, self.accepted, self.discarded = list(range(self.K)), [], []
         self.queue = []
 
-    def change(self, counts, means, t):
-        lower, upper = self.bounds(counts, means, t)
-        best_means = np.flatnonzero(self.problem.answer(means))
-        T = [k for k in best_means if k not in self.accepted]
+    def change(self, seen, t):
+        (lower, upper), means = seen.bounds(self.beta(t)), seen.means
+        T = [k for k in np.flatnonzero(self.problem.answer(means)) if k not in self.accepted]
         best = max(self.remaining, key=lambda k: means[k])
         worst = min(self.remaining, key=lambda k: means[k])
-        accept = lower[best] - max((upper[k] for k in self.remaining if k not in T),
-                                   default=-np.inf)
+        rest = (upper[k] for k in self.remaining if k not in T)
+        accept = lower[best] - max(rest, default=-np.inf)
         discard = min(lower[k] for k in T) - upper[worst]
         if accept >= 0 and accept >= discard:
             self.remaining.remove(best)
@@ -225,75 +148,233 @@ class Racing(Rule):
             self.remaining.remove(worst)
             self.discarded.append(worst)
 
-    def choose(self, counts, means, t):
+    def choose(self, seen, t, labels):
         stop = None
         if not self.queue:
-            self.change(counts, means, t)
+            self.change(seen, t)
             self.queue = list(self.remaining)
-            if len(self.accepted) == self.m:
+            if len(self.accepted) == self.problem.m:
                 stop = self.mask(self.accepted)
-            elif len(self.discarded) == self.K - self.m:
+            elif len(self.discarded) == self.K - self.problem.m:
                 stop = self.mask(self.accepted + self.remaining)
         return (self.queue.pop(0) if self.queue else 0), stop
 
 
-RULES = {"uniform": Uniform, "lucb": Lucb, "lucb-2": LucbTwice, "ugape": UGapE, "racing": Racing}
+class KLearner(Rule):
+    """AdaHedge over arms against the cheapest piece; C-tracking."""
+
+    def start(self, counts):
+        self.losses, self.gap, self.W = np.zeros(self.K), 0.01, counts.copy()
+
+    def choose(self, seen, t, labels):
+        rate = math.log(self.K) / self.gap
+        w = np.exp(-rate * (self.losses - self.losses.min()))
+        w = w / w.sum()
+        inside = np.maximum(w, FLOOR)
+        label = labels[np.argmin(seen.values(labels, inside))]
+        loss = -seen.gradient(label, inside)
+        mixed = loss.min() - math.log(np.sum(w * np.exp(-rate * (loss - loss.min())))) / rate
+        self.losses, self.gap = self.losses + loss, self.gap + (w @ loss - mixed)
+        self.W = self.W + w
+        behind = seen.counts - self.W
+        if self.follow is not None and t - 1 < len(self.follow):
+            k = int(self.follow[t - 1])
+            if behind[k] <= behind.min() + 1e-9:
+                return k, None
+        return int(np.argmin(behind)), None
 
 
-def run(law, mu, problem, rule, *, noise, delta=0.1, beta=heuristic, stopping=("native",)):
-    """One trajectory, up to the last stop or the noise's end; see `families.run`.
+class Fws(Rule):
+    """One Frank-Wolfe step a pull."""
 
-    Args:
-      law: a Law.
-      mu: means [K].
-      problem: ("bai",), ("topm", m) or ("osi", level).
-      rule: a name of RULES; a native test ends all open runs.
-      noise: uniforms [T], or normals.
-      stopping: any of "llr", "selective", "full", "native".
+    def start(self, counts):
+        self.x = counts / counts.sum()
 
-    Returns:
-      A namespace: `arms` pulled, `rewards`, `bounded` (how often an estimate was an end
-      of the range or tied with another) and `stops`, by name: samples, answer, stopped,
-      pulls, tests.
+    def tied(self, means):
+        if self.problem.kind == "bai":
+            return np.sum(means >= means.max() - EPS) > 1
+        return self.problem.kind == "osi" and np.any(np.abs(means - self.problem.level) <= EPS)
+
+    def choose(self, seen, t, labels):
+        z = np.full(self.K, 1 / self.K)
+        if math.isqrt(t // self.K) ** 2 != t // self.K and not self.tied(seen.means):
+            values = seen.values(labels, self.x)
+            near = labels[values < values.min() + t**-0.9 / self.K]
+            grads = np.array([seen.gradient(label, self.x) for label in near])
+            if len(near) == 1:
+                z = np.eye(self.K)[np.argmax(grads[0])]
+                self.sure &= clear(grads[0])
+            else:
+                payoffs = grads - (grads @ self.x)[:, None]
+                self.sure &= unique(payoffs)
+                z = maximin(payoffs)[0]
+        self.x = ((t - 1) * self.x + z) / t
+        due = self.x / seen.counts
+        # Ties of some arms are of equal weights, which each program rounds in its own way.
+        self.sure &= np.ptp(due) == 0 or np.sum(due > due.max() * (1 - 1e-9)) == 1
+        return int(np.argmax(due)), None
+
+
+class LazyTas(Rule):
+    """Lazy Track-and-Stop: Frank-Wolfe where t is a power of two; explores all arms in turn."""
+
+    def start(self, counts):
+        self.w, self.W = np.full(self.K, 1 / self.K), np.zeros(self.K)
+
+    def improve(self, seen, labels):
+        w = self.w
+        for i in range(1, 1001):
+            inside = np.maximum(w, FLOOR)
+            values = seen.values(labels, inside)
+            slope = seen.gradient(labels[np.argmin(values)], inside)
+            self.sure &= clear(-values) and clear(slope)
+            w = w * (i / (i + 1)) + np.eye(self.K)[np.argmax(slope)] * (1 / (i + 1))
+            if 1 / ((i + 1) * np.sqrt(np.sum(w**2))) < 0.001:
+                break
+        self.w = w
+
+    def choose(self, seen, t, labels):
+        if t & (t - 1) == 0:
+            self.improve(seen, labels)
+        self.W = self.W + self.w
+        if np.min(seen.per_cost(seen.counts)) < math.sqrt(t) / math.sqrt(self.K):
+            return (t - 1 - self.K) % self.K, None
+        self.sure &= clear(self.W - seen.counts)
+        return int(np.argmin(seen.counts - self.W)), None
+
+
+class Tas(Rule):
+    """Track-and-Stop; `tracking` "D" or "C"."""
+
+    def start(self, counts, tracking="D", every=1):
+        self.tracking, self.every = tracking, every
+        self.w, self.W, self.calls = np.full(self.K, 1 / self.K), counts.copy(), 0
+
+    def choose(self, seen, t, labels):
+        if self.calls % self.every == 0:
+            self.w, certain = weights_of(seen, labels, self.w)
+            self.sure &= certain
+        self.calls += 1
+        w, starved = self.w, seen.counts <= math.sqrt(t - 1) - self.K / 2
+        if starved.any():
+            w = starved / starved.sum()
+        self.W = self.W + w
+        return self.tracked(seen.counts, self.W if self.tracking == "C" else (t - 1) * w), None
+
+    def tracked(self, counts, target):
+        """The lowest index of the least N_k - target_k, within 1e-6 counted as equal.
+
+        w* is found by another method than the library's, so ties that are exact on paper
+        differ in their last digits. They are sure between arms with equal targets alone,
+        and there not for w* of top m and of references, which the library does not round.
+        It rounds other w* to multiples of 2^-30, so that 1e-7 is enough for these.
+        """
+        due, rounded = counts - target, self.problem.kind in ("bai", "osi")
+        near, equal = (1e-7, 1e-9) if rounded else (1e-6, 1e-7)
+        tied = np.flatnonzero(due <= due.min() + near)
+        even = bool(np.ptp(target[tied]) < equal) and (rounded or self.problem.kind == "slack")
+        self.sure &= tied.size == 1 or even
+        return int(tied[0])
+
+
+class Oracle(Tas):
+    """D-tracking of w* at the true means."""
+
+    def start(self, counts):
+        labels = self.problem.pieces(self.problem.answer(self.truth.means), self.truth.means)
+        self.w = weights_of(self.truth, labels, None)[0]
+
+    def choose(self, seen, t, labels):
+        return self.tracked(seen.counts, (t - 1) * self.w), None
+
+
+class TopTwo(Rule):
+    """A leader, a challenger, and which of them is pulled.
+
+    Random numbers are given: `draw(counts, means, t, n)` is the n-th posterior draw of
+    sample t, [K], and `chance(t)` a uniform.
     """
-    K = len(mu)
-    problem = Problem(law, problem, K)
-    sampler = RULES[rule](problem, lambda t: beta(t, delta))
-    looks = {"llr": families.Llr, "selective": families.SETS[problem.kind],
-             "full": families.SETS[problem.kind]}
-    sets = {name: looks[name](problem, name == "full") for name in stopping if name != "native"}
-    tests, stops, bounded = dict.fromkeys(stopping, 0), {}, 0
-    counts, sums, pulled, rewards = np.zeros(K, int), np.zeros(K), [], []
 
-    def pull(k):
-        rewards.append(law.reward(mu[k], noise[len(pulled)], law.costs[k] if law.costs else 1.0))
-        counts[k] += 1
-        sums[k] += rewards[-1]
-        pulled.append(int(k))
+    def start(self, counts, leader="eb", challenger="tc", share=0.5, select="sampling",
+              draw=None, chance=None):  # fmt: skip
+        self.leader, self.challenger, self.share, self.select = leader, challenger, share, select
+        self.draw, self.chance = draw, chance
+        self.due, self.taken = [0.0] * self.K, [0] * self.K
 
-    def close(name, answer, stopped):
-        stops[name] = SimpleNamespace(samples=len(pulled), answer=answer.copy(), stopped=stopped,
-                                      pulls=counts.copy(), tests=tests[name])
+    def least(self, seen, labels):
+        """The label of least L, or of least L plus the log counts of its arms."""
+        costs, kind = seen.values(labels), self.problem.kind
+        if self.challenger == "tci":
+            logs = np.append(np.log(seen.counts), 0.0)  # a reference has none
+            costs = costs + logs[labels[:, 0 if kind == "osi" else 1]]
+            if kind == "topm":
+                costs = costs + logs[labels[:, 0]]
+        self.sure &= clear(-costs)
+        return labels[np.argmin(costs)]
 
-    for k in range(K):
-        pull(k)
-    while True:
-        t, means = len(pulled), sums / counts
-        bounded += len(set(means.tolist()) | {law.low, law.high}) < K + len({law.low, law.high})
-        for name, pieces in sets.items():
-            if name not in stops:
-                answer, tested = pieces.update(counts, means, beta(t, delta))
-                tests[name] += tested
-                if answer is not None:
-                    close(name, answer, True)
-        still = [name for name in stopping if name not in stops]
-        if not still:
-            break
-        arm, native = sampler.choose(counts, means, t + 1)
-        if native is not None or t == len(noise):
-            for name in still:
-                close(name, problem.answer(means) if native is None else native, native is not None)
-            break
-        pull(arm)
-    return SimpleNamespace(arms=np.array(pulled), rewards=np.array(rewards), stops=stops,
-                           bounded=bounded)
+    def top(self, scores, playing):
+        """The playing arm of the largest score."""
+        scores = np.asarray(scores)[playing]
+        self.sure &= clear(scores)
+        return playing[int(np.argmax(scores))]
+
+    def choose(self, seen, t, labels):
+        if self.problem.kind == "osi":
+            return int(self.least(seen, labels)[0]), None
+        best = np.flatnonzero(self.problem.answer(seen.means))[:1].tolist()
+        playing = sorted({*best, *labels[:, 1].tolist()})
+        if self.leader == "eb":
+            piece = self.least(seen, labels)
+        else:
+            ucb = self.leader == "ucb"
+            scores = seen.bounds(LEVEL * math.log(t))[1] if ucb else self.draw(
+                seen.counts, seen.means, t, 0
+            )  # fmt: skip
+            i = self.top(scores, playing)
+            piece = self.least(seen, np.array([(i, k) for k in playing if k != i]))
+        i, j = (min(piece),) * 2 if self.K in piece else piece
+        if self.challenger == "rs":
+            j = self.redrawn(seen, t, i, playing, j)
+        return int(i if self.leads(seen, int(i), int(j), t) else j), None
+
+    def redrawn(self, seen, t, i, playing, otherwise):
+        for n in range(1, 201):
+            other = self.top(self.draw(seen.counts, seen.means, t, n), playing)
+            if other != i:
+                return other
+        return otherwise
+
+    def ids(self, seen, i, j):
+        """w_i loss_i/(w_i loss_i + w_j loss_j) where both arms meet; w_j/(w_i + w_j) in a tie."""
+        n, world = seen.world.weights(seen.counts), seen.world
+        if self.problem.slack:
+            moved = seen.closest((i, j), n)
+        elif seen.means[i] > seen.means[j]:
+            moved = dict(zip((i, j), world.meet(seen, i, j, n, 0.0), strict=True))
+        else:
+            moved = dict(zip((j, i), world.meet(seen, j, i, n, 0.0), strict=True))
+        own, other = (n[k] * world.loss(seen, k, moved[k]) for k in (i, j))
+        apart = (self.problem.slack or seen.means[i] != seen.means[j]) and own + other > 0
+        return own / (own + other) if apart else n[j] / (n[i] + n[j])
+
+    def leads(self, seen, i, j, t):
+        """Whether the leader is pulled."""
+        q = self.ids(seen, i, j) if self.share == "ids" else self.share
+        if self.select == "sampling":
+            u = self.chance(t)
+            self.sure &= abs(u - q) > 1e-9
+            return u < q
+        if i == j:  # no turn of a pair, where the reference is one of the two
+            return True
+        self.due[i] += q
+        self.sure &= self.share != "ids" or abs(self.taken[i] - self.due[i]) > 1e-9
+        if self.taken[i] <= self.due[i]:
+            self.taken[i] += 1
+            return True
+        return False
+
+
+RULES = {
+    "uniform": Uniform, "lucb": Lucb, "ugape": UGapE, "racing": Racing, "k-learner": KLearner,
+    "fws": Fws, "lazy-tas": LazyTas, "tas": Tas, "oracle": Oracle, "top-two": TopTwo,
+}  # fmt: skip

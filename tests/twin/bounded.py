@@ -73,8 +73,8 @@ def log_mean(logs):
 def log_e(a, b, slack=0.0, points=400):
     """The least logarithm of the mean of products of stakes, over a fine grid of means.
 
-    Beyond m_b - slack and m_a it is bounded by a stake on one arm alone, where means of both
-    arms in [0, 1] are there.
+    A 64th of the whole is on each arm alone. Beyond m_b - slack and m_a it is bounded by that,
+    where means of both arms in [0, 1] are there.
     """
     apart = np.abs(np.subtract.outer(np.arange(len(BETS)), np.arange(len(BETS))))
     shares = 2.0 ** (-apart / 2) / (3 + 2**1.5) / len(BETS) * (1 - 2 / 64)
@@ -87,7 +87,9 @@ def log_e(a, b, slack=0.0, points=400):
     for u in low + (high - low) * (np.arange(points) + 0.5) / points:
         total = np.add.outer(made(a, u, True), made(b, u + slack, False))
         most = total.max()
-        values.append(most + np.log(np.sum(shares * np.exp(total - most))))
+        products = most + np.log(np.sum(shares * np.exp(total - most)))
+        alone = (log_mean(x) - np.log(64) for x in (made(a, u, True), made(b, u + slack, False)))
+        values.append(np.logaddexp.reduce([products, *alone]))
     return min(values)
 
 

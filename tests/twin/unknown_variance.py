@@ -1,21 +1,11 @@
-"""The twin of Gaussian runs with unknown variances: a plain NumPy float64 reference.
+"""Costs of pieces with unknown variances, arrays of pairs: the cubic, and without it.
 
-m_k = mean and v_k = sum (x - m_k)^2/N_k of all rewards of arm k, recomputed from the
-rewards at every check. f_k = N_k - 1, or N_k for degrees "glr". Labels, answers and
-masks are those of tests.twin.families.
-
-The cost of a pair is the least over the roots of its cubic, which are eigenvalues here.
-`pair_by_grid` does without the cubic: it is the least of a grid over the common mean,
-polished by golden section around the two lowest local minima of the grid.
+m_k = mean and v_k = sum (x - m_k)^2/N_k of all rewards of arm k. The cost of a pair is the
+least over the roots of its cubic, which are eigenvalues here. `pair_by_grid` is the least of a
+grid over the common mean, polished by golden section around its two lowest local minima.
 """
 
-from types import SimpleNamespace
-
 import numpy as np
-
-from tests.twin import families
-from tests.twin.pending import Pending
-from tests.twin.thresholds import heuristic
 
 _NEAR = 10.0 ** -np.arange(1.0, 13.0, 0.5)
 GRID = np.unique(np.concatenate([np.linspace(0, 1, 201), _NEAR, 1 - _NEAR]))
@@ -86,129 +76,3 @@ def bounds(means, variances, freedom, beta):
     wide = np.expm1(2 * beta / freedom[known])
     radius[known] = np.sqrt(variances[known] * wide)
     return means - radius, means + radius
-
-
-class Problem(families.Problem):
-    """The problem, with the costs of this page; `look` sets what they read."""
-
-    def look(self, rewards, degrees, pulls=None):
-        """Counts, means, variances and freedom of lists of rewards per arm.
-
-        Counts and freedom are those of `pulls` [K] where some rewards are pending.
-        """
-        self.counts = np.array([len(x) for x in rewards])
-        self.means = np.array([np.mean(x) for x in rewards])
-        squares = [np.sum((np.array(x) - np.mean(x)) ** 2) for x in rewards]
-        equal = np.array([len(set(x)) == 1 for x in rewards])
-        self.variances = np.where(equal, 0.0, squares / self.counts)
-        self.counts = self.counts if pulls is None else pulls
-        self.freedom = self.counts - (1.0 if degrees == "free" else 0.0)
-
-    def ratios(self, labels, counts, means):
-        """L of the pieces: [Q]."""
-        f, m, v = self.freedom, self.means, self.variances
-        if self.kind == "osi":
-            return np.array([level(f[k], m[k], v[k], self.level, s == 1) for k, s in labels])
-        i, k = labels[:, 0], labels[:, 1]
-        return pair(f[i], m[i], v[i], f[k], m[k], v[k])
-
-
-def lucb(problem, beta, waiting, pulls):
-    """The next arm, the answer to stop with or None, and the arm that waits or None."""
-    if waiting is not None:
-        return waiting, None, None
-    answer = problem.answer(problem.means)
-    labels = problem.pieces(answer)
-    lower, upper = bounds(problem.means, problem.variances, problem.freedom, beta)
-    first, second = labels[:, 0], labels[:, 1]
-    if problem.kind == "osi":
-        overlaps = np.where(second == 1, problem.level - lower[first], upper[first] - problem.level)
-    else:
-        overlaps = upper[second] - lower[first]
-    largest = np.argmax(overlaps)
-    stop = answer if overlaps[largest] <= 0 else None
-    b, c = labels[largest]
-    if problem.kind == "osi":
-        return b, stop, None
-    if pulls == 2:
-        return b, stop, c
-    return (b if problem.counts[b] < problem.counts[c] else c), stop, None
-
-
-def run(
-    mu, std, problem, rule, *, noise, delta=0.1, beta=heuristic, stopping=("llr",), pulls=1,
-    max_samples=None, initial_pulls=2, degrees="free", batch=1, delay=0,
-):  # fmt: skip
-    """One trajectory, up to the last stop, the cap or the noise's end.
-
-    Args:
-      mu, std: means [K] and standard deviations, a number or [K].
-      problem: ("bai",), ("topm", m) or ("osi", level).
-      rule: "uniform" or "lucb"; the latter always applies its native test. Or an object
-        with choose(problem, t, labels).
-      noise: standard normals [T]; sample s has reward mu + std noise[s] of its arm.
-      pulls: 1 or 2, for lucb.
-      initial_pulls: rounds of all arms before the first check.
-      degrees: "free" or "glr".
-      batch, delay: of rewards that wait; see `tests.twin.pending`.
-
-    Returns:
-      As `tests.twin.families.run`.
-    """
-    mu = np.asarray(mu, float)
-    K = len(mu)
-    std = np.broadcast_to(np.asarray(std, float), K)
-    cap = len(noise) if max_samples is None else min(max_samples, len(noise))
-    problem = Problem(problem, K)
-    kinds = {"llr": families.Llr, "selective": families.SETS[problem.kind],
-             "full": families.SETS[problem.kind]}  # fmt: skip
-    sets = {name: kinds[name](problem, name == "full") for name in stopping if name != "native"}
-    tests, stops, arms, waiting = dict.fromkeys(stopping, 0), {}, [], None
-    rewards, pulled = [[] for _ in range(K)], np.zeros(K, int)
-    pending, first = Pending(initial_pulls * K, batch, delay), True
-
-    def draw(k):
-        reward = mu[k] + std[k] * noise[len(arms)]
-        arms.append(int(k))
-        pulled[k] += 1
-        return reward
-
-    def close(name, answer, stopped):
-        stops[name] = SimpleNamespace(
-            samples=len(arms), answer=answer.copy(), stopped=stopped, pulls=pulled.copy(),
-            tests=tests[name],
-        )  # fmt: skip
-
-    for s in range(initial_pulls * K):
-        rewards[s % K].append(draw(s % K))
-    while True:
-        t, group = len(arms), pending.entering(len(arms))
-        for k, reward in group:
-            rewards[k].append(reward)
-        tests_now, first = bool(group) or first, False
-        problem.look(rewards, degrees)
-        entered = problem.counts.sum()
-        for name, pieces in sets.items():
-            if name not in stops and tests_now:
-                answer, tested = pieces.update(problem.counts, problem.means, beta(entered, delta))
-                tests[name] += tested
-                if answer is not None:
-                    close(name, answer, True)
-        still = [name for name in stopping if name not in stops]
-        if not still:
-            break
-        problem.look(rewards, degrees, pulled.copy())
-        arm, native = t % K, None
-        if not isinstance(rule, str):
-            labels = problem.pieces(problem.answer(problem.means))
-            arm = rule.choose(problem, t + 1, labels)
-        elif rule == "lucb":
-            arm, native, waiting = lucb(problem, beta(t + 1, delta), waiting, pulls)
-        native = native if tests_now else None
-        if native is not None or t == cap:
-            for name in still:
-                answer = problem.answer(problem.means) if native is None else native
-                close(name, answer, native is not None)
-            break
-        pending.chosen(t + 1, arm, draw(arm))
-    return SimpleNamespace(arms=np.array(arms), stops=stops)

@@ -45,6 +45,8 @@ def tried() -> bool | None:
 
     None where no child can be started, or it takes too long.
     """
+    if "python" not in os.path.basename(sys.executable or "python").lower():
+        return None  # Python is in another program, which must not be started again
     child = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     child |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable or "python", "-c", _CHILD]

@@ -409,7 +409,7 @@ def _in_words(row: Mapping[str, Any], by: str) -> dict[str, str]:
         "medians": numbers("median_first", "median_second"),
         f"{OF[by].less} / {OF[by].more}": numbers("sooner", "later"),
         "sign p": _short(row["sign_p"], 2),
-        "errors": f"{interval('errors_first')} / {interval('errors_second')}",
+        "errors of all runs": f"{interval('errors_first')} / {interval('errors_second')}",
         "errors p": _short(row["errors_p"], 2),
     }
 

@@ -17,7 +17,6 @@ from jaxelim import checks, scope
 from jaxelim.contracts import Family
 from jaxelim.contracts.proofs import LAWS
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families.recorded import tested_family
 from jaxelim.instances.arms import Arms
 from jaxelim.mixtures import sequences
 from jaxelim.mixtures.grid import Grid
@@ -131,9 +130,9 @@ def missing(arms: Arms, ridge: float | None) -> str:
         return f"a family with a mixture: {family!r} defines no log_mixture"
     if ridge:
         return "None or 0 as ridge: intervals cover no bias"
-    law, tested = family.stated_law(), tested_family(family)
-    if tested is not family and law not in LAWS:
-        return f"rewards with a proof: {law}. A live run that is told them takes them as {tested!r}"
+    if arms.source is not None and arms.law not in LAWS:
+        told = f"A live run that is told them takes them as {family!r}"
+        return f"rewards with a proof: {arms.law}. {told}"
     return ""
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxelim import families, problems, thresholds
 from jaxelim.checks import name_of, plain
-from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
+from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
 from jaxelim.engine import REVISION
 from jaxelim.errors import ArgumentError, StoreError, in_words
 from jaxelim.instances.instance import Instance
@@ -57,8 +57,8 @@ class Text(str):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class StoredFamily(Family):
-    """A family of one's own in a loaded result, as text: it cannot run."""
+class Stored:
+    """A family or a source of one's own in a loaded result, as text: it cannot run."""
 
     text: str
     description: str  # JSON
@@ -67,6 +67,14 @@ class StoredFamily(Family):
 
     def __repr__(self) -> str:
         return self.text
+
+
+class StoredFamily(Stored, Family):
+    """A family of one's own."""
+
+
+class StoredSource(Stored, Source):
+    """A source of one's own."""
 
 
 class NotHere(Exception):
@@ -101,7 +109,7 @@ def description_of(argument: str, value: Any) -> Any:
     """
     if isinstance(value, Text):
         return value.description
-    if isinstance(value, StoredFamily):
+    if isinstance(value, Stored):
         return json.loads(value.description)
     if plain(value) is not NotImplemented:
         return plain(value)
@@ -126,7 +134,7 @@ def description_of(argument: str, value: Any) -> Any:
     if callable(value) and _defined(value):
         return {"function": f"{value.__module__}.{value.__qualname__}"}
     stateless = not getattr(value, "__dict__", True)
-    if isinstance(value, Family | Problem | SamplingRule | StoppingRule) and stateless:
+    if isinstance(value, Family | Source | Problem | SamplingRule | StoppingRule) and stateless:
         return {"class": name_of(kind), "fields": {}}
     allowed = (
         "what a file can name: a frozen dataclass, also one with __call__, or a function that "
@@ -191,6 +199,7 @@ def experiment_of(result: Any) -> dict[str, Any]:
     return {
         "name": instance.name,
         "family": spoken("family", instance.family),
+        "source": spoken("source", instance.source),
         "problem": {**spoken("problem", problem), **axes},
         "rule": spoken("rule", result.rule),
         "stopping": stopping,
@@ -240,13 +249,15 @@ def origin(call: Any) -> dict[str, Any]:
 
 
 def hash_of(instance: Instance) -> str:
-    """A hash of an instance's numbers and family; the name is left out."""
-    try:
-        family = json.dumps(description_of("family", instance.family))
-    except ArgumentError:
-        family = repr(instance.family)
+    """A hash of an instance's numbers, family and source; the name is left out."""
+    text = ""
+    for one in (instance.family, *([] if instance.source is None else [instance.source])):
+        try:
+            text += json.dumps(description_of("instance", one))
+        except ArgumentError:
+            text += repr(one)
     costs = () if instance.costs is None else (instance.costs,)
-    return sha256(instance.arms, instance.theta, *costs, text=family)
+    return sha256(instance.arms, instance.theta, *costs, text=text)
 
 
 def sha256(*arrays: np.ndarray, text: str = "") -> str:
@@ -280,7 +291,7 @@ def _same(x: Any, y: Any) -> bool:
     if isinstance(x, Instance) and isinstance(y, Instance):
         numbers = [(x.arms, y.arms), (x.theta, y.theta), (x.costs, y.costs)]
         arrays = all(same_array(*pair) for pair in numbers)
-        return arrays and _same(x.family, y.family)
+        return arrays and _same((x.family, x.source), (y.family, y.source))
     try:
         return description_of("other", x) == description_of("other", y)
     except ArgumentError:

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from jaxelim import checks
-from jaxelim.contracts import Family, Problem, SamplingRule
+from jaxelim.contracts import Family, Problem, SamplingRule, Source
 from jaxelim.errors import (
     ArgumentError,
     DamagedFileError,
@@ -23,6 +23,7 @@ from jaxelim.simulation.results.descriptions import (
     ARRAYS,
     TABLES,
     StoredFamily,
+    StoredSource,
     Text,
     made,
     recovered,
@@ -33,8 +34,9 @@ from jaxelim.simulation.results.saving import FORMAT, NUMBERS, checksum, path_of
 if TYPE_CHECKING:
     from xarray import Dataset
 
-_PARTS = ("instance", "problem", "rule", "family", "elimination", "threshold")
+_PARTS = ("instance", "problem", "rule", "family", "source", "elimination", "threshold")
 """What a caller may pass, beside stopping rules."""
+_NO_SOURCE = {"text": "None", "value": None}
 
 
 def load_result(
@@ -44,20 +46,21 @@ def load_result(
     problem: Problem | None = None,
     rule: SamplingRule | None = None,
     family: Family | None = None,
+    source: Source | None = None,
     stopping: Any = None,
     elimination: Any = None,
     threshold: Any = None,
 ) -> Result:
     """Read a `Result` that `Result.save` or `jaxelim run --output` wrote.
 
-    Parts that are jaxelim's own come back by themselves. Rules, problems, families,
+    Parts that are jaxelim's own come back by themselves. Rules, problems, families, sources,
     stopping rules and thresholds of one's own come back if they are passed; else their
     text stands in their place. Nothing in a file is executed.
 
     Args:
         path: the file.
         instance: checked against the file's, which comes back without it.
-        problem, rule, family, elimination, threshold: what the file names, where that is
+        problem, rule, family, source, elimination, threshold: what the file names, where that is
             not jaxelim's own; `HalfSpaces` has a function of one's own.
         stopping: a stopping rule of one's own, or several.
 
@@ -69,7 +72,7 @@ def load_result(
     path = path_of(path)
     data = opened(path, xr.load_dataset)
     return result_of(
-        path, data, instance=instance, problem=problem, rule=rule, family=family,
+        path, data, instance=instance, problem=problem, rule=rule, family=family, source=source,
         stopping=stopping, elimination=elimination, threshold=threshold,
     )  # fmt: skip
 
@@ -148,9 +151,12 @@ def assembled(
     family = recovered(path, "family", told["family"], parts["family"])
     if isinstance(family, Text):
         family = StoredFamily(str(family), json.dumps(family.description))
+    source = recovered(path, "source", told.get("source", _NO_SOURCE), parts["source"])
+    if isinstance(source, Text):
+        source = StoredSource(str(source), json.dumps(source.description))
     costs = numbers.get("arm_costs")
     arms, theta, name = numbers["arms"], numbers["theta"], told["name"]
-    instance = Instance(arms, theta, None, name, family, costs=costs)
+    instance = Instance(arms, theta, None, name, family, source=source, costs=costs)
     if parts["instance"] is not None and parts["instance"] != instance:
         raise ArgumentError("instance", parts["instance"], f"{instance!r}, which the file holds")
     problem = told["problem"]

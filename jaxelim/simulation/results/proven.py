@@ -35,6 +35,7 @@ def proven(call: Any) -> bool | str:
     for stopping in call.stopping:
         terms = Call(
             family=instance.family,
+            law=instance.law,
             problem=call.problem,
             rule=call.rule,
             stopping=stopping,

@@ -119,8 +119,7 @@ def _notes(result: "Result") -> list[str]:
     notes: list[str] = []
     cut, runs = cut_off(result)
     if cut:
-        recorded = "Recorded(" in str(result.settings.get("family"))
-        source = "recorded rewards" if recorded else "noise"
+        source = "noise" if result.instance.source is None else "rewards"
         ends = f"at {result.settings['max_samples']} samples or at the end of their {source}"
         biased = "" if result.truncated.all() else f", and {BIASED}"
         several = np.prod(result.truncated.shape[-3:-1]) > 1

@@ -1,0 +1,284 @@
+"""Evidence from rewards of independent arms, of any family: all of it from its `loss`.
+
+With weights W_k, or counts, the piece {mu_k >= mu_i + slack} has
+
+    H = min over x of  W_i loss_i(-x) + W_k loss_k(off - x),   0 <= x <= off,
+
+off how far the estimates lie outside it. A reference never moves, so that the arm moves all of
+off. By the envelope theorem dH/dW_k is loss_k at the closest point. With l' and l'' the
+derivatives there, d2H/dW2 is minus the square of (l_i', l_k')/sqrt(W_i l_i'' + W_k l_k'').
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.contracts.pieces import Pairs
+from jaxelim.contracts.references import ReferenceRows
+from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.sides import Sides
+from jaxelim.contracts.views import ArmContext, Evidence
+from jaxelim.evidence.derivatives import Bent
+from jaxelim.lanes import PLAIN, LaneOps, index_like
+from jaxelim.numerics.roots import jet
+
+if TYPE_CHECKING:
+    from jaxelim.families.arm import ArmModel
+
+_ALMOST = 1 - 2.0**-52
+"""The largest share of the way to an end of the range: at the end a loss may be infinite."""
+
+
+class End(NamedTuple):
+    """One end of each pair."""
+
+    stat: Any
+    weight: Array
+    still: Array | None = None  # bool: whether it never moves; None: nowhere
+
+    def taken(self, lanes: LaneOps, i: Array) -> "End":
+        return jax.tree.map(lambda x: lanes.take(x, i), self)
+
+
+def pairs_of(shape: Shape | Pairs) -> Any:
+    """Pairs of any of today's shapes; `Sides` stay."""
+    if isinstance(shape, Levels):
+        return Pairs(None, shape.exists, shape.above, 0.0, shape.level, shape.count)
+    if isinstance(shape, Rows):
+        return Pairs(shape.first, shape.exists, None, shape.slack, None, shape.count)
+    if isinstance(shape, ReferenceRows):
+        return Pairs(shape.first, shape.exists, None, 0.0, shape.level, shape.count)
+    return shape
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ArmEvidence(Evidence):
+    """The evidence about pieces of one answer, at given estimates, under counts or weights."""
+
+    model: "ArmModel" = dataclasses.field(metadata={"static": True})
+    space: ArmContext
+    shape: Shape
+    stat: Any  # [K] each
+    weight: Array  # [K], not negative
+    costs: Array | None = None  # [K] what a unit of weight costs, positive; None: 1
+
+    @classmethod
+    def of(
+        cls, model: "ArmModel", space: ArmContext, shape: Shape, stat: Any, weight: Array
+    ) -> "ArmEvidence":
+        """The evidence under these weights, which are those of pulls at no other cost."""
+        one = model.per_pull(stat.mean)
+        return cls(model, space, shape, stat, weight, None if one is None else 1 / one)
+
+    @staticmethod
+    def at_truth(model: "ArmModel", stat: Any, shape: Shape) -> "ArmEvidence":
+        """The evidence of one run under even weights, of statistics of one pull each."""
+        context = ArmContext(PLAIN, stat.mean)
+        return ArmEvidence(model, context, shape, stat, stat.n, 1 / stat.n).with_derivatives()
+
+    @property
+    def closed_form(self) -> bool:  # type: ignore[override]
+        return self.model.exponential and not self.pieces.refers
+
+    @property
+    def square(self) -> bool:  # type: ignore[override]
+        return self.model.square
+
+    @property
+    def pieces(self) -> Any:
+        return pairs_of(self.shape)
+
+    @property
+    def means(self) -> Array:  # type: ignore[override]
+        return self.stat.mean
+
+    def about(self, shape: Shape) -> "ArmEvidence":
+        return dataclasses.replace(self, shape=shape)
+
+    def weighted(self, weights: Array) -> "ArmEvidence":
+        return dataclasses.replace(self, weight=self.per_cost(weights))
+
+    def outside(self) -> Array:
+        return self.shape.separation(self.space.lanes, self.means)
+
+    # The closest point of each piece.
+
+    def _ends(self) -> tuple[End, End]:
+        """Both ends of every piece, to broadcast to [C], or to [m, C] if there are several i."""
+        p, lanes = self.pieces, self.space.lanes
+        if not p.refers:
+            own = End(self.stat, self.weight)
+            leaves, tree = jax.tree.flatten(own)
+            sides = zip(*(p.ends(lanes, x) for x in leaves), strict=True)
+            a, b = (jax.tree.unflatten(tree, x) for x in sides)
+            return a, b
+        stat = jax.tree.map(lambda x: jnp.concatenate([x, x[:1]]), self.stat)
+        stat = stat._replace(mean=p.with_reference(self.means, p.level))
+        weight = p.with_reference(self.weight, 0)
+        still = jnp.broadcast_to(index_like(weight) == weight.shape[0] - 1, weight.shape)
+        candidates = End(stat, weight, still)
+        return candidates.taken(lanes, p.first), candidates
+
+    def values(self) -> Array:
+        p, model = self.pieces, self.model
+        if isinstance(p, Sides):
+            return self.derivatives().value
+        if p.signs:
+            return self.weight * self._of_level()
+        a, b = self._ends()
+
+        def least(a: End, b: End) -> Array:
+            at_a, at_b = losses(model, a, b, p.slack)
+            return a.weight * at_a + b.weight * at_b
+
+        return p.flat(self.space.lanes.materialize(least, a, b))
+
+    def _of_level(self) -> Array:
+        """The loss of moving each arm to the level, where its mean is on the other side: [K]."""
+        p = self.pieces
+        by = jnp.where(self.outside() > 0, p.level - self.means, 0)
+        return self.model.loss(self.stat, by)
+
+    def gradient(self, piece: Array) -> Array:
+        p, lanes, arm = self.pieces, self.space.lanes, index_like(self.means)
+        if p.signs:
+            return self.per_cost(jnp.where(arm == piece, self._of_level(), 0))
+        i, k = p.arms(lanes, piece)
+        a, b = self._two(i, k)
+        at_i, at_k = lanes.materialize(lambda a, b: losses(self.model, a, b, p.slack), a, b)
+        return self.per_cost(jnp.where(arm == i, at_i, jnp.where(arm == k, at_k, 0)))
+
+    def _two(self, i: Array, k: Array) -> tuple[End, End]:
+        """Two candidates, [] each."""
+        p, lanes, own = self.pieces, self.space.lanes, End(self.stat, self.weight)
+        if not p.refers:
+            return own.taken(lanes, i), own.taken(lanes, k)
+        n = np.asarray(self.means.shape[0], i.dtype)
+
+        def of(j: Array) -> End:
+            end = own.taken(lanes, jnp.minimum(j, n - 1))
+            mean = jnp.where(j == n, p.level, end.stat.mean)
+            return End(end.stat._replace(mean=mean), end.weight, j == n)
+
+        return of(i), of(k)
+
+    def share(self, i: Array, k: Array) -> Array:
+        """The share of arm i in the LLR of mu_i = mu_k: [], of two arms [] in any order.
+
+        W_k/(W_i + W_k) at equal means. (You, Qin, Wang & Yang 2023.)
+        """
+        lanes, own = self.space.lanes, End(self.stat, self.weight)
+        a, b = (own.taken(lanes, j) for j in (i, k))
+        ahead = a.stat.mean >= b.stat.mean
+        upper, lower = (
+            jax.tree.map(lambda x, y: jnp.where(ahead, x, y), *two) for two in ((a, b), (b, a))
+        )
+        at = losses(self.model, upper, lower, 0.0)
+        parts = upper.weight * at[0], lower.weight * at[1]
+        total, rest = parts[0] + parts[1], a.weight + b.weight
+        apart = (a.stat.mean != b.stat.mean) & (total > 0)
+        part = jnp.where(apart, jnp.where(ahead, *parts), b.weight)
+        return part / jnp.where(apart, total, rest)
+
+    # Intervals.
+
+    def spread(self, level: Array) -> Interval:
+        """The means u with weight loss(u) <= level, of every arm."""
+        radius = level / self.weight
+        down, up = (self.model.reach(self.stat, radius, side) for side in (False, True))
+        return Interval(self.means - down, self.means + up)
+
+    def overlap(self, level: Array) -> Array:
+        """How far the two sides' intervals overlap: [Q]. One end of each arm is found."""
+        p, arm = self.pieces, index_like(self.means)
+        if p.signs:
+            lower = p.above
+        elif p.several:
+            lower = jnp.any(arm[:, None] == p.first[None], 1)
+        else:
+            lower = arm == p.first
+        lower = jnp.broadcast_to(lower, self.means.shape)
+        by = self.model.reach(self.stat, level / self.weight, ~lower)
+        end = jnp.where(lower, self.means - by, self.means + by)
+        return p.overlap(self.space.lanes, Interval(end, end))
+
+    # Of one run: H_p with two derivatives.
+
+    def with_derivatives(self) -> "ArmEvidence":
+        even = jnp.full_like(self.means, 1 / self.means.shape[0])
+        stat = self.model.bending(self.stat)
+        return dataclasses.replace(self, stat=stat, weight=self.per_cost(even))
+
+    def derivatives(self) -> Bent:
+        model, count = self.model, self.means.shape[0]
+        i, k, off, a_still, b_still = self._places()
+        inside = [jnp.minimum(j, count - 1) for j in (i, k)]
+        a, b = (End(jax.tree.map(lambda x, j=j: x[j], self.stat), self.weight[j]) for j in inside)
+        a, b = a._replace(still=a_still), b._replace(still=b_still)
+        down, up = shifts(model, a, b, off, self.pieces.slack)
+        jets = [
+            jet(lambda by, stat=end.stat: model.loss(stat, by), by)
+            for end, by in ((a, down), (b, up))
+        ]
+        value = a.weight * jets[0][0] + b.weight * jets[1][0]
+        curve = a.weight * jets[0][2] + b.weight * jets[1][2]
+        bent = (off > 0) & ~a_still & ~b_still & (curve > 0) & jnp.isfinite(curve)
+        size = jnp.where(bent, jnp.sqrt(1 / jnp.where(bent, curve, 1)), 0)
+
+        def placed(x: Array, y: Array) -> Array:
+            arm = jnp.arange(count, dtype=jnp.int32)[:, None]
+            at_i, at_k = (arm == i[None]) & ~a_still[None], (arm == k[None]) & ~b_still[None]
+            return jnp.where(at_i, x[None], 0) + jnp.where(at_k, y[None], 0)
+
+        gradient = placed(jets[0][0], jets[1][0])
+        bend = placed(*(jnp.where(bent, size * x[1], 0) for x in jets))
+        return Bent(value, gradient, bend).by(self.costs)
+
+    def _places(self) -> tuple[Array, ...]:
+        """The two ends of every place, how far it is outside, and which end is still: [Q] each."""
+        p, off = self.pieces, self.outside()
+        if isinstance(p, Sides):
+            return p.first, p.second, off, p.sign < 0, p.sign > 0
+        n = p.candidates
+        k = jnp.tile(jnp.arange(n, dtype=jnp.int32), off.shape[0] // n)
+        if p.signs:
+            return k, k, off, ~p.above, p.above
+        i = jnp.repeat(jnp.atleast_1d(p.first), n)
+        count = self.means.shape[0]
+        off = jnp.where(i == k, 0, off)
+        return i, k, off, i == count, k == count
+
+
+def shifts(
+    model: "ArmModel", a: End, b: End, off: Array, slack: float | Array
+) -> tuple[Array, Array]:
+    """How far both ends move to the closest point: a by at most 0, b by at least 0."""
+    apart = off > 0
+    still = None if a.still is None else a.still | b.still  # type: ignore[operator]
+    free = jnp.where(apart if still is None else apart & ~still, off, 0)
+    if model.exponential and not slack:
+        total = a.weight + b.weight
+        down = free * (b.weight / jnp.where(total > 0, total, 1))
+    else:
+        down = model.meet(a.weight, a.stat, b.weight, b.stat, free)
+    up = free - down
+    if still is not None:
+        down = jnp.where(apart & b.still, off, down)  # type: ignore[operator]
+        up = jnp.where(apart & a.still, off, up)  # type: ignore[operator]
+    if np.isfinite(model.low):
+        down = jnp.minimum(down, (a.stat.mean - model.low) * _ALMOST)
+    if np.isfinite(model.high):
+        up = jnp.minimum(up, (model.high - b.stat.mean) * _ALMOST)
+    return -down, up
+
+
+def losses(model: "ArmModel", a: End, b: End, slack: float) -> tuple[Array, Array]:
+    """The losses of both ends at the closest point of {mu_b >= mu_a + slack}."""
+    off = a.stat.mean - b.stat.mean
+    down, up = shifts(model, a, b, off + slack if slack else off, slack)
+    return model.loss(a.stat, down), model.loss(b.stat, up)

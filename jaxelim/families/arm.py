@@ -1,0 +1,241 @@
+"""Rewards of independent arms: statistics of each arm, and one function `loss` of them.
+
+`loss(stat, by)` is the least log-likelihood ratio of moving an arm's mean by `by`, for each
+unit of the arm's weight, which is its number of pulls in most families. All evidence follows
+from it (see `jaxelim.evidence.arms`).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.sides import Sides
+from jaxelim.contracts.slack import SlackRows
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
+from jaxelim.errors import ArgumentError, undefined
+from jaxelim.evidence.arms import ArmEvidence
+from jaxelim.lanes import index_like
+from jaxelim.mixtures.pieces import Stat
+from jaxelim.numerics import roots
+
+if TYPE_CHECKING:
+    from jaxelim.instances.instance import Instance
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArmStatistics(Statistics):
+    """The statistics of a run: counts, means, and what else the model's `Stat` has."""
+
+    rest: tuple[Array, ...] = ()  # [K] each
+
+
+class ArmModel(Family):
+    """The contract of a family of independent arms: a frozen dataclass of settings.
+
+    A model defines `draw` and `loss`. Where its statistics are more than counts and means it
+    defines `first` and `more` too, and its `kind` of `Stat`. The rest has defaults. These
+    methods go entry by entry, for arrays of any one shape.
+    """
+
+    low: ClassVar[float] = -np.inf  # the range of means
+    high: ClassVar[float] = np.inf
+    kind: ClassVar[Callable[..., Any]] = Stat
+    statistics: ClassVar[Callable[..., Any]] = ArmStatistics
+    exponential: ClassVar[bool] = False
+    """Whether w_a loss_a + w_b loss_b is least at the weighted mean of the two means.
+
+    It is so in one-parameter exponential families.
+    """
+    smooth: ClassVar[bool] = True
+    """Whether the least sum of a pair has second derivatives everywhere.
+
+    Else there are no H* and no information-directed shares.
+    """
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
+
+    def has(self, method: str) -> bool:
+        return super().has(method) and (self.smooth or method not in ("truth", "share"))
+
+    def first(self, x: Array) -> Any:
+        """The statistics after one reward."""
+        return self.kind(jnp.ones_like(x), x)
+
+    def more(self, stat: Any, x: Array) -> Any:
+        """The statistics after one more reward. A model without it keeps exact sums."""
+        raise undefined(self, "more(stat, x)")
+
+    def loss(self, stat: Any, by: Array) -> Array:
+        """The least log-likelihood ratio of moving the mean by `by`, by unit of weight.
+
+        It is 0 for by = 0, and grows on both sides. mean + by lies inside the range.
+        """
+        raise undefined(self, "loss(stat, by)")
+
+    def weight(self, stat: Any) -> Array:
+        """What `loss` is multiplied by: n, or the degrees of freedom."""
+        return stat.n
+
+    def per_pull(self, like: Array) -> Array | None:
+        """What one pull adds to the weight of each arm, as `like` [K]; None: 1."""
+        return None
+
+    def meet(self, w_a: Array, a: Any, w_b: Array, b: Any, off: Array) -> Array:
+        """The x in [0, off] with the least w_a loss(a, -x) + w_b loss(b, off - x).
+
+        This default finds the root of the derivative by Newton's method, guarded by bisection.
+        It has to be the only one.
+
+        Args:
+            w_a, w_b: weights, at least 0.
+            a, b: statistics.
+            off: at least 0.
+        """
+        shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in (w_a, a.mean, w_b, b.mean, off)))
+        off = jnp.broadcast_to(off, shape)
+        total = w_a + w_b
+        p = jnp.broadcast_to(jnp.where(total > 0, w_a / jnp.where(total > 0, total, 1), 0.5), shape)
+        low, high = jnp.zeros_like(off), off
+        if np.isfinite(self.high):
+            low = jnp.maximum(low, off - (self.high - b.mean))
+        if np.isfinite(self.low):
+            high = jnp.minimum(high, a.mean - self.low)
+        high = jnp.maximum(low, high)
+
+        def slope(x: Array) -> Array:
+            down, up = (slope_of(self, stat, by) for stat, by in ((a, -x), (b, off - x)))
+            return -(p * down + (1 - p) * up)
+
+        return roots.rising(slope, low, high, low + (high - low) * (1 - p))
+
+    def reach(self, stat: Any, radius: Array, up: Array | bool) -> Array:
+        """The largest x with loss(stat, x) <= radius, or loss(stat, -x) where not `up`.
+
+        At least 0. It is the distance to the end of the range where loss stays below there.
+
+        Args:
+            stat: statistics.
+            radius: at least 0.
+            up: bool, the side.
+        """
+        room, other = self.high - stat.mean, stat.mean - self.low
+        room, other = jnp.where(up, room, other), jnp.where(up, other, room)
+        sign = jnp.where(up, 1.0, -1.0)
+        below, above = np.isfinite(self.low), np.isfinite(self.high)
+        ended = bool(below) if below == above else jnp.where(up, above, below)
+        return roots.outermost(lambda x: self.loss(stat, sign * x), radius, room, other, ended)
+
+    def bending(self, stat: Any) -> Any:
+        """Statistics with nearly the same loss, which has two derivatives."""
+        return stat
+
+    # The statistics of a run.
+
+    def stat(self, stats: Statistics) -> Any:
+        """The statistics that the methods above read, of those of a run."""
+        rest = stats.rest if isinstance(stats, ArmStatistics) else ()
+        return self.kind(stats.counts, stats.means, *rest)
+
+    def _sums(self) -> bool:
+        return type(self).more is ArmModel.more
+
+    def start(
+        self, space: ArmContext, problem: Problem, tables: tuple, rewards: Array
+    ) -> ArmStatistics:
+        t = jnp.full(rewards.shape[1:], rewards.shape[0], jnp.int32)
+        n, means, *rest = self.first(rewards)
+        return self.statistics(t=t, counts=n, means=means, reward_sums=rewards, rest=tuple(rest))
+
+    def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> ArmStatistics:
+        stats: Any = seen.stats
+        chosen = (index_like(stats.means) == arm) & go
+        t = stats.t + go.astype(jnp.int32)
+        counts = stats.counts + chosen.astype(stats.means.dtype)
+        if self._sums():
+            sums = stats.reward_sums + jnp.where(chosen, reward, 0)
+            means = jnp.where(chosen, sums / counts, stats.means)
+            return dataclasses.replace(stats, t=t, counts=counts, means=means, reward_sums=sums)
+        _, means, *rest = self.more(self.kind(stats.counts, stats.means, *stats.rest), reward)
+        sums = jnp.where(chosen, means * counts, stats.reward_sums)
+        means = jnp.where(chosen, means, stats.means)
+        rest = tuple(
+            jnp.where(chosen, new, old) for new, old in zip(rest, stats.rest, strict=True)
+        )
+        return dataclasses.replace(
+            stats, t=t, counts=counts, means=means, reward_sums=sums, rest=rest
+        )
+
+    def pooled(
+        self, space: ArmContext, stats: Statistics, pulls: Array, means: Array, squares: Array
+    ) -> Statistics:
+        if not self._sums():
+            return super().pooled(space, stats, pulls, means, squares)
+        assert stats.reward_sums is not None
+        counts, sums = stats.counts + pulls, stats.reward_sums + pulls * means
+        return dataclasses.replace(stats, counts=counts, means=sums / counts, reward_sums=sums)
+
+    def with_pending(
+        self, space: ArmContext, entered: Statistics, ahead: Statistics, pull: Any = None
+    ) -> Statistics:
+        """The rest, which is sums over rewards, grows with the counts."""
+        now: Any = super().with_pending(space, entered, ahead, pull)
+        more = now.counts / jnp.maximum(entered.counts, 1)
+        return dataclasses.replace(now, rest=tuple(x * more for x in now.rest))
+
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> ArmEvidence:
+        stat = self.stat(stats)
+        return ArmEvidence.of(self, space, shape, stat, self.weight(stat))
+
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
+        return seen.evidence.spread(beta)  # type: ignore[attr-defined]
+
+    def overlap(self, seen: View, beta: Array) -> Array:
+        return seen.evidence.overlap(beta)  # type: ignore[attr-defined]
+
+    def share(self, seen: View, i: Array, k: Array) -> Array:
+        return seen.evidence.share(i, k)  # type: ignore[attr-defined]
+
+    # Checks, and the truth.
+
+    def check(self, instance: "Instance") -> None:
+        means = instance.means
+        bad = means[(means < self.low) | (means > self.high)]
+        if bad.size:
+            allowed = f"means from {self.low:g} to {self.high:g} for {self!r}"
+            raise ArgumentError("theta", means, allowed, f"{bad[0]:g} is not")
+
+    def check_shape(self, problem: Problem, shape: Shape) -> None:
+        super().check_shape(problem, shape)
+        if shape.level is not None and not self.low < shape.level < self.high:
+            allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
+            raise ArgumentError("level", shape.level, allowed)
+        if shape.slack and not shape.slack < self.high - self.low:
+            allowed = f"a number below {self.high - self.low:g} for {self!r}"
+            raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
+
+    def nature(self, instance: "Instance") -> Any:
+        """The means: [I, K]."""
+        return instance.means.reshape(-1, instance.K)
+
+    def scales(self, means: Array, source: Any = None) -> Any:
+        """Statistics of one pull at a truth with these means, whose loss is the truth's: [K]."""
+        return self.first(means)
+
+    def truth(
+        self, features: Array | None, theta: Array, scales: Any, directions: Array,
+        offsets: Array, slack: bool,
+    ) -> ArmEvidence:  # fmt: skip
+        shape = Sides.of(directions, offsets, slack)
+        return ArmEvidence.at_truth(self, scales._replace(mean=theta), shape)
+
+
+def slope_of(model: ArmModel, stat: Any, by: Array) -> Array:
+    """The derivative of loss in `by`."""
+    return jax.jvp(lambda by: model.loss(stat, by), (by,), (jnp.ones_like(by),))[1]
