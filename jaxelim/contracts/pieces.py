@@ -160,7 +160,8 @@ class Pairs(Pieces):
         if not self.refers:
             return i, k
         last = self.candidates - 1
-        return jnp.where(i == last, k, i).astype(i.dtype), jnp.where(k == last, i, k).astype(i.dtype)
+        i, k = jnp.where(i == last, k, i), jnp.where(k == last, i, k)
+        return i.astype(piece.dtype), k.astype(piece.dtype)
 
     def outside(self, lanes: LaneOps, means: Array) -> Array:
         """How far means [K] lie outside each piece, negative inside: [Q]."""

@@ -17,10 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.pieces import Pairs
-from jaxelim.contracts.references import ReferenceRows
-from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
-from jaxelim.contracts.sides import Sides
+from jaxelim.contracts.pieces import Interval, Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import ArmContext, Evidence
 from jaxelim.evidence.derivatives import Bent
 from jaxelim.lanes import PLAIN, LaneOps, index_like
@@ -44,17 +41,6 @@ class End(NamedTuple):
         return jax.tree.map(lambda x: lanes.take(x, i), self)
 
 
-def pairs_of(shape: Shape | Pairs) -> Any:
-    """Pairs of any of today's shapes; `Sides` stay."""
-    if isinstance(shape, Levels):
-        return Pairs(None, shape.exists, shape.above, 0.0, shape.level, shape.count)
-    if isinstance(shape, Rows):
-        return Pairs(shape.first, shape.exists, None, shape.slack, None, shape.count)
-    if isinstance(shape, ReferenceRows):
-        return Pairs(shape.first, shape.exists, None, 0.0, shape.level, shape.count)
-    return shape
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ArmEvidence(Evidence):
@@ -62,21 +48,21 @@ class ArmEvidence(Evidence):
 
     model: "ArmModel" = dataclasses.field(metadata={"static": True})
     space: ArmContext
-    shape: Shape
+    shape: Pieces
     stat: Any  # [K] each
     weight: Array  # [K], not negative
     costs: Array | None = None  # [K] what a unit of weight costs, positive; None: 1
 
     @classmethod
     def of(
-        cls, model: "ArmModel", space: ArmContext, shape: Shape, stat: Any, weight: Array
+        cls, model: "ArmModel", space: ArmContext, shape: Pieces, stat: Any, weight: Array
     ) -> "ArmEvidence":
         """The evidence under these weights, which are those of pulls at no other cost."""
         one = model.per_pull(stat.mean)
         return cls(model, space, shape, stat, weight, None if one is None else 1 / one)
 
     @staticmethod
-    def at_truth(model: "ArmModel", stat: Any, shape: Shape) -> "ArmEvidence":
+    def at_truth(model: "ArmModel", stat: Any, shape: Pieces) -> "ArmEvidence":
         """The evidence of one run under even weights, of statistics of one pull each."""
         context = ArmContext(PLAIN, stat.mean)
         return ArmEvidence(model, context, shape, stat, stat.n, 1 / stat.n).with_derivatives()
@@ -90,21 +76,21 @@ class ArmEvidence(Evidence):
         return self.model.square
 
     @property
-    def pieces(self) -> Any:
+    def pieces(self) -> Pairs:
         return pairs_of(self.shape)
 
     @property
     def means(self) -> Array:  # type: ignore[override]
         return self.stat.mean
 
-    def about(self, shape: Shape) -> "ArmEvidence":
+    def about(self, shape: Pieces) -> "ArmEvidence":
         return dataclasses.replace(self, shape=shape)
 
     def weighted(self, weights: Array) -> "ArmEvidence":
         return dataclasses.replace(self, weight=self.per_cost(weights))
 
     def outside(self) -> Array:
-        return self.shape.separation(self.space.lanes, self.means)
+        return self.pieces.outside(self.space.lanes, self.means)
 
     # The closest point of each piece.
 
@@ -126,8 +112,6 @@ class ArmEvidence(Evidence):
 
     def values(self) -> Array:
         p, model = self.pieces, self.model
-        if isinstance(p, Sides):
-            return self.derivatives().value
         if p.signs:
             return self.weight * self._of_level()
         a, b = self._ends()
@@ -242,8 +226,6 @@ class ArmEvidence(Evidence):
     def _places(self) -> tuple[Array, ...]:
         """The two ends of every place, how far it is outside, and which end is still: [Q] each."""
         p, off = self.pieces, self.outside()
-        if isinstance(p, Sides):
-            return p.first, p.second, off, p.sign < 0, p.sign > 0
         n = p.candidates
         k = jnp.tile(jnp.arange(n, dtype=jnp.int32), off.shape[0] // n)
         if p.signs:

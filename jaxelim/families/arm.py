@@ -15,9 +15,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Family, Problem
-from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
-from jaxelim.contracts.sides import Sides
-from jaxelim.contracts.slack import SlackRows
+from jaxelim.contracts.pieces import Interval, Pieces
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, undefined
 from jaxelim.evidence.arms import ArmEvidence
@@ -59,7 +57,6 @@ class ArmModel(Family):
 
     Else there are no H* and no information-directed shares.
     """
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def has(self, method: str) -> bool:
         return super().has(method) and (self.smooth or method not in ("truth", "share"))
@@ -189,7 +186,7 @@ class ArmModel(Family):
         more = now.counts / jnp.maximum(entered.counts, 1)
         return dataclasses.replace(now, rest=tuple(x * more for x in now.rest))
 
-    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> ArmEvidence:
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Pieces) -> ArmEvidence:
         stat = self.stat(stats)
         return ArmEvidence.of(self, space, shape, stat, self.weight(stat))
 
@@ -211,7 +208,7 @@ class ArmModel(Family):
             allowed = f"means from {self.low:g} to {self.high:g} for {self!r}"
             raise ArgumentError("theta", means, allowed, f"{bad[0]:g} is not")
 
-    def check_shape(self, problem: Problem, shape: Shape) -> None:
+    def check_shape(self, problem: Problem, shape: Pieces) -> None:
         super().check_shape(problem, shape)
         if shape.level is not None and not self.low < shape.level < self.high:
             allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
@@ -229,11 +226,9 @@ class ArmModel(Family):
         return self.first(means)
 
     def truth(
-        self, features: Array | None, theta: Array, scales: Any, directions: Array,
-        offsets: Array, slack: bool,
-    ) -> ArmEvidence:  # fmt: skip
-        shape = Sides.of(directions, offsets, slack)
-        return ArmEvidence.at_truth(self, scales._replace(mean=theta), shape)
+        self, features: Array | None, theta: Array, scales: Any, pieces: Pieces
+    ) -> ArmEvidence:
+        return ArmEvidence.at_truth(self, scales._replace(mean=theta), pieces)
 
 
 def slope_of(model: ArmModel, stat: Any, by: Array) -> Array:

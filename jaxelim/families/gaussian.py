@@ -37,7 +37,6 @@ from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import gaussian, linear
 from jaxelim.mixtures.grid import Grid
-from jaxelim.mixtures.pieces import both_sides
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms

@@ -11,7 +11,6 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
-from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Statistics
 from jaxelim.evidence import student
 from jaxelim.evidence.student import Spread
@@ -73,7 +72,7 @@ class GaussianUnknownVariance(ArmModel):
     initial_pulls: ClassVar[int] = 2
     sufficient: ClassVar[int] = 2
     smooth: ClassVar[bool] = False
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels)
+    slack: ClassVar[bool] = False
     kind: ClassVar[Callable[..., Any]] = Spread
     statistics: ClassVar[Callable[..., Any]] = StudentStatistics
     convex_in: ClassVar[str | None] = None

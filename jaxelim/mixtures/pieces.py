@@ -11,7 +11,6 @@ from jaxelim.mixtures.grid import Grid, log_mean_exp, spread
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family
-    from jaxelim.contracts.shapes import Shape
     from jaxelim.contracts.views import ArmContext, Statistics
 
 Tree = Any
@@ -31,7 +30,7 @@ def each(family: "Family", stat: Tree, at: Array, priors: Any) -> Array:
 
 
 def log_e(
-    family: "Family", space: "ArmContext", stats: "Statistics", shape: "Shape", grid: Grid
+    family: "Family", space: "ArmContext", stats: "Statistics", pieces: Any, grid: Grid
 ) -> Array:
     """log e of every piece, for one run: [Q]; `space.lanes` has the plain form.
 
@@ -41,26 +40,36 @@ def log_e(
     """
     closed = getattr(family, "log_e", None)
     if closed is not None:
-        return closed(space, stats, shape, grid)
+        return closed(space, stats, pieces, grid)
     stat, priors = family.stat_of(stats.counts, stats.means, stats.moments), family.priors(grid)
-    outside = shape.separation(space.lanes, stats.means)
-    if shape.level is not None:
-        value = _of_levels(family, stat, shape, priors)
-    elif family.convex_in:
-        value = of_pairs(family, *both_sides(shape, space.lanes, stat), shape.slack, priors[0])
+    if pieces.signs:
+        value = jnp.where(pieces.above, *_of_levels(family, stat, pieces.level, priors))
     else:
-        value = _over_cells(family, *both_sides(shape, space.lanes, stat), shape, priors)
-    return jnp.where(shape.exists & (outside > 0) & (value > 0), value, -jnp.inf)
+        ends = both_sides(pieces, space.lanes, stat)
+        if family.convex_in:
+            value = of_pairs(family, *ends, pieces.slack, priors[0])
+        else:
+            value = over_cells(family, *ends, pieces, priors)
+        if pieces.refers:
+            i, k = pairs_in_order(pieces)
+            last = stat.mean.shape[0]
+            above, below = _of_levels(family, stat, pieces.level, priors)
+            value = jnp.where(i == last, below[jnp.minimum(k, last - 1)], value)
+            value = jnp.where(k == last, above[jnp.minimum(i, last - 1)], value)
+    outside = pieces.outside(space.lanes, stats.means)
+    return jnp.where(pieces.exists & (outside > 0) & (value > 0), value, -jnp.inf)
 
 
-def _of_levels(family: Any, stat: Tree, shape: Any, priors: tuple) -> Array:
-    """The mixture at the level. Above 0 it falls from there towards the estimate."""
-    level = jnp.full_like(stat.mean, shape.level)
-    up, down = priors
-    value = log_mean_exp(each(family, stat, level, up))
-    if up is down:
-        return value
-    return jnp.where(shape.above, value, log_mean_exp(each(family, stat, level, down)))
+def _of_levels(family: Any, stat: Tree, level: float, priors: tuple) -> list[Array]:
+    """The mixture at the level, of arms above it and of arms below: [K] each.
+
+    Above 0 it falls from there towards the estimate.
+    """
+    at = jnp.full_like(stat.mean, level)
+    value = log_mean_exp(each(family, stat, at, priors[0]))
+    if priors[0] is priors[1]:
+        return [value, value]
+    return [value, log_mean_exp(each(family, stat, at, priors[1]))]
 
 
 def of_pairs(family: Any, a: Tree, b: Tree, slack: Any, priors: Any) -> Array:
@@ -76,9 +85,9 @@ def of_pairs(family: Any, a: Tree, b: Tree, slack: Any, priors: Any) -> Array:
     )  # fmt: skip
 
 
-def _over_cells(family: Any, a: Tree, b: Tree, shape: Any, priors: tuple) -> Array:
+def over_cells(family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple) -> Array:
     """Of arms a and b [Q] whose mixtures fall up to the estimate and rise from there."""
-    slack, (up, down) = shape.slack, priors
+    slack, (up, down) = pieces.slack, priors
 
     def value(piece: tuple) -> Array:
         exists, a, b = piece
@@ -97,17 +106,28 @@ def _over_cells(family: Any, a: Tree, b: Tree, shape: Any, priors: tuple) -> Arr
         needed = exists & (a.mean - b.mean + slack > 0)
         return jax.lax.cond(needed, bound, lambda: jnp.full_like(low, -jnp.inf))
 
-    return jax.lax.map(value, (shape.exists, a, b))
+    return jax.lax.map(value, (pieces.exists, a, b))
 
 
-def both_sides(shape: Any, lanes: Any, x: Tree) -> tuple[Tree, Tree]:
-    """x_i and x_k of every piece of one run, of arrays [K, ..]: [Q, ..] each."""
+def pairs_in_order(pieces: Any) -> tuple[Array, Array]:
+    """The candidates i and k of every place of pairs of one run: [Q] each."""
+    n = pieces.candidates
+    i = jnp.atleast_1d(pieces.first)
+    return jnp.repeat(i, n), jnp.tile(jnp.arange(n, dtype=i.dtype), i.shape[0])
+
+
+def both_sides(pieces: Any, lanes: Any, x: Tree) -> tuple[Tree, Tree]:
+    """x_i and x_k of every pair of one run, of arrays [K, ..]: [Q, ..] each.
+
+    Of a reference it has what belongs to the first arm.
+    """
 
     def sides(x: Array) -> tuple[Array, Array]:
-        if not shape.several:
-            own = lanes.row(x, shape.first) if x.ndim > 1 else lanes.take(x, shape.first)
+        x = jnp.concatenate([x, x[:1]]) if pieces.refers else x
+        if not pieces.several:
+            own = lanes.row(x, pieces.first) if x.ndim > 1 else lanes.take(x, pieces.first)
             return jnp.broadcast_to(own[None], x.shape), x
-        own = x[shape.first][:, None]
+        own = x[pieces.first][:, None]
         whole = (own.shape[0], *x.shape)
         a, b = jnp.broadcast_to(own, whole), jnp.broadcast_to(x[None], whole)
         return a.reshape((-1, *x.shape[1:])), b.reshape((-1, *x.shape[1:]))

@@ -46,7 +46,7 @@ def llr(a, b, slack=0.0):
 def log_e(a, b, slack):
     """log e of the pairs of arms a and b [Q]."""
     shape = SimpleNamespace(exists=jnp.ones(a.n.shape, bool), slack=slack)
-    return pieces._over_cells(FAMILY, a, b, shape, FAMILY.priors(Grid()))
+    return pieces.over_cells(FAMILY, a, b, shape, FAMILY.priors(Grid()))
 
 
 def samples(number, seed=0):
