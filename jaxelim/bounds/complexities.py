@@ -109,7 +109,9 @@ def _largest(complexities: list[Complexity], gap: float) -> Complexity:
     return Complexity(**chosen | {"converged": chosen["gap"] <= gap}, **rest)
 
 
-def complexity(instance: Instance, problem: Problem, gap: float = 1e-6, *, bonus=None) -> Complexity:
+def complexity(
+    instance: Instance, problem: Problem, gap: float = 1e-6, *, bonus=None
+) -> Complexity:
     """Compute the complexity H*, T* = 1/H*, and an optimal allocation, with a certificate.
 
     An interior-point method solves it. For independent arms of a one-parameter family,

@@ -154,7 +154,8 @@ def _refuse_out_of_reach(label, one, directions) -> None:
     if out.any():
         note = f"{label}the features have rank {rank} and do not span the direction of piece "
         note += str(np.argmax(out))
-        raise ArgumentError("instance", one, "features that span the direction of every piece", note)
+        allowed = "features that span the direction of every piece"
+        raise ArgumentError("instance", one, allowed, note)
 
 
 def _refuse_ill_conditioned(label, one) -> None:

@@ -132,7 +132,7 @@ class ArmEvidence(Evidence):
         p, lanes, arm = self.pieces, self.space.lanes, index_like(self.means)
         if p.signs:
             return self.per_cost(jnp.where(arm == piece, self._of_level(), 0))
-        i, k = p.arms(lanes, piece)
+        i, k = p.pair(lanes, piece)
         a, b = self._two(i, k)
         at_i, at_k = lanes.materialize(lambda a, b: losses(self.model, a, b, p.slack), a, b)
         return self.per_cost(jnp.where(arm == i, at_i, jnp.where(arm == k, at_k, 0)))

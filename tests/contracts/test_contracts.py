@@ -11,7 +11,7 @@ import pytest
 import jaxelim as je
 from jaxelim import catalogue
 from jaxelim.lanes import LaneOps
-from jaxelim.problems.arm_sets import ArmSet
+from jaxelim.problems.sets import ArmSet
 from jaxelim.testing import (
     ContractError,
     check_problem,

@@ -33,7 +33,7 @@ class BestHalf(je.contracts.Problem):
 
     def shape(self, seen, answer):
         inside = jnp.arange(len(seen.means)) < self.size
-        return je.contracts.Rows(answer, inside != (answer < self.size))
+        return je.contracts.Pairs(answer, inside != (answer < self.size))
 
 
 class Unique(BestHalf):
@@ -51,7 +51,7 @@ class Blind(BestHalf):
     def shape(self, seen, answer):
         shape = super().shape(seen, answer)
         rival = jnp.arange(len(seen.means)) == self.size
-        return je.contracts.Rows(shape.first, shape.exists & ~rival)
+        return je.contracts.Pairs(shape.first, shape.exists & ~rival)
 
 
 def test_the_contract():
@@ -105,7 +105,7 @@ class OutOfRange(BestHalf):
 
     def shape(self, seen, answer):
         shape = super().shape(seen, answer)
-        return je.contracts.Rows(jnp.where(seen.means[0] > 0.9, 7, shape.first), shape.exists)
+        return je.contracts.Pairs(jnp.where(seen.means[0] > 0.9, 7, shape.first), shape.exists)
 
 
 def test_arms_of_a_shape_out_of_range_end_the_run():

@@ -263,7 +263,7 @@ UNSUPPORTED = {
         "family",
         "linear arms",
     ),
-    "half-spaces": (lambda: run(problem=HALVES), "problem", "Rows or Levels"),
+    "half-spaces": (lambda: run(problem=HALVES), "problem", "pairs of arms"),
     "native": (lambda: run(rule=je.Uniform(), stopping=je.Native()), "stopping", "Uniform"),
     "noise_std": (lambda: EASY.noise_std, "family"),
 }

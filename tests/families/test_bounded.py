@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 import jaxelim as je
 from jaxelim import catalogue, scope
-from jaxelim.contracts.shapes import Rows
+from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
 from jaxelim.evidence import betting
 from jaxelim.evidence.arms import ArmEvidence
@@ -241,7 +241,7 @@ def test_a_share_is_of_two_arms_in_any_order():
             arms = (wins_of(np.repeat([1.0, 0.0], ones)) for ones in (a, b))
             wins = jax.tree.map(lambda *x: jnp.stack(x), *arms)
             space = ArmContext(PLAIN, wins.mean)
-            shape = Rows(jnp.int32(0), jnp.asarray([False, True]))
+            shape = Pairs(jnp.int32(0), jnp.asarray([False, True]))
             evidence = ArmEvidence.of(FAMILY, space, shape, wins, wins.n)
             return [float(evidence.share(jnp.int32(i), jnp.int32(1 - i))) for i in (0, 1)]
 

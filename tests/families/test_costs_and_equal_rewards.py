@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxelim.evidence.gaussian import LinearEvidence
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.contracts.shapes import Levels, Rows
+from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
 from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.evidence.designs import LinearContext, weighted
-from jaxelim.evidence.gaussian import LinearEvidence
 from jaxelim.families.arm import Stat
 from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
@@ -26,7 +26,7 @@ def test_the_gradient_of_a_level_is_that_of_its_value():
     family = je.Gaussian(std=std)
     with scope.engine():
         means, weights = jnp.asarray([1.0, -0.5, 0.3]), jnp.asarray([0.2, 0.5, 0.3])
-        shape = Levels(means > 0.1, jnp.ones(3, bool), 0.1)
+        shape = Pairs(None, jnp.ones(3, bool), means > 0.1, level=0.1)
         stat, space = Stat(weights, means), ArmContext(LaneOps(), jnp.eye(3))
         evidence = ArmEvidence.of(family, space, shape, stat, family.weight(stat))
         for piece in range(3):
@@ -43,7 +43,7 @@ def test_pairs_without_weight_have_finite_bends():
     """Second derivatives of H_p at weights 0 of both arms: 0, as its value and gradient."""
     with scope.engine():
         means, weights = jnp.asarray([0.7, 0.5, 0.2]), jnp.asarray([0.0, 0.0, 1.0])
-        shape = Rows(jnp.int32(0), jnp.asarray([False, True, True]))
+        shape = Pairs(jnp.int32(0), jnp.asarray([False, True, True]))
         space = ArmContext(LaneOps(), jnp.eye(3))
         stat = Stat(weights, means)
         evidence = ArmEvidence.of(je.Bernoulli(), space, shape, stat, weights)
@@ -61,7 +61,7 @@ def test_the_largest_gain_of_linear_arms():
     best = int(np.argmax(arms @ theta))
     with scope.engine():
         space = LinearContext(LaneOps(), jnp.asarray(arms))
-        shape = Rows(jnp.int32(best), jnp.arange(4) != best)
+        shape = Pairs(jnp.int32(best), jnp.arange(4) != best)
         given = jnp.asarray(arms @ theta), jnp.asarray(theta)
         seen = LinearEvidence.of(space, shape, weighted(space, jnp.asarray(counts)), *given)
         view: Any = SimpleNamespace(time=jnp.exp(jnp.float64(level)), linear=seen)

@@ -89,7 +89,7 @@ class OfOnesOwn(je.contracts.Problem):
         return jnp.arange(len(seen.means)) == answer
 
     def shape(self, seen, answer):
-        return je.contracts.Rows(answer, jnp.arange(len(seen.means)) != answer)
+        return je.contracts.Pairs(answer, jnp.arange(len(seen.means)) != answer)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.contracts.shapes import Directions
+from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.contracts.views import Snapshot
 from jaxelim.evidence import logistic as evidence_of
 from jaxelim.evidence.logistic import divergence, fitted, largest_curvature
@@ -37,7 +37,7 @@ def looked(arms, counts, ones, y, c):
     family = Logistic()
     space = family.space(PLAIN, arms, ())
     stats = statistics(space, counts, ones, family.ridge)
-    shape = Directions(y, c, jnp.ones(c.shape, bool), c.shape[0])
+    shape = HalfSpaces(y, c, jnp.ones(c.shape, bool), c.shape[0])
     found = family.evidence(space, stats, shape)
     values = found.values()
     point = found.point(jnp.int32(0))
@@ -98,7 +98,7 @@ def test_values_that_stop_early_are_not_above(monkeypatch):
             space = family.space(PLAIN, arms, ())
             stats = LogisticStatistics(t=jnp.int32(0), counts=counts, means=counts,
                                        reward_sums=ones, theta_hat=hat)  # fmt: skip
-            shape = Directions(y, c, jnp.ones(c.shape, bool), c.shape[0])
+            shape = HalfSpaces(y, c, jnp.ones(c.shape, bool), c.shape[0])
             return family.evidence(space, stats, shape).values()
 
         cut = jax.jit(values)

@@ -264,7 +264,7 @@ REFUSED = {
         lambda: run(problem=je.HalfSpaces(
             lambda theta: jnp.argmax(theta),
             np.stack([np.eye(4)[i] - np.delete(np.eye(4), i, 0) for i in range(4)]),
-        )), "problem", "Rows or Levels",
+        )), "problem", "pairs of arms",
     ),
     "huge noise": (lambda: run(noise=np.full((2, 50), 1e101)), "noise", "at most 1e+100"),
 }  # fmt: skip

@@ -9,9 +9,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.contracts.items import Items
-from jaxelim.contracts.shapes import Directions, Levels, Rows
-from jaxelim.contracts.slack import SlackRows
+from jaxelim.contracts.pieces import HalfSpaces, Pairs
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.families.gaussian import LinearGaussian
@@ -66,12 +64,12 @@ def test_pairs_slack_rows_and_levels(std):
         space, stats = space_of(np.eye(6)), statistics(counts, means)
         e = lambda shape: np.asarray(cases.log_e(family, space, stats, shape, Grid()))  # noqa: E731
         exists = jnp.asarray(others)
-        one = e(Rows(jnp.int32(2), exists))
-        slack = e(SlackRows(jnp.int32(2), exists, slack=0.3))
-        several = e(Rows(jnp.asarray([2, 4], jnp.int32), jnp.tile(exists, 2)))
+        one = e(Pairs(jnp.int32(2), exists))
+        slack = e(Pairs(jnp.int32(2), exists, slack=0.3))
+        several = e(Pairs(jnp.asarray([2, 4], jnp.int32), jnp.tile(exists, 2)))
         above = jnp.asarray(means > 0.1)
-        level = e(Levels(above, jnp.ones(6, bool), 0.1))
-        wrong = e(Levels(~above, jnp.ones(6, bool), 0.1))
+        level = e(Pairs(None, jnp.ones(6, bool), above, level=0.1))
+        wrong = e(Pairs(None, jnp.ones(6, bool), ~above, level=0.1))
     known = [pair_value(means[i] - means, n, price, i) for i in (2, 4)]
     np.testing.assert_allclose(one[others], known[0][others], rtol=1e-12)
     known_slack = pair_value(means[2] - means + 0.3, n, price, 2)
@@ -96,7 +94,7 @@ def test_the_infimum_inside_the_sum_is_at_most_that_of_the_sum():
         off = (means[:, None] - u) ** 2 / 2
         each = np.stack([(n[:, j] @ off) - price[:, j].sum() for j in range(C.size)], -1)
         with scope.engine():
-            shape = Rows(jnp.int32(0), jnp.asarray([False, True]))
+            shape = Pairs(jnp.int32(0), jnp.asarray([False, True]))
             args = space_of(np.eye(2)), statistics(counts, means), shape
             for j, c in enumerate(C):
                 found = np.asarray(cases.log_e(LinearGaussian(), *args, Grid((c,))))[1]
@@ -114,7 +112,7 @@ def test_half_spaces_of_independent_arms():
     margin = y @ means - offsets
     value = margin[:, None] ** 2 / (2 * (y**2 @ (1 / n))) - (y != 0) @ price
     with scope.engine():
-        shape = Directions(jnp.asarray(y), jnp.asarray(offsets), jnp.ones(5, bool))
+        shape = HalfSpaces(jnp.asarray(y), jnp.asarray(offsets), jnp.ones(5, bool))
         args = space_of(np.eye(6)), statistics(counts, means), shape, Grid()
         found = np.asarray(cases.log_e(LinearGaussian(), *args))
     known = np.where(margin > 0, cases.mean_exp(value), -np.inf)
@@ -156,12 +154,12 @@ def test_linear_arms_items_and_half_spaces():
 
         plain, others = space_of(features), jnp.arange(9) != first
         found = {
-            "rows": e(plain, Rows(jnp.int32(first), others)),
-            "levels": e(plain, Levels(jnp.asarray(means > 0.2), jnp.ones(9, bool), 0.2)),
-            "directions": e(plain, Directions(*map(jnp.asarray, (y, offsets)), jnp.ones(5, bool))),
+            "rows": e(plain, Pairs(jnp.int32(first), others)),
+            "levels": e(plain, Pairs(None, jnp.ones(9, bool), jnp.asarray(means > 0.2), level=0.2)),
+            "directions": e(plain, HalfSpaces(*map(jnp.asarray, (y, offsets)), jnp.ones(5, bool))),
             "items": e(
                 space_of(features, jnp.asarray(items)),
-                Items(jnp.int32(best), jnp.arange(7) != best, 6),
+                Pairs(jnp.int32(best), jnp.arange(7) != best, count=6, items=True),
             ),
         }
     sign = np.where(means > 0.2, 1, -1)
@@ -181,7 +179,7 @@ def test_linear_identity_features_have_the_prior_of_all_arms():
     """With the identity the determinant counts all arms; independent arms pay for two."""
     counts, means = np.array([50.0, 80.0, 20.0]), np.array([1.0, 0.2, 0.0])
     with scope.engine():
-        shape = Rows(jnp.int32(0), jnp.asarray([False, True, True]))
+        shape = Pairs(jnp.int32(0), jnp.asarray([False, True, True]))
         space, stats = space_of(np.eye(3)), statistics(counts, means)
         alone = np.asarray(cases.log_e(LinearGaussian(), space, stats, shape, Grid((10.0,))))
         square = SquareDesign(1 / stats.counts, jnp.diag(1 / stats.counts))

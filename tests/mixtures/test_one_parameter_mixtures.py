@@ -12,8 +12,7 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.contracts.shapes import Levels, Rows
-from jaxelim.contracts.slack import SlackRows
+from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Statistics
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import pieces
@@ -48,7 +47,7 @@ def programs(name, slack):
     first, exists = jnp.int32(0), jnp.asarray([False, True])
 
     def pair(counts, means):
-        shape = SlackRows(first, exists, slack=slack) if slack else Rows(first, exists)
+        shape = Pairs(first, exists, slack=slack) if slack else Pairs(first, exists)
         given = Statistics(t=first, counts=counts, means=means, reward_sums=None)
         return pieces.log_e(family, SPACE, given, shape, grid)[1]
 
@@ -138,7 +137,7 @@ def test_levels_are_the_mixture_at_the_level(name):
     with scope.engine():
         given = dict(counts=jnp.asarray(counts), means=jnp.asarray(means))
         statistics = Statistics(t=jnp.int32(0), reward_sums=None, **given)
-        shape = Levels(jnp.asarray(above), jnp.ones(300, bool), level)
+        shape = Pairs(None, jnp.ones(300, bool), jnp.asarray(above), level=level)
         found = np.asarray(cases.log_e(family, SPACE, statistics, shape, grid))
     side = np.where(above, -1, 1)  # from the level into the piece
     at = level + side[:, None] * np.geomspace(1e-9, 0.39, 200)
@@ -216,7 +215,7 @@ def test_exponential_scale_and_order_of_arms(arms, scale, order):
 @jax.jit
 def of_four(counts, means):
     first = jnp.argmax(means).astype(jnp.int32)
-    shape = Rows(first, jnp.arange(4, dtype=jnp.int32) != first)
+    shape = Pairs(first, jnp.arange(4, dtype=jnp.int32) != first)
     statistics = Statistics(t=first, counts=counts, means=means, reward_sums=None)
     return jnp.maximum(pieces.log_e(je.Exponential(), SPACE, statistics, shape, Grid()), 0)
 
@@ -240,7 +239,7 @@ def test_a_family_of_ones_own_inherits_e_values():
     with scope.engine():
         given = [jnp.asarray(x) for x in (np.array([900.0, 700, 800]), np.array([3.0, 2, 2.5]))]
         given = Statistics(t=first, counts=given[0], means=given[1], reward_sums=None)
-        shape = SlackRows(first, jnp.asarray([False, True, True]), slack=0.1)
+        shape = Pairs(first, jnp.asarray([False, True, True]), slack=0.1)
         found, known = (
             np.asarray(cases.log_e(one, SPACE, given, shape, Grid()))
             for one in (family, je.Poisson())

@@ -8,7 +8,7 @@ from scipy.special import gammaln
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.contracts.shapes import Levels, Rows
+from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
 from jaxelim.evidence.student import Spread
 from jaxelim.families.unknown_variance import StudentStatistics
@@ -63,7 +63,7 @@ def test_equals_the_integral_over_the_prior():
 @jax.jit
 @jax.vmap
 def pairs(counts, means, variances):
-    shape = Rows(jnp.int32(0), jnp.asarray([False, True]))
+    shape = Pairs(jnp.int32(0), jnp.asarray([False, True]))
     stats = StudentStatistics(
         t=jnp.int32(0), counts=counts, means=means, reward_sums=None, rest=(variances * counts,)
     )
@@ -112,7 +112,7 @@ def test_levels():
             reward_sums=None, rest=(jnp.asarray(variances * counts),),
         )  # fmt: skip
         above = jnp.asarray([True, True, False, True])
-        shape = Levels(above, jnp.ones(4, bool), 0.25)
+        shape = Pairs(None, jnp.ones(4, bool), above, level=0.25)
         found = np.asarray(cases.log_e(FAMILY, SPACE, stats, shape, GRID))
     known = arm(counts, np.abs(means - 0.25) / np.sqrt(np.maximum(variances, 1e-9)))
     np.testing.assert_allclose(found[[0, 2]], known[[0, 2]], rtol=1e-12)

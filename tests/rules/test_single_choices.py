@@ -8,7 +8,7 @@ import numpy as np
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.contracts.shapes import Interval
+from jaxelim.contracts.pieces import Interval
 from jaxelim.lanes import LaneOps
 from jaxelim.rules import lucb, racing
 

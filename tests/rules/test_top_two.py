@@ -8,7 +8,7 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import catalogue, scope
-from jaxelim.contracts.shapes import Rows
+from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
 from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.families import draws, noise
@@ -156,7 +156,7 @@ def test_the_directed_share_of_equal_means(mean):
     """n_j/(n_i + n_j), also at the ends of the range."""
     counts, exists = jnp.array([3.0, 5.0]), jnp.array([False, True])
     space = ArmContext(LaneOps(), jnp.eye(2))
-    stat, pieces = Stat(counts, jnp.array([mean, mean])), Rows(jnp.int32(0), exists)
+    stat, pieces = Stat(counts, jnp.array([mean, mean])), Pairs(jnp.int32(0), exists)
     evidence = ArmEvidence.of(je.Bernoulli(), space, pieces, stat, counts)
     i, j = jnp.int32(0), jnp.int32(1)
     assert float(evidence.share(i, j)) == pytest.approx(5 / 8)

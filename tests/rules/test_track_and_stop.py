@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxelim.evidence.gaussian import HalfSpaceEvidence
 
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.engine import execution
-from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
 from jaxelim.rules.parts import schedule, tracking
 from jaxelim.saddle.newton import State

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxelim.evidence.gaussian import HalfSpaceEvidence
 
 from jaxelim import scope
-from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
 from jaxelim.saddle.pair import Pair
 from jaxelim.saddle.solver import climb, solve

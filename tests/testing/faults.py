@@ -14,7 +14,7 @@ import jaxelim as je
 from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.lanes import index_like
-from jaxelim.problems.masks import OrderedPairs, made_from
+from jaxelim.problems.sets import PairSet, made_from, pack, unpack
 from tests.families.family_cases import Geometric
 
 
@@ -130,7 +130,7 @@ class Best(je.contracts.Problem):
         return jnp.arange(len(seen.means)) == answer
 
     def shape(self, seen, answer):
-        return je.contracts.Rows(answer, jnp.arange(len(seen.means)) != answer)
+        return je.contracts.Pairs(answer, jnp.arange(len(seen.means)) != answer)
 
 
 def problem(**members: Any) -> Any:
@@ -139,14 +139,18 @@ def problem(**members: Any) -> Any:
     return dataclasses.make_dataclass("Faulty", [], bases=(Best,), namespace=names, frozen=True)()
 
 
-class _Pairs(OrderedPairs):
+class _Pairs(PairSet):
     """Ordered pairs; what is left of a set has its class."""
 
     def drop(self, seen, refuted):
-        return type(self)(super().drop(seen, refuted).left)
+        return _of(type(self), super().drop(seen, refuted))
 
     def drop_all(self, seen, beta):
-        return type(self)(super().drop_all(seen, beta).left)
+        return _of(type(self), super().drop_all(seen, beta))
+
+
+def _of(kind, pieces):
+    return kind(pieces.worse, pieces.found, pieces.kept_times, pieces.m)
 
 
 def pieces(**members: Any) -> Any:
@@ -154,10 +158,10 @@ def pieces(**members: Any) -> Any:
     names = {"__doc__": "A faulty set.", **members}
     kind = dataclasses.make_dataclass("Set", [], bases=(_Pairs,), namespace=names,
                                       frozen=True)  # fmt: skip
-    jax.tree_util.register_dataclass(kind, ["left"], [])
+    jax.tree_util.register_dataclass(kind, ["worse", "found", "kept_times"], ["m"])
 
     def full(self, seen, pair_times=False):
-        return kind(made_from(seen.shape, seen).left)
+        return _of(kind, made_from(seen))
 
     return problem(pieces=full)
 
@@ -171,25 +175,16 @@ def _two_at_ties(self, seen, answer):
 
 
 def _no_tied_rival(self, seen, answer):
-    return je.contracts.Rows(answer, seen.means < jnp.max(seen.means))
+    return je.contracts.Pairs(answer, seen.means < jnp.max(seen.means))
 
 
 def _no_first_arm(self, seen, answer):
     arms = jnp.arange(len(seen.means))
-    return je.contracts.Rows(answer, (arms != answer) & ((arms != 0) | (answer == 1)))
+    return je.contracts.Pairs(answer, (arms != answer) & ((arms != 0) | (answer == 1)))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _WideRows(je.contracts.Rows):
-    """Margins that are too large by 5%, so LLRs by 10%."""
-
-    def margin(self, space, means, theta_hat):
-        return 1.05 * super().margin(space, means, theta_hat)
-
-
-def _wide(self, seen, answer):
-    return _WideRows(answer, jnp.arange(len(seen.means)) != answer)
+def _slack(self, seen, answer):
+    return je.contracts.Pairs(answer, jnp.arange(len(seen.means)) != answer, slack=0.3)
 
 
 def _always(self, answers, truth, means):
@@ -202,7 +197,7 @@ def _first_two(self, arms, theta):
 
 
 def _forgets(self, seen):
-    active = OrderedPairs.active(self, seen)
+    active = PairSet.active(self, seen)
     return active & (index_like(active) != active.shape[0] - 1)
 
 
@@ -215,8 +210,10 @@ def _one_left(self, seen, full):
 
 
 def _reverse_too(self, seen, refuted):
-    left = OrderedPairs.drop(self, seen, refuted).left
-    return type(self)(left & (jnp.swapaxes(left, 0, 1) | (left == self.left)))
+    k = self.worse.shape[1]
+    new, old = (unpack(x.worse, k) for x in (PairSet.drop(self, seen, refuted), self))
+    both = new | jnp.swapaxes(new & ~old, 0, 1)
+    return dataclasses.replace(self, worse=pack(seen.lanes, both))
 
 
 PROBLEMS = {
@@ -227,7 +224,7 @@ PROBLEMS = {
         "problem", problem(shape=_no_tied_rival), "in a piece is False"),
     "no piece for the first arm": Fault(
         "problem", problem(shape=_no_first_arm), "in a piece is False"),
-    "margins too large by 5%": Fault("problem", problem(shape=_wide), "not those of half_spaces"),
+    "pieces that leave room": Fault("problem", problem(shape=_slack), "in a piece is False"),
     "correct is always True": Fault("problem", problem(correct=_always), "correct is True"),
     "check sees ties of the first two arms alone": Fault(
         "problem", problem(check=_first_two), "check accepts"),

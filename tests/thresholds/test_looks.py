@@ -209,7 +209,7 @@ def test_a_problem_that_does_not_say_how_many_answers_are_wrong_is_refused():
             return jnp.arange(seen.means.shape[0], dtype=jnp.int32) == answer
 
         def shape(self, seen, answer):
-            return je.contracts.Rows(answer, ~self.public(seen, answer))
+            return je.contracts.Pairs(answer, ~self.public(seen, answer))
 
     def play(threshold, problem):
         return je.simulate(
