@@ -5,7 +5,6 @@ import pytest
 from scipy.optimize import minimize
 
 import jaxelim as je
-from jaxelim.bounds.pieces import combinations
 
 
 def by_definition(arms, theta, items, start):
@@ -61,10 +60,3 @@ def test_items_that_are_the_arms_have_the_same_complexity():
     )
     assert float(ours.value) == pytest.approx(float(known.value), rel=1e-9)
     np.testing.assert_allclose(ours.information, known.information, rtol=1e-6)
-
-
-def test_items_do_not_move_with_the_features():
-    """Also where the arms are the canonical basis."""
-    eye, theta = np.eye(3), np.array([1.0, 0.5, 0.2])
-    assert combinations(je.BestArm(items=eye), eye, theta) is None
-    assert combinations(je.BestArm(), eye, theta) is not None

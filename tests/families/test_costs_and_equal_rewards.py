@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxelim.evidence.gaussian import LinearEvidence
 
 import jaxelim as je
 from jaxelim import scope
@@ -15,6 +14,7 @@ from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
 from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.evidence.designs import LinearContext, weighted
+from jaxelim.evidence.linear import LinearEvidence
 from jaxelim.families.arm import Stat
 from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps

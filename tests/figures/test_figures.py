@@ -15,7 +15,7 @@ import jaxelim as je
 from experiments import figures as drawings
 from jaxelim import figures
 from jaxelim.bounds import Complexity
-from jaxelim.bounds.pieces import Pieces
+from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.style import STYLES, styled
 
@@ -58,7 +58,7 @@ FOUND = Complexity(
     np.int32(9),
     np.bool_(True),
     np.array([0.1, 0.1, 0.3, 0.2, np.inf]),
-    Pieces(*np.zeros((3, 1, 5))),
+    HalfSpaces(*np.zeros((3, 1, 5))),
 )
 SWEEP = {
     "LinGapE": (DELTAS, 300 * np.log(1 / DELTAS)[:, None] * RNG.lognormal(0, 0.3, (5, 40))),

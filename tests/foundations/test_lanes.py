@@ -14,7 +14,7 @@ from jaxelim.evidence.designs import (
     weighted,
 )
 from jaxelim.lanes import ARMS_A_BLOCK, LaneOps, index_like, over_arm_blocks
-from jaxelim.problems.top_m import pack, unpack
+from jaxelim.problems.sets import pack, unpack
 from tests.calls import compiled_text
 
 B = 5

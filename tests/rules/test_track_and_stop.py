@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxelim.evidence.gaussian import HalfSpaceEvidence
 
 import jaxelim as je
 from jaxelim import scope
+from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.engine import execution
+from jaxelim.evidence.half_spaces import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
 from jaxelim.rules.parts import schedule, tracking
 from jaxelim.saddle.newton import State
@@ -277,7 +278,9 @@ def test_a_near_start_saves_iterations_and_a_certified_one_stays():
 
         @jax.jit
         def solve(theta, start):
-            evidence = HalfSpaceEvidence.of(arms, theta, y, jnp.zeros(11))
+            evidence = HalfSpaceEvidence.of(
+                arms, theta, HalfSpaces(y, jnp.zeros(11), jnp.ones(11, bool))
+            )
             return climb(evidence, jnp.ones(11, bool), jnp.zeros(12), 1e-9, start)
 
         even = jnp.full(12, 1 / 12)
@@ -319,8 +322,9 @@ def test_a_bad_start_is_abandoned():
 
         @jax.jit
         def solve(start, gap):
-            given = jnp.asarray(arms), jnp.zeros(3), jnp.asarray(y), -jnp.asarray(gaps)
-            evidence, live = HalfSpaceEvidence.of(*given), jnp.ones(4, bool)
+            live = jnp.ones(4, bool)
+            pieces = HalfSpaces(jnp.asarray(y), -jnp.asarray(gaps), live)
+            evidence = HalfSpaceEvidence.of(jnp.asarray(arms), jnp.zeros(3), pieces)
             return climb(evidence, live, jnp.zeros(8), gap, start)
 
         even = jnp.full(8, 1 / 8)

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxelim.evidence.gaussian import HalfSpaceEvidence
 
 from jaxelim import scope
+from jaxelim.contracts.pieces import HalfSpaces
+from jaxelim.evidence.half_spaces import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
 from jaxelim.saddle.pair import Pair
 from jaxelim.saddle.solver import climb, solve
@@ -30,7 +31,8 @@ def traced(phi, y, gaps, live, bonus, pair, goal, optimistic):
 
 @jax.jit
 def reference(phi, y, gaps, live, bonus):
-    evidence = HalfSpaceEvidence.of(phi, jnp.zeros(D), y, -jnp.where(live, gaps, 0))
+    pieces = HalfSpaces(y, -jnp.where(live, gaps, 0), live)
+    evidence = HalfSpaceEvidence.of(phi, jnp.zeros(D), pieces)
     return solve(evidence, live, bonus, 1e-9).value
 
 
@@ -100,7 +102,7 @@ def test_the_bound_on_steps():
     y = phi[np.argmax(phi @ theta)] - phi
     live = np.any(y != 0, 1)
     with scope.engine():
-        given = [jnp.asarray(x) for x in (phi, np.zeros(D), y, np.where(live, -y @ theta, 0))]
-        evidence = HalfSpaceEvidence.of(*given)
+        pieces = HalfSpaces(*map(jnp.asarray, (y, np.where(live, -y @ theta, 0), live)))
+        evidence = HalfSpaceEvidence.of(jnp.asarray(phi), jnp.zeros(D), pieces)
         found = solve(evidence, jnp.asarray(live), jnp.zeros(K), 0.0, max_iterations=4)
     assert int(found.iterations) == 4 and not bool(found.converged)
