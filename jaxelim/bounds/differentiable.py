@@ -237,7 +237,7 @@ def traced_value(instance: Instance, pieces: Pieces, weights: Array) -> Array:
     return jnp.stack(every)
 
 
-def _least(at: Callable[[Array], Derivatives], valid: np.ndarray, weights: Array) -> Array:
+def _least(at: Callable[[Array], Derivatives], valid: Any, weights: Array) -> Array:
     """min_p H_p(w) [], differentiable twice in the weights [K].
 
     H_p of some families is itself a minimum, found by loops, which no derivative enters.

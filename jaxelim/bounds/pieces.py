@@ -127,8 +127,10 @@ def _stacked(pieces: list[Any]) -> Pieces:
     def padded(x: np.ndarray) -> np.ndarray:
         return np.concatenate([x, np.zeros((most - len(x), *x.shape[1:]), x.dtype)])
 
-    return HalfSpaces(*(np.stack([padded(getattr(own, name)) for own in pieces])
-                        for name in ("y", "c", "exists")))  # fmt: skip
+    def whole(name: str) -> np.ndarray:
+        return np.stack([padded(getattr(own, name)) for own in pieces])
+
+    return HalfSpaces(whole("y"), whole("c"), whole("exists"))
 
 
 def _refuse_ties(label, problem, one, shape, places, y, c) -> None:

@@ -69,11 +69,11 @@ class Pairs(Pieces):
         ArgumentError: level or slack is no number.
     """
 
-    first: Array | None
-    exists: Array
-    above: Array | None = None
+    first: Any
+    exists: Any
+    above: Any = None
     slack: float = dataclasses.field(default=0.0, metadata=_STATIC)
-    level: float | None = dataclasses.field(default=None, metadata=_STATIC)
+    level: Any = dataclasses.field(default=None, metadata=_STATIC)
     count: int | None = dataclasses.field(default=None, metadata=_STATIC)
     items: bool = dataclasses.field(default=False, metadata=_STATIC)  # type: ignore[assignment]
 
@@ -103,7 +103,7 @@ class Pairs(Pieces):
     def candidates(self) -> int:  # type: ignore[override]
         """The number C of candidates k of each i; of arms for signs."""
         places = self.exists.shape[0]
-        return places // self.first.shape[0] if self.several else places  # type: ignore[union-attr]
+        return places // self.first.shape[0] if self.several else places
 
     def row(self, i: Array, exists: Array, count: int | None = None) -> "Pairs":
         """The pairs of another candidate i [], with the same slack and level."""
@@ -165,7 +165,7 @@ class Pairs(Pieces):
 
     def outside(self, lanes: LaneOps, means: Array) -> Array:
         """How far means [K] lie outside each piece, negative inside: [Q]."""
-        if self.above is not None and self.level is not None:
+        if self.signs:
             return jnp.where(self.above, means - self.level, self.level - means)
         a, b = self.ends(lanes, self.with_reference(means, self.level))
         off = self.flat(a - b)
@@ -174,7 +174,7 @@ class Pairs(Pieces):
     def overlap(self, lanes: LaneOps, interval: Interval) -> Array:
         """How far the two sides' intervals overlap, U_k - L_i less the slack: [Q]."""
         lower, upper = interval.lower, interval.upper
-        if self.above is not None and self.level is not None:
+        if self.signs:
             return jnp.where(self.above, self.level - lower, upper - self.level)
         low, _ = self.ends(lanes, self.with_reference(lower, self.level))
         _, high = self.ends(lanes, self.with_reference(upper, self.level))
@@ -208,9 +208,9 @@ class HalfSpaces(Pieces):
         count: as in `Pairs`.
     """
 
-    y: Array
-    c: Array
-    exists: Array
+    y: Any
+    c: Any
+    exists: Any
     count: int | None = dataclasses.field(default=None, metadata=_STATIC)
 
     def ties(self, margins: Array, within: float) -> Array:

@@ -220,7 +220,7 @@ class Snapshot(_Seen):
     space: ArmContext
     stats: Statistics
     answer: Tree  # the empirical answer, in the problem's own form
-    shape: Pieces  # of its pieces
+    shape: Any  # Pairs or HalfSpaces: of its pieces
     evidence: Evidence  # about them
     threshold: "Mixture | None" = dataclasses.field(default=None, metadata=_STATIC)
     live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
@@ -296,7 +296,7 @@ class View(_Seen):
     theta_hat: Array | None  # [d]; None unless kept
     reward_sums: Array | None  # [K]; None unless the rule has `uses_rewards`
     answer: Tree  # the empirical answer, in the problem's own form
-    shape: Pieces  # of its pieces
+    shape: Any  # Pairs or HalfSpaces: of its pieces
     evidence: Evidence  # about them, at the counts
     active: Array  # [Q] bool: the pieces for sampling
     active_count: Array  # [] int32: their number

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
+from jaxelim.contracts.pieces import HalfSpaces, Pairs
 from jaxelim.evidence.designs import Design, LinearContext
 
 Tree = Any
 
 
-def cached(pieces: Pieces) -> Array | None:
+def cached(pieces: Any) -> Array | None:
     """The arms i, [] or [m], whose products Phi V^-1 phi_i are `Directions.products`; or None."""
     plain = isinstance(pieces, Pairs) and not (pieces.items or pieces.refers)
     return pieces.first if plain else None

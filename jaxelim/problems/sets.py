@@ -220,12 +220,12 @@ class PairSet(PieceSet):
         return jnp.where(self.found if of is None else lanes.take(self.found, of), 0, x)
 
     def settled(self, seen, full):
-        if self.m is None:
+        if self.found is None or self.m is None:
             return super().settled(seen, full)
         return seen.lanes.sum(self.found) >= self.m
 
     def verdict(self, seen, full):
-        if self.m is None:
+        if self.found is None or self.m is None:
             return seen.public
         # The found arms of largest mean, as one step can find more than m in all.
         means = jnp.where(self.found, seen.means, -jnp.inf)
