@@ -52,14 +52,15 @@ def refuted(seen: "Snapshot", level: Array, among: Array) -> Array:
     shape: Any = seen.shape
     passes = among & seen.evidence.refuted(_gate(seen, level))
     few = dataclasses.replace(seen, shape=dataclasses.replace(shape, exists=passes))
-    return of_answer(few, _may_look(seen) & seen.lanes.any(passes)) > level
+    wanted = _may_look(few) & seen.lanes.any(passes)
+    return ask(few, wanted, lambda alone: alone.shape, level) > level
 
 
 def all_refuted(seen: "Snapshot", level: Array) -> Array:
     """Whether all pieces of the answer are refuted at this look: [] bool."""
     exists, least = seen.shape.exists, seen.lanes.min
     passes = least(jnp.where(exists, seen.evidence.values(), jnp.inf)) > _gate(seen, level)
-    log_e = of_answer(seen, _may_look(seen) & passes)
+    log_e = ask(seen, _may_look(seen) & passes, lambda alone: alone.shape, level)
     return least(jnp.where(exists, log_e, jnp.inf)) > level
 
 
@@ -78,7 +79,7 @@ def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
     n = pairs_of(seen.shape).candidates
     none = jnp.zeros((n, *seen.means.shape[1:]), bool)
     wanted = _may_look(seen) & seen.lanes.any(over_arm_blocks(n, more, none))
-    return ask(seen, wanted, _pairs) > level
+    return ask(seen, wanted, _pairs, level) > level
 
 
 def refuted_shape(seen: "Snapshot", level: Array, shape: Pieces, passes: Array) -> Array:
@@ -86,7 +87,8 @@ def refuted_shape(seen: "Snapshot", level: Array, shape: Pieces, passes: Array) 
 
     `passes` [Q] bool are those whose likelihood ratio passes the gate.
     """
-    return ask(seen, _may_look(seen) & seen.lanes.any(passes), lambda _: shape) > level
+    wanted = _may_look(seen) & seen.lanes.any(passes)
+    return ask(seen, wanted, lambda _: shape, level) > level
 
 
 def largest_log_e(seen: "Snapshot", so_far: Array) -> Array:
@@ -114,11 +116,14 @@ def none_so_far(seen: "Snapshot") -> Array:
     return jnp.zeros((n, n, *lanes))
 
 
-def ask(seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces]) -> Array:
+def ask(
+    seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces],
+    needed: Array | None = None,
+) -> Array:  # fmt: skip
     """log e of some pieces of the runs that are `wanted`, [] bool, -inf of others: [.., Q].
 
     `pieces` gives those of the snapshot of one run. With an axis in front, such as one row
-    of pairs for each arm, so is that of the result.
+    of pairs for each arm, so is that of the result. `needed` as of `Snapshot`.
     """
     assert seen.threshold is not None
     log_e = seen.threshold.log_e
@@ -136,6 +141,8 @@ def ask(seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces])
         return jnp.where(shape.exists, value, -jnp.inf)
 
     own = dict(stats=seen.stats.of_one_run(), answer=seen.answer, shape=seen.shape)
+    if needed is not None:
+        own["needed"] = jnp.broadcast_to(needed, seen.means.shape[1:])
     if seen.means.ndim == 1:
         return jnp.where(wanted, of_run(own, None), -jnp.inf)
     features = seen.space.features if seen.space.features.ndim == 3 else None

@@ -30,13 +30,14 @@ def each(family: "Family", stat: Tree, at: Array, priors: Any) -> Array:
 
 
 def log_e(
-    family: "Family", space: "ArmContext", stats: "Statistics", pieces: Any, grid: Grid
-) -> Array:
+    family: "Family", space: "ArmContext", stats: "Statistics", pieces: Any, grid: Grid,
+    needed: Array | None = None,
+) -> Array:  # fmt: skip
     """log e of every piece, for one run: [Q]; `space.lanes` has the plain form.
 
     e_p = inf over lambda in p of sum_j w_j prod_k M_{k,j}(lambda_k), j over the priors of
     the grid. The result is at most log e_p, and -inf where that is not above 0 or where
-    there is no piece. Never NaN.
+    there is no piece. Never NaN. Below `needed` [] it may be any lower bound.
     """
     closed = getattr(family, "log_e", None)
     if closed is not None:
@@ -49,7 +50,7 @@ def log_e(
         if family.convex_in:
             value = of_pairs(family, *ends, pieces.slack, priors[0])
         else:
-            value = over_cells(family, *ends, pieces, priors)
+            value = over_cells(family, *ends, pieces, priors, needed)
         if pieces.refers:
             i, k = pairs_in_order(pieces)
             last = stat.mean.shape[0]
@@ -85,7 +86,9 @@ def of_pairs(family: Any, a: Tree, b: Tree, slack: Any, priors: Any) -> Array:
     )  # fmt: skip
 
 
-def over_cells(family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple) -> Array:
+def over_cells(
+    family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple, needed: Array | None = None
+) -> Array:
     """Of arms a and b [Q] whose mixtures fall up to the estimate and rise from there."""
     slack, (up, down) = pieces.slack, priors
 
@@ -101,10 +104,10 @@ def over_cells(family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple) -> Arr
 
         def bound() -> Array:
             sides = None if up is down else beyond
-            return infimum.over_cells(components, family.together, low, high, sides)
+            return infimum.over_cells(components, family.together, low, high, sides, needed)
 
-        needed = exists & (a.mean - b.mean + slack > 0)
-        return jax.lax.cond(needed, bound, lambda: jnp.full_like(low, -jnp.inf))
+        outside = exists & (a.mean - b.mean + slack > 0)
+        return jax.lax.cond(outside, bound, lambda: jnp.full_like(low, -jnp.inf))
 
     return jax.lax.map(value, (pieces.exists, a, b))
 

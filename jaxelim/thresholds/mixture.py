@@ -96,7 +96,8 @@ class Mixture:
 
         It is called under `jax.vmap`. Places without a piece may hold any number.
         """
-        return pieces.log_e(seen.family, seen.space, seen.stats, seen.shape, self.grid)
+        of_run = seen.family, seen.space, seen.stats, seen.shape
+        return pieces.log_e(*of_run, self.grid, seen.needed)
 
     def gate(self, level: Array, seen: "Snapshot") -> Array:
         """An LLR x below which log e_p hardly ever exceeds the level.
