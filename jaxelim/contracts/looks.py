@@ -60,7 +60,7 @@ def all_refuted(seen: "Snapshot", level: Array) -> Array:
     """Whether all pieces of the answer are refuted at this look: [] bool."""
     exists, least = seen.shape.exists, seen.lanes.min
     passes = least(jnp.where(exists, seen.evidence.values(), jnp.inf)) > _gate(seen, level)
-    log_e = ask(seen, _may_look(seen) & passes, lambda alone: alone.shape, level)
+    log_e = ask(seen, _may_look(seen) & passes, lambda alone: alone.shape, level, every=True)
     return least(jnp.where(exists, log_e, jnp.inf)) > level
 
 
@@ -118,17 +118,34 @@ def none_so_far(seen: "Snapshot") -> Array:
 
 def ask(
     seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces],
-    needed: Array | None = None,
+    level: Array | None = None, every: bool = False,
 ) -> Array:  # fmt: skip
     """log e of some pieces of the runs that are `wanted`, [] bool, -inf of others: [.., Q].
 
-    `pieces` gives those of the snapshot of one run. With an axis in front, such as one row
-    of pairs for each arm, so is that of the result. `needed` as of `Snapshot`.
+    Args:
+        seen: with a mixture as threshold.
+        wanted: [] bool, the runs that look.
+        pieces: those of the snapshot of one run. With an axis in front, such as one row of
+            pairs for each arm, so is that of the result.
+        level: only runs where log e may exceed it matter, by a bound that costs less; None: all.
+        every: they matter only where log e of every piece may.
     """
     assert seen.threshold is not None
-    log_e = seen.threshold.log_e
+    if level is not None and not hasattr(seen.family, "log_e"):
+        may = _in_groups(seen, wanted, pieces, True) > level
+        over = tuple(range(may.ndim - wanted.ndim))
+        some = jnp.any(may, over)
+        wanted &= jnp.all(may | ~seen.shape.exists, over) if every else some
+    return _in_groups(seen, wanted, pieces, False)
+
+
+def _in_groups(
+    seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces], above: bool
+) -> Array:
+    """log e as of `ask`, or what is `above` it."""
     space = dataclasses.replace(seen.space, lanes=LaneOps(gpu=seen.lanes.gpu), transposed=None)
     bare = dataclasses.replace(seen, space=space, evidence=None, live=None, since=None)
+    log_e: Any = seen.threshold and seen.threshold.log_e
 
     def of_run(own: dict[str, Any], features: Array | None) -> Array:
         alone = dataclasses.replace(bare, **own)
@@ -136,13 +153,11 @@ def ask(
             own_space = dataclasses.replace(space, features=features)
             alone = dataclasses.replace(alone, space=own_space)
         shape = pieces(alone)
-        one = lambda shape: log_e(dataclasses.replace(alone, shape=shape))  # noqa: E731
+        one = lambda shape: log_e(dataclasses.replace(alone, shape=shape), above)  # noqa: E731
         value = jax.vmap(one)(shape) if shape.exists.ndim > 1 else one(shape)
         return jnp.where(shape.exists, value, -jnp.inf)
 
     own = dict(stats=seen.stats.of_one_run(), answer=seen.answer, shape=seen.shape)
-    if needed is not None:
-        own["needed"] = jnp.broadcast_to(needed, seen.means.shape[1:])
     if seen.means.ndim == 1:
         return jnp.where(wanted, of_run(own, None), -jnp.inf)
     features = seen.space.features if seen.space.features.ndim == 3 else None

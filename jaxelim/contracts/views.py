@@ -225,7 +225,6 @@ class Snapshot(_Seen):
     threshold: "Mixture | None" = dataclasses.field(default=None, metadata=_STATIC)
     live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
     since: Array | None = None  # [] int32: samples at the last check; None: one fewer
-    needed: Array | None = None  # []: of log e below it any lower bound will do; None: of none
 
     @staticmethod
     def of(

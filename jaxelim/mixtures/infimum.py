@@ -121,7 +121,7 @@ def _where_they_meet(x: Array, y: Array, slope: Array, low: Any, high: Any) -> A
 
 def over_cells(
     components: Callable[[Array], tuple[Array, Array]], together: Callable[[Array, Array], Array],
-    low: Array, high: Array, beyond: tuple[Array, Array] | None, needed: Array | None = None,
+    low: Array, high: Array, beyond: tuple[Array, Array] | None,
 ) -> Array:  # fmt: skip
     """A lower bound on the least of together(g_a(u), g_b(u)) over low <= u <= high: [].
 
@@ -134,39 +134,28 @@ def over_cells(
         low, high: [].
         beyond: whether there are means below `low`, where g_b may be -inf, and above `high`,
             where g_a may; [] bool each. None: beyond an end neither is less than there.
-        needed: where the least is not above this, the first pass is all; None: never.
     """
-
-    def bound(a: Array, b: Array) -> Array:
-        least = jnp.min(together(a[1:], b[:-1]))
-        if beyond is not None:
-            lost = jnp.full_like(a[:1], -jnp.inf)
-            for there, side in zip(beyond, ((a[:1], lost), (lost, b[-1:])), strict=True):
-                least = jnp.where(there, jnp.minimum(least, together(*side)[0]), least)
-        return least
-
-    def refined() -> Array:
-        at, of_a, of_b = u, a, b
-        for more in CELLS[1:]:
-            cell, value = together(of_a[1:], of_b[:-1]), together(of_a, of_b)
-            value = jnp.minimum(value[1:], value[:-1])
-            loss, above = jnp.maximum(value - cell, 0), value - jnp.min(value)
-            parts = loss / (_even(loss, above, more) + above)
-            parts = jnp.where(jnp.isfinite(parts), parts, 0) + 1e-9
-            ends = jnp.concatenate([jnp.zeros(1), jnp.cumsum(parts)])
-            new = jnp.interp(ends[-1] * np.linspace(0.5, more - 0.5, more) / more, ends, at)
-            order = jnp.argsort(jnp.concatenate([at, new]), stable=True)
-            at, of_a, of_b = (
-                jnp.concatenate(both)[order]
-                for both in zip((at, of_a, of_b), (new, *components(new)), strict=True)
-            )
-        return bound(of_a, of_b)
-
     u = low + (high - low) * jnp.linspace(0, 1, CELLS[0] + 1)
     a, b = components(u)
-    if needed is None:
-        return refined()
-    return jax.lax.cond(jnp.min(together(a, b)) > needed, refined, lambda: bound(a, b))
+    for more in CELLS[1:]:
+        cell, value = together(a[1:], b[:-1]), together(a, b)
+        value = jnp.minimum(value[1:], value[:-1])
+        loss, above = jnp.maximum(value - cell, 0), value - jnp.min(value)
+        parts = loss / (_even(loss, above, more) + above)
+        parts = jnp.where(jnp.isfinite(parts), parts, 0) + 1e-9
+        ends = jnp.concatenate([jnp.zeros(1), jnp.cumsum(parts)])
+        new = jnp.interp(ends[-1] * np.linspace(0.5, more - 0.5, more) / more, ends, u)
+        order = jnp.argsort(jnp.concatenate([u, new]), stable=True)
+        u, a, b = (
+            jnp.concatenate(both)[order]
+            for both in zip((u, a, b), (new, *components(new)), strict=True)
+        )
+    least = jnp.min(together(a[1:], b[:-1]))
+    if beyond is not None:
+        lost = jnp.full_like(a[:1], -jnp.inf)
+        for there, side in zip(beyond, ((a[:1], lost), (lost, b[-1:])), strict=True):
+            least = jnp.where(there, jnp.minimum(least, together(*side)[0]), least)
+    return least
 
 
 def _even(loss: Array, above: Array, cells: int) -> Array:

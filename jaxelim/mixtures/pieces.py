@@ -31,13 +31,13 @@ def each(family: "Family", stat: Tree, at: Array, priors: Any) -> Array:
 
 def log_e(
     family: "Family", space: "ArmContext", stats: "Statistics", pieces: Any, grid: Grid,
-    needed: Array | None = None,
+    above: bool = False,
 ) -> Array:  # fmt: skip
     """log e of every piece, for one run: [Q]; `space.lanes` has the plain form.
 
     e_p = inf over lambda in p of sum_j w_j prod_k M_{k,j}(lambda_k), j over the priors of
     the grid. The result is at most log e_p, and -inf where that is not above 0 or where
-    there is no piece. Never NaN. Below `needed` [] it may be any lower bound.
+    there is no piece. Never NaN. With `above` it is at least log e_p, the sum at one mean.
     """
     closed = getattr(family, "log_e", None)
     if closed is not None:
@@ -47,10 +47,12 @@ def log_e(
         value = jnp.where(pieces.above, *_of_levels(family, stat, pieces.level, priors))
     else:
         ends = both_sides(pieces, space.lanes, stat)
-        if family.convex_in:
+        if above:
+            value = between(family, *ends, pieces.slack, priors)
+        elif family.convex_in:
             value = of_pairs(family, *ends, pieces.slack, priors[0])
         else:
-            value = over_cells(family, *ends, pieces, priors, needed)
+            value = over_cells(family, *ends, pieces, priors)
         if pieces.refers:
             i, k = pairs_in_order(pieces)
             last = stat.mean.shape[0]
@@ -86,9 +88,17 @@ def of_pairs(family: Any, a: Tree, b: Tree, slack: Any, priors: Any) -> Array:
     )  # fmt: skip
 
 
-def over_cells(
-    family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple, needed: Array | None = None
-) -> Array:
+def between(family: Any, a: Tree, b: Tree, slack: Any, priors: tuple) -> Array:
+    """At one mean between the estimates of arms a and b [Q], near the least: [Q]."""
+    low = jnp.maximum(b.mean - slack, family.low)
+    high = jnp.minimum(a.mean, family.high - slack)
+    u = low + (high - low) * (a.n / (a.n + b.n))
+    of_a, of_b = each(family, a, u, priors[0]), each(family, b, u + slack, priors[1])
+    value = log_mean_exp(of_a + of_b) if family.convex_in else family.together(of_a, of_b)
+    return jnp.where(jnp.isnan(value), jnp.inf, value)
+
+
+def over_cells(family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple) -> Array:
     """Of arms a and b [Q] whose mixtures fall up to the estimate and rise from there."""
     slack, (up, down) = pieces.slack, priors
 
@@ -104,7 +114,7 @@ def over_cells(
 
         def bound() -> Array:
             sides = None if up is down else beyond
-            return infimum.over_cells(components, family.together, low, high, sides, needed)
+            return infimum.over_cells(components, family.together, low, high, sides)
 
         outside = exists & (a.mean - b.mean + slack > 0)
         return jax.lax.cond(outside, bound, lambda: jnp.full_like(low, -jnp.inf))

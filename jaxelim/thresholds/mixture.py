@@ -91,13 +91,13 @@ class Mixture:
         linear = instance.structure == "linear"
         return instance.d / 2 * np.log1p(times / instance.K) if linear else np.zeros_like(times)
 
-    def log_e(self, seen: "Snapshot") -> Array:
+    def log_e(self, seen: "Snapshot", above: bool = False) -> Array:
         """log e_p of the pieces of one run, whose snapshot has no evidence: [Q].
 
-        It is called under `jax.vmap`. Places without a piece may hold any number.
+        It is called under `jax.vmap`. Places without a piece may hold any number. With
+        `above` it is at least log e_p instead, and costs one mean a piece.
         """
-        of_run = seen.family, seen.space, seen.stats, seen.shape
-        return pieces.log_e(*of_run, self.grid, seen.needed)
+        return pieces.log_e(seen.family, seen.space, seen.stats, seen.shape, self.grid, above)
 
     def gate(self, level: Array, seen: "Snapshot") -> Array:
         """An LLR x below which log e_p hardly ever exceeds the level.

@@ -37,7 +37,7 @@ class ByPiece(je.Mixture):
     def log_e_above(self, seen):
         return None
 
-    def log_e(self, seen):
+    def log_e(self, seen, above=False):
         evidence = seen.family.evidence(seen.space, seen.stats, seen.shape)
         return evidence.values() - jnp.log1p(seen.stats.t.astype(seen.means.dtype))
 
@@ -225,8 +225,8 @@ def test_a_problem_that_does_not_say_how_many_answers_are_wrong_is_refused():
 
 def test_a_changed_part_of_a_proof_has_none():
     class Shorter(je.Mixture):
-        def log_e(self, seen):
-            return super().log_e(seen) + 10
+        def log_e(self, seen, above=False):
+            return super().log_e(seen, above) + 10
 
     class Fewer(je.BestArm):
         def shape(self, seen, answer):
