@@ -86,7 +86,7 @@ def bracket(config: Allocations) -> None:
     for name, kind, problem in SHIPPED:
         instance = je.load_instance(name)
         found = je.complexity(instance, problem, 1e-10)
-        pieces = problem.half_spaces(instance.arms, instance.theta)
+        pieces = found.pieces.y[0], found.pieces.c[0]
         cuts, low, w = [], 0.0, found.allocation
         K = instance.K
         for _ in range(6):

@@ -34,8 +34,8 @@ class Example:
     def __init__(self, instance: je.Instance, problem: Any):
         self.optimum = je.complexity(instance, problem, 1e-10)
         self.arms, scale = instance.arms, instance.noise_std
-        self.y = self.optimum.pieces.directions[0]  # [P, d]
-        self.gaps = (self.y @ instance.theta - self.optimum.pieces.offsets[0]) / scale
+        self.y = self.optimum.pieces.y[0]  # [P, d]
+        self.gaps = (self.y @ instance.theta - self.optimum.pieces.c[0]) / scale
         self.value = float(self.optimum.value)
 
     def information(self, w: np.ndarray) -> np.ndarray:

@@ -168,8 +168,11 @@ def _(gap, primals, tangents):
         moved = _solve(matrix, jnp.concatenate([slope, level, jnp.zeros(2)]))
         return Optimum(value, moved[:K], moved[K : K + P], jnp.zeros_like(best.gap))
 
-    # 0 at a tie of the answer, in reverse too.
-    here = functools.partial(jax.tree.map, lambda x: jnp.where(jnp.isfinite(best.gap), x, 0))
+    def here(tangent):
+        """0 at a tie of the answer, in reverse too; indices have none."""
+        none, real = jax.dtypes.float0, jnp.isfinite(best.gap)
+        return jax.tree.map(lambda x: x if x.dtype == none else jnp.where(real, x, 0), tangent)
+
     return best, here(change(here(tangents[0])))
 
 

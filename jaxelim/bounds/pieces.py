@@ -102,7 +102,7 @@ def _answers(label: str, one: Instance, problem: Problem, shape: Any) -> list[Pi
         with scope.engine():
             found = half_spaces_of(one.family, jnp.asarray(one.arms), problem.constants(), shape)
         y, c, exists = (np.asarray(x) for x in (found.y, found.c, shape.exists))
-        y, c, places = y[exists], c[exists], np.flatnonzero(exists)
+        y, c, places = y[exists], c[exists], np.flatnonzero(exists).astype(np.int32)
         if not len(c) or not (np.isfinite(y).all() and np.isfinite(c).all()):
             note = "directions or offsets are not finite" if len(c) else "the answer has none"
             raise ArgumentError("problem", problem, "a problem with at least one piece", note)

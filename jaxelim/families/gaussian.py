@@ -37,6 +37,7 @@ from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import gaussian, linear
 from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures.pieces import both_sides
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -236,10 +237,7 @@ class Gaussian(OneParameter):
             pairs = pairs_of(shape)
 
             def sides(x: Array, of_reference: float) -> tuple[Array, Array]:
-                a, b = pairs.ends(space.lanes, pairs.with_reference(x, of_reference))
-                whole = jnp.broadcast_shapes(a.shape, b.shape)
-                a, b = (pairs.flat(jnp.broadcast_to(y, whole)) for y in (a, b))
-                return a, b
+                return both_sides(pairs, space.lanes, pairs.with_reference(x, of_reference))
 
             own, other = map(gaussian.Weighed, sides(arms.precision, np.inf), sides(arms.price, 0))
             value = gaussian.pair(grid, pairs.outside(space.lanes, means), own, other)

@@ -132,11 +132,12 @@ def pairs_in_order(pieces: Any) -> tuple[Array, Array]:
 def both_sides(pieces: Any, lanes: Any, x: Tree) -> tuple[Tree, Tree]:
     """x_i and x_k of every pair of one run, of arrays [K, ..]: [Q, ..] each.
 
-    Of a reference it has what belongs to the first arm.
+    Of a reference without an entry of its own it has what belongs to the first arm.
     """
 
     def sides(x: Array) -> tuple[Array, Array]:
-        x = jnp.concatenate([x, x[:1]]) if pieces.refers else x
+        missing = pieces.refers and x.shape[0] < pieces.candidates
+        x = jnp.concatenate([x, x[:1]]) if missing else x
         if not pieces.several:
             own = lanes.row(x, pieces.first) if x.ndim > 1 else lanes.take(x, pieces.first)
             return jnp.broadcast_to(own[None], x.shape), x

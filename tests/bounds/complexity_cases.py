@@ -1,19 +1,29 @@
-"""A user-defined problem, and an independent NumPy computation of H_p."""
+"""A problem of half-spaces, and an independent NumPy computation of H_p."""
 
-from dataclasses import dataclass
-
+import jax.numpy as jnp
 import numpy as np
 
+import jaxelim as je
 
-@dataclass(frozen=True)
-class Box:
+
+def box(d, half_width=1.0):
     """Whether theta is inside a box of R^d; directions do not depend on features."""
+    directions = np.concatenate([-np.eye(d), np.eye(d)])
+    inside = jnp.zeros((), jnp.int32)
+    offsets = np.full((1, 2 * d), -half_width)
+    return je.HalfSpaces(lambda theta: inside, directions[None], offsets)
 
-    half_width: float = 1.0
 
-    def half_spaces(self, arms, theta):
-        eye = np.eye(arms.shape[1])
-        return np.concatenate([-eye, eye]), np.full(2 * len(eye), -self.half_width)
+def half_spaces(problem, arms, theta):
+    """y [P, d] and c [P] of {y . lambda <= c}, by the definitions, in the order of the pieces."""
+    means = arms @ theta
+    if isinstance(problem, je.Thresholding):
+        signs = np.where(means > problem.level, 1.0, -1.0)
+        return signs[:, None] * arms, signs * problem.level
+    order = np.argsort(-means, kind="stable")
+    m = getattr(problem, "m", 1)
+    y = [arms[i] - arms[k] for i in order[:m] for k in np.sort(order[m:])]
+    return np.array(y), np.zeros(len(y))
 
 
 def information(weights, arms, theta, directions, offsets):

@@ -29,13 +29,13 @@ def costs(family, K):
 
 
 def pieces(problem, means):
-    """The pieces of the answer, in its `half_spaces`' order: (a, b), or (k, level)."""
+    """The pieces of the answer, in order: (a, b), or (k, level)."""
     K = len(means)
     if isinstance(problem, Thresholding):
         return [(k, problem.level) for k in range(K)]
     order = np.argsort(-means, kind="stable")
-    others = order[problem.m :] if problem.m > 1 else np.sort(order[1:])
-    return [(a, b) for a in order[: problem.m] for b in others]
+    m = getattr(problem, "m", 1)
+    return [(a, b) for a in order[:m] for b in np.sort(order[m:])]
 
 
 def information(family, problem, means, weights):

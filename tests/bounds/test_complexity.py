@@ -1,6 +1,7 @@
 """H* and w*: values, certificates, invariances, refusals."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
@@ -9,8 +10,8 @@ from jaxelim.bounds import allocation_value, complexity
 from jaxelim.errors import ArgumentError
 from jaxelim.instances import load_instance, two_dimensional
 from jaxelim.instances.instance import Instance
-from jaxelim.problems import BestArm, Thresholding, TopM
-from tests.bounds.complexity_cases import Box, information
+from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
+from tests.bounds.complexity_cases import box, half_spaces, information
 
 # H* of the shipped instances, from the brackets of `cutting_planes` to 1e-9.
 SHIPPED = [
@@ -45,7 +46,7 @@ def test_the_instances_of_the_paper(name, problem, value):
     np.testing.assert_allclose(found.value, value, rtol=1e-8)
     w, q = found.allocation, found.mixture
     assert w.min() >= 0 and abs(w.sum() - 1) < 1e-9 and abs(q.sum() - 1) < 1e-12
-    level, slope = information(w, one.arms, one.theta, *problem.half_spaces(one.arms, one.theta))
+    level, slope = information(w, one.arms, one.theta, *half_spaces(problem, one.arms, one.theta))
     np.testing.assert_allclose(found.information, level, rtol=1e-9)
     assert np.max(q @ slope) <= level.min() * (1 + 2e-10)
 
@@ -78,7 +79,7 @@ def test_random_instances_against_linear_programs_and_scipy(problem):
     assert found.converged.all()
     for i in range(3):
         arms, theta = batch.arms[i], batch.theta[i]
-        pieces = problem.half_spaces(arms, theta)
+        pieces = half_spaces(problem, arms, theta)
         low, high = cutting_planes(arms, theta, *pieces)
         assert low * (1 - 1e-9) <= found.value[i] * (1 + 1e-10) and found.value[i] <= high * (
             1 + 1e-9
@@ -137,12 +138,9 @@ def test_two_arms_have_a_closed_form_and_a_singular_design():
 @pytest.mark.slow
 def test_optimum_on_a_singular_face_stays_finite():
     # One piece along e_1: the first arm alone is optimal, so V is singular at w*.
-    class Positive:
-        def half_spaces(self, arms, theta):
-            return np.array([[1.0, 0.0]]), np.zeros(1)
-
+    positive = HalfSpaces(lambda theta: jnp.zeros((), jnp.int32), [[[1.0, 0.0]]], [[0.0]])
     instance = Instance([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [0.5, 0.3])
-    found = complexity(instance, Positive(), gap=1e-9)
+    found = complexity(instance, positive, gap=1e-9)
     assert found.converged and found.value == pytest.approx(0.5**2 * 4 / 2, rel=1e-8)
     np.testing.assert_allclose(found.allocation, [1, 0, 0], atol=1e-7)
 
@@ -179,7 +177,7 @@ def test_optimistic_form_is_certified():
     assert found.converged.all() and (found.value > complexity(batch, BestArm()).value).all()
     for i in range(3):
         w, q = found.allocation[i], found.mixture[i]
-        pieces = BestArm().half_spaces(batch.arms[i], batch.theta[i])
+        pieces = half_spaces(BestArm(), batch.arms[i], batch.theta[i])
         level, slope = information(w, batch.arms[i], batch.theta[i], *pieces)
         assert level.min() + bonus @ w == pytest.approx(found.value[i], rel=1e-9)
         assert np.max(q @ slope + bonus) <= found.value[i] * (1 + 2e-9)
@@ -190,7 +188,7 @@ def test_nearly_tied_and_padded_batches_of_fixed_half_spaces():
     arms = small(1).arms[0]
     theta = np.random.default_rng(5).uniform(-0.5, 0.5, (3, 3))
     theta[0, 0] = 1 - 1e-4
-    found = complexity(Instance(arms, theta), Box(), gap=1e-9)
+    found = complexity(Instance(arms, theta), box(3), gap=1e-9)
     assert found.converged.all() and found.value[0] < 1e-7
 
 
@@ -243,9 +241,9 @@ def test_a_tie_across_the_boundary_of_top_m():
 def test_half_spaces_of_signs():
     """The normals are the arms themselves, towards the answer."""
     arms, theta = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 3.0]]), np.array([1.0, -0.5])
-    normals, offsets = Thresholding(0.3).half_spaces(arms, theta)
-    np.testing.assert_array_equal(normals, [[2, 0], [1, 1], [0, -3]])
-    np.testing.assert_array_equal(offsets, [0.3, 0.3, -0.3])
+    pieces = complexity(Instance(arms, theta), Thresholding(0.3)).pieces
+    np.testing.assert_array_equal(pieces.y[0], [[2, 0], [1, 1], [0, -3]])
+    np.testing.assert_array_equal(pieces.c[0], [0.3, 0.3, -0.3])
 
 
 def test_ties_in_a_batch_name_the_instance():
@@ -255,14 +253,14 @@ def test_ties_in_a_batch_name_the_instance():
 
 def test_other_refusals():
     instance = Instance([[1, 0], [0, 1], [1, 1]], [1, 0.5])
-    with pytest.raises(ArgumentError, match="no alternative piece"):
+    with pytest.raises(ArgumentError, match="the answer has none"):
         complexity(instance, TopM(3))
-    with pytest.raises(ArgumentError, match="half_spaces"):
+    with pytest.raises(ArgumentError, match="jaxelim.contracts.Problem"):
         complexity(instance, "best-arm")
     with pytest.raises(ArgumentError, match="instance"):
         complexity(np.eye(3), BestArm())
     with pytest.raises(ArgumentError, match="rank 1 and do not span"):
-        complexity(Instance([[1, 0], [2, 0]], [0.1, 0.1]), Box())
+        complexity(Instance([[1, 0], [2, 0]], [0.1, 0.1]), box(2))
     for gap in (0, -1e-6, np.nan, "small", True):
         with pytest.raises(ArgumentError, match="gap"):
             complexity(instance, BestArm(), gap=gap)
@@ -307,7 +305,7 @@ def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count,
     assert found.converged.all() and (found.gap <= 1e-8).all() and found.iterations.max() < 60
     for i in range(0, count, 7):  # the certificate, recomputed from the fields alone
         w, q = found.allocation[i], found.mixture[i]
-        level, slope = information(w, arms[i], theta[i], *problem.half_spaces(arms[i], theta[i]))
+        level, slope = information(w, arms[i], theta[i], *half_spaces(problem, arms[i], theta[i]))
         assert np.max(q @ slope) <= level.min() * (1 + 2e-8)
 
 

@@ -7,10 +7,11 @@ import pytest
 
 import jaxelim as je
 from jaxelim.bounds import complexity, differentiable, optimum
+from jaxelim.contracts import pieces as pieces_lib
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
-from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
-from tests.bounds.complexity_cases import Box
+from jaxelim.problems import BestArm, Thresholding, TopM
+from tests.bounds.complexity_cases import box
 from tests.bounds.family_cases import FAMILIES
 
 RNG = np.random.default_rng(12)
@@ -122,16 +123,14 @@ def test_values_batches_and_second_derivatives():
 @SLOW
 def test_fixed_directions_do_not_depend_on_features():
     theta = np.array([0.3, -0.2, 0.1])
-    directions, offsets = (x[None] for x in Box().half_spaces(ARMS, theta))
-    box = HalfSpaces(lambda theta: jnp.zeros((), jnp.int32), directions, offsets)
-    slope = jax.grad(lambda a: optimum(a, theta, box).value)(ARMS)
+    slope = jax.grad(lambda a: optimum(a, theta, box(3)).value)(ARMS)
 
     def solved(arms):
-        return complexity(Instance(arms, np.tile(theta, (len(arms), 1))), Box(), gap=1e-12).value
+        return complexity(Instance(arms, np.tile(theta, (len(arms), 1))), box(3), gap=1e-12).value
 
     close(slope, differences(solved, ARMS, 1e-4), 1e-6)
     with pytest.raises(je.errors.UnsupportedError, match="jaxelim.contracts.Problem"):
-        optimum(ARMS, theta, Box())
+        optimum(ARMS, theta, "best-arm")  # type: ignore[arg-type]
 
 
 def test_a_piece_without_mixture_keeps_none(monkeypatch):
@@ -144,9 +143,9 @@ def test_a_piece_without_mixture_keeps_none(monkeypatch):
     monkeypatch.setattr(differentiable.closed, "optimum", lambda *_: best)
 
     def at(theta):
-        directions, offsets = jnp.asarray([[1.0, -1.0], [1.0, 0.0]]), jnp.asarray([0.0, -9.0])
-        unit = differentiable._UNIT
-        inputs = differentiable._Inputs(unit, jnp.eye(2), theta, jnp.ones(2), directions, offsets)
+        y, c = jnp.asarray([[1.0, -1.0], [1.0, 0.0]]), jnp.asarray([0.0, -9.0])
+        pieces, unit = pieces_lib.HalfSpaces(y, c, jnp.ones(2, bool)), differentiable._UNIT
+        inputs = differentiable._Inputs(unit, jnp.eye(2), theta, jnp.ones(2), pieces)
         return differentiable._optimum(inputs, jnp.ones(2), 1e-11)
 
     theta, toward = jnp.asarray([0.4, 0.1]), jnp.asarray([1.0, 0.3])

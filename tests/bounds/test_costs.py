@@ -22,7 +22,7 @@ def largest(instance, problem, costs):
 
     def values(w):
         n = np.maximum(w / costs, 1e-12)
-        return solves.information(plain, pieces, n[None])[0]
+        return solves.information(plain, pieces, n[None])[0][pieces.exists[0]]
 
     best = 0.0
     for start in (np.full(K, 1 / K), np.random.default_rng(0).dirichlet(np.ones(K))):

@@ -112,7 +112,7 @@ ARMS, THETA = np.random.default_rng(1).standard_normal((5, 3)), np.array([1.8, -
 
 @jax.jit
 def bent(truth, weights):
-    evidence = truth.evidence(je.Logistic(), slack=False).weighted(weights)
+    evidence = truth.evidence(je.Logistic()).weighted(weights)
     at = evidence.derivatives()
     return at.value, at.gradient, at.curvature(at.value), evidence.values()
 
@@ -120,7 +120,7 @@ def bent(truth, weights):
 def test_derivatives_in_the_weights():
     """Values and slopes are SciPy's, the curvature that of differences of slopes."""
     instance = je.Instance(ARMS, THETA, family=je.Logistic())
-    pieces, weights = pieces_of(instance, je.BestArm()), np.array([0.3, 0.05, 0.25, 0.3, 0.1])
+    pieces, weights = pieces_of(instance, je.BestArm())[0], np.array([0.3, 0.05, 0.25, 0.3, 0.1])
     with scope.float64():
         truth = Truth.of(instance, pieces).at(0)
         value, slopes, curvature, plain = map(np.asarray, bent(truth, weights))
@@ -128,7 +128,7 @@ def test_derivatives_in_the_weights():
         moved = [(np.asarray(bent(truth, weights + s)[1]) - np.asarray(bent(truth, weights - s)[1]))
                  @ value / 2e-5 for s in steps]  # fmt: skip
     np.testing.assert_allclose(plain, value, rtol=1e-11)
-    for p, y in enumerate(pieces.directions[0]):
+    for p, y in enumerate(pieces.y[0]):
         exact, slope = information(ARMS, THETA, y, 0.0, weights)
         np.testing.assert_allclose(value[p], exact, rtol=1e-10)
         np.testing.assert_allclose(slopes[:, p], slope, rtol=1e-6, atol=1e-9)

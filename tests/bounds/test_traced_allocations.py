@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from tests.bounds.complexity_cases import half_spaces
 
 RNG = np.random.default_rng(0)
 ARMS, THETA = RNG.normal(size=(5, 3)), np.array([1.0, 0.4, -0.3])
@@ -61,7 +62,7 @@ def test_values_and_derivatives(case):
 def test_the_envelope_theorem():
     """dH/dw_k = (phi_k . (theta - lambda))^2/2 over the variance, lambda the closest theta."""
     w = RNG.dirichlet(np.full(5, 5.0))
-    y, _ = je.BestArm().half_spaces(ARMS, THETA)
+    y, _ = half_spaces(je.BestArm(), ARMS, THETA)
     inverse = np.linalg.inv(ARMS.T @ (w[:, None] * ARMS))
     norms = np.einsum("pd,de,pe->p", y, inverse, y)
     p = np.argmin((y @ THETA) ** 2 / norms)

@@ -14,7 +14,7 @@ from experiments.elimination_bounds import (
 )
 from jaxelim.bounds.bounds import heuristic
 from jaxelim.instances import two_dimensional
-from tests.bounds.complexity_cases import information
+from tests.bounds.complexity_cases import half_spaces, information
 
 K, EPS = 5, 0.1
 
@@ -26,7 +26,7 @@ def instance():
 
 def test_information_of_the_far_arms(instance):
     example = Example(instance, je.BestArm())
-    pieces = je.BestArm().half_spaces(instance.arms, instance.theta)
+    pieces = half_spaces(je.BestArm(), instance.arms, instance.theta)
     for w in np.random.default_rng(0).dirichlet(np.ones(K), 20):
         level, slope = information(w, instance.arms, instance.theta, *pieces)
         assert (level[1:] >= ((1 - EPS) / EPS) ** 2 * level[0] * (1 - 1e-9)).all()

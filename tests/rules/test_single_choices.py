@@ -39,7 +39,7 @@ def test_an_accepted_arm_does_not_decide_on_discards(monkeypatch):
 
 def test_the_second_of_two_pulls():
     """LUCB(pulls=2) pulls b, then c without a test, whatever overlaps then; then a new b."""
-    shape = SimpleNamespace(pair=lambda lanes, piece: (jnp.int32(2), piece))
+    shape = SimpleNamespace(arms=lambda lanes, piece: (jnp.int32(2), piece))
 
     def chosen(overlap, state):
         family = SimpleNamespace(overlap=lambda view, beta: overlap, has=lambda method: False)
