@@ -56,9 +56,9 @@ def log_e(
         if pieces.refers:
             i, k = pairs_in_order(pieces)
             last = stat.mean.shape[0]
-            above, below = _of_levels(family, stat, pieces.level, priors)
-            value = jnp.where(i == last, below[jnp.minimum(k, last - 1)], value)
-            value = jnp.where(k == last, above[jnp.minimum(i, last - 1)], value)
+            up, down = _of_levels(family, stat, pieces.level, priors)
+            value = jnp.where(i == last, down[jnp.minimum(k, last - 1)], value)
+            value = jnp.where(k == last, up[jnp.minimum(i, last - 1)], value)
     outside = pieces.outside(space.lanes, stats.means)
     return jnp.where(pieces.exists & (outside > 0) & (value > 0), value, -jnp.inf)
 
