@@ -114,7 +114,7 @@ def information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.n
         if one.features is not None:
             pulls = w if one.costs is None else w / one.costs
             norms = squared_norms(pulls, one.features, half.y)
-        if family.has("design"):
+        if family.design:
             gaps = np.maximum((half.y * one.theta).sum(1) - half.c, 0)
             values = gaps**2 / (2 * np.where(valid, norms, 1))
         else:

@@ -37,6 +37,7 @@ class Family:
     slack: ClassVar[bool] = True  # whether the evidence knows pieces with slack
     initial_pulls: ClassVar[int] = 1  # the least number of initial pulls of each arm
     ridge: float = 0.0  # of the design matrix, for a family that has one
+    design: ClassVar[bool] = False  # whether `view.linear` is the evidence: it has a design
     square: ClassVar[bool] = False  # whether rewards are Gaussian, of variances that are known
     sufficient: ClassVar[int] = 0  # sums of powers that `pooled` needs; 0: there is none
     convex_in: ClassVar[str | None] = "mean"
@@ -55,7 +56,7 @@ class Family:
         return 1.0
 
     def has(self, method: str) -> bool:
-        """Whether rules may call this method; "design": whether `view.linear` is a design's."""
+        """Whether rules may call this method."""
         own = getattr(type(self), method, None)
         return own is not None and own is not getattr(Family, method, None)
 

@@ -123,11 +123,6 @@ class Evidence:
     closed_form: bool = True  # whether allocations of signs and best arm have one
     costs: Array | None = None  # [K] what a unit of precision costs, positive; None: 1
 
-    @property
-    def of_arms(self) -> "Evidence":
-        """The evidence that keeps the arms' numbers: this, or that about pairs in it."""
-        return self
-
     def outside(self) -> Array:
         """How far the estimates lie outside each piece, negative inside: [Q]."""
         shape: Any = self.shape  # not half-spaces, whose evidence has its own
@@ -149,11 +144,6 @@ class Evidence:
     def gradient(self, piece: Array) -> Array:
         """dH_piece/dw_k for every arm k: [K]."""
         raise undefined(self, "gradient(piece)")
-
-    @property
-    def scales(self) -> Array:
-        """What H_p depends on but the means, as of `Family.scales`: [K]."""
-        return jnp.ones_like(self.means) if self.costs is None else self.costs
 
     def per_cost(self, x: Array) -> Array:
         """x_k/c_k, for x [K]: [K]."""

@@ -110,12 +110,9 @@ class Gaussian(OneParameter):
         """The unit of the means that methods take, in that of the rewards."""
         return 1.0 if self.by_arm else self.std
 
-    def has(self, method: str) -> bool:
-        """As of the base; with one std there is a design, and no divergence of an arm."""
-        if self.by_arm:
-            return super().has(method)
-        own = hasattr(Family, method)
-        return method == "design" or (own and super().has(method))
+    @property
+    def design(self) -> bool:  # type: ignore[override]
+        return not self.by_arm
 
     def law(self) -> str:
         return GAUSSIAN

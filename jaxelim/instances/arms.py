@@ -139,7 +139,7 @@ class Arms:
         Raises:
             UnsupportedError: rewards of another family.
         """
-        if not self.family.has("design"):
+        if not self.family.design:
             raise UnsupportedError(
                 "family", self.family, "gaussian: no other family has a noise_std"
             )

@@ -155,7 +155,7 @@ class Instance(Arms):
             scale = self.family.scale
             scaled = (self.theta / scale, (self.means / scale) ** 2)
             if not all(np.isfinite(numbers).all() for numbers in scaled):
-                by_noise = scale < 1 and self.family.has("design")
+                by_noise = scale < 1 and self.family.design
                 argument = "noise_std" if by_noise else "theta"
                 allowed = (
                     "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow "

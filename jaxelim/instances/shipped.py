@@ -188,7 +188,7 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
     try:
         std = content.get("noise_std")
         family, source = (_named(path, key, content.get(key)) for key in ("family", "source"))
-        if family is not None and std is not None and family.has("design"):
+        if family is not None and std is not None and family.design:
             family = None
         if "noise_std" in content and std is None:
             raise ArgumentError("noise_std", std, "a number")

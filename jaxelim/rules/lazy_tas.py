@@ -94,7 +94,7 @@ class LazyTaS(SamplingRule):
 
     def prepare(self, instance, problem, ridge):
         """The spanner and c0 of each instance."""
-        matrix, batch = instance.family.has("design"), (-1, instance.K, instance.d)
+        matrix, batch = instance.family.design, (-1, instance.K, instance.d)
         prepared = [_prepared(arms, matrix) for arms in instance.arms.reshape(batch)]
         return jax.tree.map(lambda *x: np.stack(x), *prepared) if instance.batched else prepared[0]
 
@@ -177,7 +177,7 @@ def _frank_wolfe(view, weights, due):
     """The new allocation of the lanes that are due, and its number of steps, 0 elsewhere."""
     lanes, arms = view.lanes, index_like(view.means)
     matrix, floor = view.evidence.has_matrix, _FLOOR
-    if view.family.has("design"):
+    if view.family.design:
         floor = np.sqrt(np.finfo(weights.dtype).tiny)
 
     def seen(weights):

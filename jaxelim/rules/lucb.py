@@ -76,7 +76,7 @@ class LUCB(SamplingRule):
 
     def choose(self, view, state):
         lanes = view.lanes
-        if view.family.has("design"):  # other families' means are R_k/N_k
+        if view.family.design:  # other families' means are R_k/N_k
             assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
             view = _at(view, view.reward_sums / view.counts)
         overlap = jnp.where(view.active, view.family.overlap(view, view.beta), -jnp.inf)

@@ -94,7 +94,7 @@ class TrackAndStop(SamplingRule):
 
     def prepare(self, instance, problem, ridge):
         """Coordinates with Phi' Phi = identity, where the interior-point method needs them."""
-        if not instance.family.has("design") or arm_allocation.exact(instance, problem):
+        if not instance.family.design or arm_allocation.exact(instance, problem):
             return ()
         return allocation.frames(instance)
 

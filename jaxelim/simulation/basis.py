@@ -24,7 +24,7 @@ def computed(call: "CheckedCall") -> Arms:
     keeps the given ones: it has another test for unstructured instances.
     """
     instance = call.instance
-    linear = instance.structure == "linear" and instance.family.has("design") and call.ridge == 0
+    linear = instance.structure == "linear" and instance.family.design and call.ridge == 0
     free = call.rule.traits.basis_free and not call.problem.uses_theta
     free = free and not isinstance(call.threshold, Mixture)
     if not (linear and free and all(rule.name in KNOWN_STOPPING for rule in call.stopping)):

@@ -155,10 +155,9 @@ def _check_combination(call: "CheckedCall") -> None:
     if traits.families is not None and family.name not in traits.families:
         allowed = f"{' or '.join(traits.families)} rewards: {name} is not defined for others"
         raise UnsupportedError("family", family, allowed)
-    needed = list(rule.needs(family, problem))
-    if traits.families == ("gaussian",):
-        needed.append("design")
-    missing = [method for method in needed if not family.has(method)]
+    missing = [method for method in rule.needs(family, problem) if not family.has(method)]
+    if traits.families == ("gaussian",) and not family.design:
+        missing.append("design")
     if missing:
         kind = " and ".join(_METHODS.get(method, f"a {method}") for method in missing)
         allowed = f"a family with {kind}: {name} on {problem.name} is not defined for others"

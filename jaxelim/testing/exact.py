@@ -33,7 +33,7 @@ def exact_bracket(
         UnsupportedError: a batch, or rewards of another family.
         ArgumentError: as `complexity`.
     """
-    if instance.batched or not instance.family.has("design"):
+    if instance.batched or not instance.family.design:
         allowed = "one instance of gaussian rewards of one standard deviation"
         raise UnsupportedError("instance", instance, allowed)
     pieces_of(instance, problem)  # refuses ties, and what has no pieces

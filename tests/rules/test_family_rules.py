@@ -34,7 +34,7 @@ def test_what_the_rules_need(rule):
     assert all(map(je.Gaussian().has, rule.needs(je.Gaussian(), je.BestArm())))
     assert bool(rule.needs(NoDivergence(), je.Thresholding(0.1))) == solves
     missing = [one for one in rule.needs(je.Bernoulli(), je.TopM()) if not je.Bernoulli().has(one)]
-    assert not missing and je.Gaussian().has("design") and not je.Bernoulli().has("design")
+    assert not missing and je.Gaussian().design and not je.Bernoulli().design
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_the_second_of_two_pulls():
     shape = SimpleNamespace(arms=lambda lanes, piece: (jnp.int32(2), piece))
 
     def chosen(overlap, state):
-        family = SimpleNamespace(overlap=lambda view, beta: overlap, has=lambda method: False)
+        family = SimpleNamespace(overlap=lambda view, beta: overlap, design=False)
         view = SimpleNamespace(
             lanes=LANES, evidence=None, family=family, shape=shape, beta=1.0, means=overlap,
             active=jnp.arange(4) != 2, active_count=jnp.int32(3), public=jnp.arange(4) == 2,
