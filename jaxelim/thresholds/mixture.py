@@ -129,6 +129,7 @@ class Mixture:
             allowed = "one without mixtures, such as Heuristic(): "
             allowed += f"{family!r} defines no log_mixture"
             raise UnsupportedError("threshold", self, allowed)
+        family.priors(self.grid)  # it may refuse the strengths
         linear = instance.structure == "linear"
         if call["ridge"]:
             allowed = f"None or 0 with {self!r}, which covers no bias; or threshold=Heuristic()"

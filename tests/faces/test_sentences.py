@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim import cli
+from jaxelim import cli, engine
 from jaxelim.instances.instance import stack  # noqa: F401 (used in the table)
 
 nan, inf = math.nan, math.inf
@@ -30,6 +30,19 @@ TIE = je.Instance(np.eye(4), [1.0, 0.5, 0.5, 1.0])
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 NOISE = np.zeros((2, 50))
 W = np.array([0.1, 0.2, 0.3, 0.4])
+arms = je.Instance.unstructured
+HEADS, TOSSES = arms([0.8, 0.3, 0.1], je.Bernoulli()), arms([0.5, 0.7], je.Bounded())
+COUNTS = arms([3.0, 0.5, 0.6, 2.0, 0.0], je.Poisson())
+TIMES = arms([3.0, 0.5, 0.6, 2.0, 0.4], je.Exponential())
+NORMALS = arms([2.0, -0.2, -0.9, 1.0, -0.5], je.Gaussian([1.0, 0.5, 1.5, 1.0, 0.7]))
+MU, STDS = [3.0, 1.4, -0.4, -1.6], [1.0, 0.5, 1.0, 0.8]
+UNKNOWN = arms(MU, je.GaussianUnknownVariance(), source=je.families.Normal(STDS))
+ONES = je.Recorded([[0, 1, 1], [0, 1, 0]])
+PAST = arms(source=ONES, family=je.Bernoulli())
+HALVES = je.HalfSpaces(
+    lambda theta: jnp.argmax(theta),
+    np.stack([np.eye(3)[i] - np.delete(np.eye(3), i, 0) for i in range(3)]),
+)
 Y = np.array([[[1.0, -1.0]], [[-1.0, 1.0]]])
 GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]]}'
 
@@ -104,6 +117,11 @@ ROWS = [
 
 @pytest.mark.parametrize("expression, beginning", ROWS, ids=[row[0][:80] for row in ROWS])
 def test_row(expression, beginning):
+    """Refused before anything compiles, but for what a run finds."""
+    before = engine.program.cache_info()
     with pytest.raises(je.errors.JaxelimError) as caught:
         eval(expression)
     assert said(str(caught.value)).startswith(beginning) and len(beginning) > 8
+    after = engine.program.cache_info()
+    found = expression.startswith(("chooses(", "sim(problem=je.HalfSpaces(lambda"))
+    assert found or (after.misses, after.hits) == (before.misses, before.hits)

@@ -454,30 +454,6 @@ def test_recorded_rewards_are_proven_with_replacement():
         assert (found.proven is True) == proven and found.stopped.all() and found.correct.all()
 
 
-@pytest.mark.parametrize("ends, words", [((1, 1), "above low"), ((0, np.inf), "high")])
-def test_bad_settings(ends, words):
-    with pytest.raises(je.errors.ArgumentError, match=words):
-        je.Bounded(*ends)
-
-
-def test_bad_calls():
-    call = dict(runs=1, delta=0.1)
-    cases = [
-        (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.Thresholding(1.0),
-                       je.Uniform()), call, "inside"),
-        (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),
-                       je.LinGapE()), call, "LinGapE"),
-        (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),
-                       je.Uniform()), call | dict(noise=np.full((1, 9), 1.5)), "uniforms"),
-        (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),
-                       je.Uniform()), call | dict(threshold=je.Mixture([3, 30])),
-         "strengths: got .*bets"),
-    ]  # fmt: skip
-    for f, arguments, settings, words in cases:
-        with pytest.raises(je.errors.JaxelimError, match=words):
-            f(*arguments, **settings)
-
-
 def test_ends_may_follow_the_name():
     assert catalogue.find_family("bounded:0,5", ()) == je.Bounded(0, 5)
     assert catalogue.find_family("bounded:0", ["high=5"]) == je.Bounded(0, 5)

@@ -12,7 +12,6 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.recorded import ROUNDS, shuffled
 from jaxelim.simulation.results.descriptions import hash_of
 
@@ -257,40 +256,3 @@ def test_values(tmp_path):
     assert repr(short) == "Recorded([[0.0, 1.0], [1.0, 1.0, 0.0]], 'given')"
     assert short.means.tolist() == [0.5, 2 / 3]
 
-
-def simulated(past, family=je.Bernoulli(), **settings):  # noqa: B008
-    given = {"runs": 2, **settings}
-    return je.simulate(on(past, family), je.BestArm(), je.Uniform(), **given)
-
-
-ONES = je.Recorded([[0, 1, 1], [0, 1, 0]])
-
-
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: je.Recorded([[0, 1], [0]]), "one reward"),
-        (lambda: je.Recorded([[0, 1], []]), "arm 1 is empty"),
-        (lambda: je.Recorded([[0, 1]]), "two or more arms"),
-        (lambda: je.Recorded(3), "two or more arms"),
-        (lambda: je.Recorded([[0, 1], [0, np.nan]]), "stack of arm 1: nan"),
-        (lambda: je.Recorded([[0, 1], ["a", "b"]]), "arm 1"),
-        (lambda: je.Recorded([[0, 1], [1, 0]], "shuffled"), "order"),
-        (lambda: on(je.Recorded([[0, 1], [0, 0.5]])), "0.5 is not, in the stack of arm 1.*0 or 1"),
-        (lambda: on(je.Recorded([[0, 1], [0, 1.5]]), je.Poisson()), "0, 1, 2"),
-        (lambda: on(je.Recorded([[0, 1], [1, 2]]), je.Exponential()), "above 0"),
-        (lambda: on(None), "means: got None"),
-        (lambda: on(je.Bernoulli()), "source: got Bernoulli"),
-        (lambda: je.Instance.unstructured([0.5, 0.4], je.Bernoulli(), source=ONES), "the source, "),
-        (lambda: je.Instance.unstructured([[0.5, 0.4]], je.Bernoulli(), source=ONES), "one inst"),
-        (lambda: je.Instance.unstructured([0.5, 0.4, 0.3], je.Poisson(), source=ONES), "2 arms"),
-        (lambda: on(je.Recorded([[0, 1, 1], [0, 1, 0]] * 2), je.Gaussian([1.0, 2.0])), "one std"),
-        (lambda: simulated(je.Recorded([[0, 1, 1], [1, 0, 1]])), "same largest mean"),
-        (lambda: simulated(dataclasses.replace(BINARY, order="given")), "one run"),
-        (lambda: simulated(BINARY, noise=np.full((2, 50), 0.5)), "their own order"),
-        (lambda: simulated(BINARY, initial_pulls=26), "at most 25"),
-    ],
-)
-def test_bad_input_is_refused_by_name(call, words):
-    with pytest.raises((ArgumentError, UnsupportedError), match=words):
-        call()

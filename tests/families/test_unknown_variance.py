@@ -247,37 +247,6 @@ def run(instance=INSTANCE, problem=None, rule=None, **more):
     return je.simulate(instance, problem or je.BestArm(), rule or je.Uniform(), **given)
 
 
-REFUSED = {
-    "one initial pull": (lambda: run(initial_pulls=1), "initial_pulls", "from 2, the least for"),
-    "too few samples": (lambda: run(max_samples=7), "max_samples", "from 8 "),
-    "short noise": (lambda: run(noise=np.zeros((2, 7))), "noise", "initial_pulls K = 8"),
-    "linear features": (
-        lambda: je.Instance([[1, 0], [1, 1]], [1, 0], family=je.GaussianUnknownVariance()),
-        "family", "a family for linear arms",
-    ),
-    "std of another length": (lambda: instance_of(std=[1.0, 2.0]), "std", "K = 4 numbers"),
-    "degrees": (lambda: instance_of(degrees="n"), "degrees", "'free'"),
-    "means too large": (lambda: instance_of(std=1e-13), "means", "1e+12 std"),
-    "a ridge": (lambda: run(ridge=1.0), "ridge", "has no ridge"),
-    "a Gaussian rule": (lambda: run(rule=je.LinGapE()), "family", "gaussian rewards: LinGapE"),
-    "half-spaces": (
-        lambda: run(problem=je.HalfSpaces(
-            lambda theta: jnp.argmax(theta),
-            np.stack([np.eye(4)[i] - np.delete(np.eye(4), i, 0) for i in range(4)]),
-        )), "problem", "pairs of arms",
-    ),
-    "huge noise": (lambda: run(noise=np.full((2, 50), 1e101)), "noise", "at most 1e+100"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refusals(name):
-    call, argument, sentence = REFUSED[name]
-    with pytest.raises(je.errors.ArgumentError) as caught:
-        call()
-    assert caught.value.argument == argument and sentence in str(caught.value)
-
-
 @pytest.mark.slow
 def test_equal_rewards_are_an_error_of_the_model():
     """The call names the run and the arm. LUCB and the LLR never tell such an arm apart."""

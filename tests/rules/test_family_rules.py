@@ -79,12 +79,5 @@ class Normal(je.families.OneParameter):
     def draw(self, lanes, nature, arm, pull, noise):
         return lanes.take(nature, arm) + noise
 
-    def divergence(self, x, y):
-        return (x - y) ** 2 / 2
-
-    def variance(self, y):
-        return 0 * y + 1
-
-    def bracket(self, mean, radius):
-        wide = 1.1 * (2 * radius) ** 0.5
-        return mean - wide, mean + wide
+    def loss(self, stat, by):
+        return by * by / 2
