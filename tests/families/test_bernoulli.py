@@ -222,7 +222,7 @@ def test_the_command_line(tmp_path):
         assert back.attrs["family"] == "Bernoulli()" and "ridge" not in back.attrs
         assert back["samples"].shape == (1, 1, 20) and back["stopped"].values.all()
     for words, argument in (
-        (["--threshold", "linear", "--rule", "lucb"], "family"),
+        (["--threshold", "linear", "--rule", "lucb"], "threshold"),
         (["--rule", "lingape"], "family"),
         (["--rule", "lucb", "--ridge", "1"], "ridge"),
         (["--rule", "lucb", "--problem", "thresholding", "--level", "1"], "level"),
