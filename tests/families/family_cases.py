@@ -84,8 +84,8 @@ class Faces(je.Bernoulli):
     def loss(self, stat, by):
         return super().loss(stat._replace(mean=stat.mean + 2), by)
 
-    def log_mixture_at(self, n, m, y, c):
-        return super().log_mixture_at(n, m + 2, y + 2, c)
+    def log_mixture(self, stat, at, c):
+        return super().log_mixture(stat._replace(mean=stat.mean + 2), at + 2, c)
 
 
 @dataclasses.dataclass(frozen=True)

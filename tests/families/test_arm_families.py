@@ -1,11 +1,9 @@
 """Poisson, exponential and Gaussian(std=[K]) rewards: draws, files, refusals."""
 
 import contextlib
-import copy
 import dataclasses
 import io
 import math
-import pickle
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,11 +11,9 @@ import pytest
 from scipy.stats import expon, poisson
 
 import jaxelim as je
-from experiments import cells
 from jaxelim import cli, engine, scope
 from jaxelim.families.arm import Stat
 from jaxelim.lanes import LaneOps
-from jaxelim.simulation.keys import key_of
 from jaxelim.testing import check_family, draw_checks, family_checks, whole_family
 from tests.calls import NAMES
 from tests.families.family_cases import Geometric
@@ -202,28 +198,6 @@ def test_a_capped_range_is_drawn_from():
             family_checks.inside(wrong(Geometric, check=_capped_low), np.random.default_rng(0), 400)
 
 
-# Instances as values.
-
-
-@pytest.mark.parametrize("family", [
-    je.Bernoulli(), je.Poisson(), je.Exponential(), je.Gaussian([1.0, 0.5, 2.0, 0.1 + 0.2]),
-    je.Gaussian(2.0),
-], ids=repr)  # fmt: skip
-def test_the_family_survives(family, tmp_path):
-    """Copies, pickles, files, stacks, and the printed form."""
-    means = np.array([[0.9, 0.2, 0.3, 0.4], [0.1, 0.7, 0.5, 0.3]])
-    batch = je.Instance.unstructured(means, family, name="small")
-    for instance in (batch, batch[0]):
-        instance.to_json(tmp_path / "mine.json")
-        copies = [copy.deepcopy(instance), pickle.loads(pickle.dumps(instance)),
-                  je.load_instance(tmp_path / "mine.json")]  # fmt: skip
-        copies += [] if instance.batched else [eval(repr(instance), NAMES)]
-        for one in copies:
-            assert one == instance and hash(one) == hash(instance) and one.name == instance.name
-            assert type(one.family) is type(family)
-    assert je.instances.instance.stack(list(batch)) == batch
-
-
 def said(*words):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -240,20 +214,11 @@ def test_the_command_line_refuses(tmp_path):
         (["--family", "gaussian-by-arm", "--family-setting", "std=[1,2]"], "family: got Gaussian("),
         (["--family", "poisson", "--family-setting", "mean=2"], "setting: got 'mean'"),
         (["--family", "poisson", "--rule", "lingape"], "family: got Poisson(); allowed: "),
-        (
-            [
-                "--family",
-                "bernoulli",
-                "--rule",
-                "lucb",
-                "--problem",
-                "thresholding",
-                "--level",
-                "1",
-            ],
-            "level: got 1.0; allowed: a number inside (0, 1) for Bernoulli()",
-        ),
-    ):
+        (["--family", "bernoulli", "--rule", "lucb", "--problem", "thresholding", "--level", "1"],
+         "level: got 1.0; allowed: a number inside (0, 1) for Bernoulli()"),
+        (["--family", "bernoulli", "--rule", "lucb", "--ridge", "1"], "ridge: got 1.0"),
+        (["--family", "bernoulli", "--rule", "lucb", "--threshold", "linear"], "threshold: got "),
+    ):  # fmt: skip
         code, out, err = said("run", path, "--runs", "2", *words)
         assert (code, out) == (2, "") and err.startswith(f"jaxelim: {sentence}"), err
 
@@ -311,25 +276,3 @@ def test_families_that_break_their_contract_are_refused(method, nothing_compiles
     assert text.startswith("family: got ") and f"{word}(" in text.partition("allowed: ")[2], text
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_results_are_stored_and_resumed(family, tmp_path):
-    """Three runs, then six: the store adds three, and holds what one call computes."""
-    instance = UNSTRUCTURED(MEANS[family][0], FAMILIES[family])
-    cell = cells.Cell("a", instance, je.BestArm(), je.LUCB(), (je.LLR(),), delta=(0.1,),
-                      ridge=None, max_samples=2000)  # fmt: skip
-    for runs, files in ((3, 1), (6, 2), (6, 2)):
-        options = cells.Options(runs=runs, output=tmp_path, block=3, workers=0)
-        held = cells.run_and_load([cell], options)
-        assert len(list(tmp_path.glob("blocks/*/*.npz"))) == files
-    direct = je.simulate(instance, cell.problem, cell.rule, delta=0.1, runs=6, max_samples=2000)
-    assert held["a"].equals(direct)
-
-
-def test_families_do_not_share_stored_results():
-    """The key of a cell differs by the family."""
-    kinds = [je.Gaussian(), je.Gaussian([1.0] * 5), je.Gaussian([1.0] * 4 + [2.0]),
-             je.Exponential(), je.Poisson()]  # fmt: skip
-    made = [cells.Cell("a", UNSTRUCTURED(MEANS["exponential"][0], kind), je.BestArm(), je.LUCB(),
-                       (je.LLR(),), ridge=None) for kind in kinds]  # fmt: skip
-    assert len({key_of(cell.call(np.arange(1))) for cell in made}) == len(kinds)

@@ -1,23 +1,15 @@
 """Bernoulli rewards: draws, published figures, files, refusals."""
 
-import contextlib
-import copy
-import io
-import json
-import pickle
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import xarray as xr
 from scipy.stats import binom
 
 import jaxelim as je
-from jaxelim import catalogue, cli, scope
-from jaxelim.instances.instance import stack
+from jaxelim import catalogue, scope
 from jaxelim.lanes import LaneOps
-from tests.calls import NAMES
 from tests.families.family_cases import Binomial, Geometric, Numbered
 
 
@@ -103,65 +95,6 @@ def test_draws_of_garivier_and_kaufmann(means, mean, error):
     assert (~result.correct).sum() <= 40  # 3 and 0 of 500 in the other program
 
 
-# Instances as values.
-
-ONE, TWO = [0.5, 0.25, 0.0], [[0.5, 0.25, 0.0], [0.1, 1.0, 0.3]]
-
-
-@pytest.mark.parametrize("instance", [
-    bernoulli(ONE, name="small"), bernoulli(TWO),
-    je.Instance.unstructured(ONE, Binomial(3)), je.Instance.unstructured(ONE, noise_std=2.0),
-], ids=["one", "batch", "own", "gaussian"])  # fmt: skip
-def test_the_family_survives(instance):
-    """Copies, pickles, slices, stacks, and the printed form."""
-    family = instance.family
-    names = {**NAMES, "Binomial": Binomial}
-    copies = [copy.copy(instance), copy.deepcopy(instance), pickle.loads(pickle.dumps(instance)),
-              eval(repr(instance), names)]  # fmt: skip
-    for one in copies:
-        assert one == instance and hash(one) == hash(instance) and one.name == instance.name
-        assert one.family == family and type(one.family) is type(family)
-        assert not one.arms.flags.writeable and not one.theta.flags.writeable
-    if instance.batched:
-        assert [one.family for one in instance] == [family] * 2 == [instance[-1].family] * 2
-        assert instance[:1].family == family and stack(list(instance)) == instance
-        assert stack([instance, instance[0]]).family == family
-    assert stack(instance).family == family == instance.unbatched[0].family
-
-
-def test_equality_includes_the_family():
-    plain = je.Instance.unstructured(ONE)
-    assert plain == je.Instance(np.eye(3), ONE) == je.Instance(np.eye(3), ONE, family=je.Gaussian())
-    assert hash(plain) == hash(je.Instance(np.eye(3), ONE)) and plain.structure == "unstructured"
-    assert je.Instance.unstructured(ONE, noise_std=2.0) == je.Instance(np.eye(3), ONE, 2.0)
-    kinds = [
-        plain,
-        bernoulli(ONE),
-        je.Instance.unstructured(ONE, je.Gaussian(2.0)),
-        je.Instance.unstructured(ONE, Binomial(3)),
-        je.Instance.unstructured(ONE, Binomial(4)),
-    ]
-    assert len(set(kinds)) == 5 and all((a == b) == (a is b) for a in kinds for b in kinds)
-
-
-@pytest.mark.parametrize(
-    "instance", [bernoulli(ONE, name="small"), bernoulli(TWO)], ids=["one", "batch"]
-)
-def test_files(instance, tmp_path):
-    instance.to_json(tmp_path / "mine.json")
-    back = je.load_instance(tmp_path / "mine.json")
-    assert back == instance and back.family == je.Bernoulli() and back.name == instance.name
-
-
-def test_a_file_names_no_user_defined_family(tmp_path):
-    with pytest.raises(
-        je.errors.UnsupportedError,
-        match="family: got Binomial.* load_instance knows: gaussian, bernoulli",
-    ):
-        je.Instance.unstructured(ONE, Binomial()).to_json(tmp_path / "mine.json")
-    assert not (tmp_path / "mine.json").exists()
-
-
 OTHERS = sorted(n for n, r in catalogue.rules().items() if r.traits.families == ("gaussian",))
 
 
@@ -187,46 +120,3 @@ def test_efficiency():
     assert ((distance >= 0) & (distance <= 1)).all()
 
 
-@pytest.mark.slow
-def test_the_command_line(tmp_path):
-    """Runs an instance file; refuses bad options in one line."""
-
-    def said(*words):
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            return cli.main(list(words)), out.getvalue(), err.getvalue()
-
-    path = str(tmp_path / "mine.json")
-    bernoulli([0.8, 0.3, 0.1]).to_json(path)
-    assert json.loads((tmp_path / "mine.json").read_text())["family"] == "bernoulli"
-    code, out, _ = said(
-        "run",
-        path,
-        "--rule",
-        "lucb",
-        "--setting",
-        "pulls=2",
-        "--stopping",
-        "native",
-        "--threshold",
-        "gk16",
-        "--runs",
-        "20",
-        "--delta",
-        "0.1",
-        "--output",
-        str(tmp_path / "mine.nc"),
-    )
-    assert code == 0 and "LUCB(pulls=2)" in out and "Bernoulli()" in out
-    with xr.open_dataset(tmp_path / "mine.nc", engine="h5netcdf") as back:
-        assert back.attrs["family"] == "Bernoulli()" and "ridge" not in back.attrs
-        assert back["samples"].shape == (1, 1, 20) and back["stopped"].values.all()
-    for words, argument in (
-        (["--threshold", "linear", "--rule", "lucb"], "threshold"),
-        (["--rule", "lingape"], "family"),
-        (["--rule", "lucb", "--ridge", "1"], "ridge"),
-        (["--rule", "lucb", "--problem", "thresholding", "--level", "1"], "level"),
-    ):
-        code, out, err = said("run", path, "--runs", "2", *words)
-        assert code == 2 and not out and err.startswith(f"jaxelim: {argument}: got ")
-        assert len(err.splitlines()) == 1

@@ -1,6 +1,5 @@
 """Gaussian rewards of unknown variances: costs, statistics, the law."""
 
-import pickle
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,6 @@ from jaxelim.evidence.student import Spread
 from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import check_family
-from tests.calls import NAMES
 from tests.twin import unknown_variance as twin
 
 SLOW = pytest.mark.slow
@@ -231,15 +229,6 @@ def test_costs_of_true_pieces_exceed_x_seldom(count):
 def test_the_contract():
     report = check_family(je.GaussianUnknownVariance(), draws=5000)
     assert len(report.lines) == 6 and "0 errors" in report.lines[-1]
-
-
-@pytest.mark.parametrize("degrees", ["free", "glr"])
-def test_it_is_a_value(degrees, tmp_path):
-    one = instance_of(degrees=degrees)
-    assert eval(repr(one), vars(je.families) | NAMES) == one == pickle.loads(pickle.dumps(one))
-    assert one.family.initial_pulls == 2
-    one.to_json(tmp_path / "x.json")
-    assert je.load_instance(tmp_path / "x.json") == one
 
 
 def run(instance=INSTANCE, problem=None, rule=None, **more):
