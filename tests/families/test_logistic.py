@@ -316,6 +316,7 @@ def test_half_spaces_of_the_best_arm_stop_as_best_arm():
 
 
 BASIS_INSTANCE = je.Instance(*BASIS, family=je.Logistic())
+ROOTS = np.sqrt([7, 2, 3, 11, 5])
 RULES = {
     "lingame": (je.LinGame(), INSTANCE, je.BestArm()),
     "lazy-tas": (je.LazyTaS(), INSTANCE, je.BestArm()),
@@ -325,7 +326,7 @@ RULES = {
     "top-two": (je.TopTwo("eb", "tci", 0.5), BASIS_INSTANCE, je.BestArm()),
     "oracle-solved": (je.Oracle(), INSTANCE, je.BestArm()),
     # No multiples of these weights tie: only lanes round t w before they compare.
-    "oracle": (je.Oracle(weights=[0.31, 0.12, 0.2, 0.29, 0.08]), INSTANCE, je.TopM(2)),
+    "oracle": (je.Oracle(weights=ROOTS / ROOTS.sum()), INSTANCE, je.TopM(2)),
 }
 
 
