@@ -150,7 +150,9 @@ def outermost(
     y = jax.lax.reduce_precision(guess / (4 * unit), *rounded)
     carry = jnp.int32(0), y, jet(f, at(y)[0]), jnp.zeros_like(y), jnp.full_like(y, jnp.inf)
     _, y, jets, _, _ = jax.lax.while_loop(unfinished, body, carry)
-    x, step = at(y)[0], halley(*jets)
-    best = x + jnp.where(jnp.isfinite(step), step, 0)
+    # Where f is steep the root is within rounding, and a step would leave it.
+    x, step, value = at(y)[0], halley(*jets), jets[0]
+    close = jnp.isfinite(step) & (jnp.abs(value - radius) <= enough * radius)
+    best = x + jnp.where(close, step, 0)
     best = jnp.clip(best, 0, pick(last, room))
     return jnp.where(live & ~whole(y, jets[0]), best, jnp.where(none, 0, room))

@@ -164,7 +164,8 @@ def _furthest(
     y, kappa, back = y[good], kappa[good], back[good]
     eta = (kappa + back) / (y - mean)
     rising = np.abs(eta) > np.maximum.accumulate(np.concatenate([[0.0], np.abs(eta)[:-1]]))
-    y, eta, kappa = y[rising], eta[rising], kappa[rising]
+    last = rising.size if rising.all() else np.argmin(rising)  # further out it is rounding
+    y, eta, kappa = y[:last], eta[:last], kappa[:last]
     if not eta.size:
         return None
     size, root = np.abs(eta), np.sqrt(kappa)
