@@ -36,7 +36,8 @@ def test_right_families(family):
     report = check_family(family)
     text = str(report)
     assert report.subject == repr(family) and len(report.lines) == 7 + family.has("log_mixture")
-    assert all(part in text for part in ("bounds invert the loss", "pairs cost the least", "updates of"))
+    parts = "bounds invert the loss", "pairs cost the least", "updates of"
+    assert all(part in text for part in parts)
     assert "n = 100000 rewards at each of 5 means" in text and "0 of its value" not in text
     ends = {"bernoulli": "0 and 1", "exponential": "none", "binomial": f"0 and {family.high:g}",
             "faces": "-2 and -1"}  # fmt: skip

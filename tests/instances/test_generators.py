@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jaxelim import instances
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import stack
-from tests.instances.instance_cases import INF, NAN, refused
+from tests.instances.instance_cases import refused
 
 # The shipped instances
 
@@ -255,65 +255,3 @@ def test_soare(d, omega):
     assert instances.soare(d, [omega, 0.5]) == stack([one, instances.soare(d, 0.5)])
 
 
-@pytest.mark.parametrize(
-    "generator", [instances.linear_d20, instances.linear_d10, instances.unstructured]
-)
-def test_bad_arguments_of_the_draws(generator):
-    for seed in (-1, 2**63, 0.0, True, None, "0", [0]):
-        refused(lambda seed=seed: generator(seed), "seed")
-    for n in (0, -1, 1.0, True, "1", [2]):
-        refused(lambda n=n: generator(0, n), "n")
-    for K in (0, 1, -5, 50.0, True, None):
-        refused(lambda K=K: generator(0, K=K), "K")
-    for m in (0, -1, 60, 3.0, True, "3"):
-        refused(lambda m=m: generator(0, problem="top-m", m=m), "m")
-    refused(lambda: generator(0, m=3), "m", "best-arm")
-    refused(
-        lambda: generator(0, problem="topm"), "problem", "nearest: 'top-m'", kind=ArgumentError
-    )
-    refused(lambda: generator(0, problem=None), "problem")
-    name = "theta_interval" if generator is instances.linear_d20 else "mean_interval"
-    for value in (
-        (0.5, 0.4),
-        (0.1,),
-        0.1,
-        (0, NAN),
-        (-INF, 0),
-        (-1e308, 1e308),
-        ("0", "1"),
-        (False, True),
-        (1, 2, 3),
-    ):
-        refused(lambda value=value: generator(0, **{name: value}), name)
-
-
-def test_settings_that_admit_no_instance():
-    for call in (
-        lambda: instances.linear_d20(0, problem="thresholding", theta_interval=(0, 0)),
-        lambda: instances.linear_d10(0, mean_interval=(-9, -8)),
-        lambda: instances.linear_d10(0, mean_interval=(0.3, 0.3)),
-    ):
-        with pytest.raises(ArgumentError, match="_interval.*drawn directions"):
-            call()
-    refused(lambda: instances.linear_d10(0, mean_interval=(0, 1)), "mean_interval")
-    refused(lambda: instances.unstructured(0, mean_interval=(0, 0.6)), "mean_interval")
-    refused(
-        lambda: instances.unstructured(0, problem="thresholding", mean_interval=(0, 1)),
-        "mean_interval",
-    )
-    refused(lambda: instances.linear_d10(0, problem="top-m", m=11), "m")
-    refused(lambda: instances.linear_d10(0, problem="top-m", m=10, K=10), "K")
-    refused(lambda: instances.linear_d20(0, K=9), "K")
-
-
-def test_bad_arguments_of_the_examples():
-    for K in (2, 3.0, True, None):
-        refused(lambda K=K: instances.two_dimensional(K, 0.1), "K")
-    for eps in (0, 0.5, 1, -0.1, NAN, True, "0.1", None, [], [[0.1]], [0.1, 0.5], 1e-320):
-        refused(lambda eps=eps: instances.two_dimensional(3, eps), "eps")
-    refused(lambda: instances.two_dimensional(3, 1e-17), "eps", kind=ArgumentError)
-    for d in (1, 2.0, True, None):
-        refused(lambda d=d: instances.soare(d, 0.1), "d")
-    for omega in (0, math.pi / 2, -0.1, NAN, True, "0.1", None, [], [[0.1]], [0.1, 2.0]):
-        refused(lambda omega=omega: instances.soare(3, omega), "omega")
-    refused(lambda: instances.soare(3, 1e-9), "omega", kind=ArgumentError)

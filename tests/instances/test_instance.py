@@ -20,7 +20,7 @@ from jaxelim.families import Bounded, known
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance, stack
 from jaxelim.problems import BestArm
-from tests.instances.instance_cases import INF, NAN, PHI, THETA, refused
+from tests.instances.instance_cases import PHI, THETA, refused
 
 NUMBERS = st.floats(-1e6, 1e6)
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
@@ -98,91 +98,6 @@ def test_repr_of_small_instances_evaluates_back():
     )
 
 
-BAD_ARRAYS = [
-    "1",
-    None,
-    [],
-    [[]],
-    1.0,
-    np.zeros((1, 2)),
-    np.zeros((3, 0)),
-    np.zeros((0, 2)),
-    np.zeros((0, 3, 2)),
-    np.zeros((1, 1, 3, 2)),
-    np.ones(3),
-    [[1.0, 2.0], [3.0]],
-    [[1.0, True], [0.0, 1.0]],
-    np.eye(2, dtype=bool),
-    np.eye(2, dtype=complex),
-    np.eye(2).astype(object),
-    [[NAN, 0], [0, 1]],
-    [[INF, 0], [0, 1]],
-    [["1", "0"], ["0", "1"]],
-]
-
-
-@pytest.mark.parametrize("arms", BAD_ARRAYS, ids=str)
-def test_bad_arms(arms):
-    refused(lambda: Instance(arms, [1.0, 0.5]), "arms")
-
-
-@pytest.mark.parametrize(
-    "theta",
-    [
-        "1",
-        None,
-        [],
-        1.0,
-        [1.0],
-        [1.0, 2.0, 3.0],
-        [[1.0]],
-        np.zeros((0, 2)),
-        np.zeros((1, 1, 2)),
-        [1.0, NAN],
-        [1, INF],
-    ]
-    + [[True, False], [1.0, True], [1j, 0], np.array([1.0, 2.0], dtype=object), ["1", "2"]],
-    ids=str,
-)
-def test_bad_theta(theta):
-    refused(lambda: Instance(PHI, theta), "theta")
-
-
-@pytest.mark.parametrize(
-    "theta", [THETA, np.ones((3, 2)), np.ones((1, 2)), np.ones((2, 3)), np.ones((2, 3, 2))]
-)
-def test_theta_must_match_a_batch_of_arms(theta):
-    refused(lambda: Instance(np.stack([PHI, PHI]), theta), "theta")
-
-
-@pytest.mark.parametrize("noise_std", [0, -1, NAN, INF, True, "1", 1j, [1.0], np.ones(2)], ids=str)
-def test_bad_noise_std(noise_std):
-    refused(lambda: Instance(PHI, THETA, noise_std), "noise_std", "> 0")
-
-
-def test_bad_name():
-    refused(lambda: Instance(PHI, THETA, name=3), "name")
-
-
-@pytest.mark.parametrize(
-    "name, words",
-    [
-        ("a\0b", "'\\x00' at [1]"),
-        ("\0", "at [0]"),
-        ("ab\ud800", "'\\ud800' at [2]"),
-        ("\udfff", "at [0]"),
-    ],
-    ids=ascii,
-)
-def test_names_that_cannot_be_stored(tmp_path, name, words):
-    text = refused(lambda: Instance(PHI, THETA, name=name), "name", words)
-    assert text.endswith("allowed: a string without NUL and lone surrogates, or None")
-    path = tmp_path / "one.json"
-    path.write_text(json.dumps({"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "name": name}))
-    with pytest.raises(ArgumentError, match="name: got"):
-        instances.load_instance(path)
-
-
 @settings(max_examples=40, deadline=None)
 @given(name=NAMES)
 def test_every_other_name_can_be_stored(name):
@@ -192,21 +107,8 @@ def test_every_other_name_can_be_stored(name):
         assert back.attrs["instance"] == name
 
 
-def test_overflow_is_refused():
-    refused(lambda: Instance(PHI * 1e200, THETA), "arms", "overflow")
-    refused(lambda: Instance(PHI * 1e150, THETA * 1e200), "theta", "overflow")
-    refused(lambda: Instance([[1e10, -1e10], [0, 1]], [1e300, 1e300]), "theta", "overflow")
-    refused(lambda: Instance(PHI, THETA * 1e200), "theta", "overflow")
-    refused(lambda: Instance(PHI, THETA, 1e-200), "noise_std", "overflow")
-    refused(lambda: Instance(PHI * 1e-150, THETA * 1e150, 1e-170), "noise_std", "overflow")
+def test_a_large_theta_with_as_much_noise():
     assert Instance(PHI, THETA * 1e200, 1e200).K == 3
-
-
-@pytest.mark.parametrize(
-    "index", [1.0, True, None, "0", (0,), [0], slice(2, 2), slice(5, None)], ids=str
-)
-def test_bad_index(index):
-    refused(lambda: Instance(PHI, [THETA, THETA])[index], "index")
 
 
 def test_index_out_of_range():
@@ -268,15 +170,6 @@ def test_json_round_trip(tmp_path_factory, one):
         assert again == one and again.name == one.name and again.batched == one.batched
 
 
-def test_stack_refuses():
-    one = Instance(PHI, THETA)
-    for given_ in ([], None, 3, PHI, [one, PHI], [None], "ab"):
-        refused(lambda given_=given_: stack(given_), "instances")
-    others = (Instance(PHI[:2], THETA), Instance(np.eye(3), np.ones(3)), Instance(PHI, THETA, 2.0))
-    for other in others:
-        refused(lambda other=other: stack([one, one, other]), "instances", "at [2]")
-
-
 # Files
 
 GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "_other": {"a": [null]}}'
@@ -300,37 +193,13 @@ def test_known_keys_of_a_file(tmp_path):
         assert instances.load_instance(path) == Instance(np.eye(2), [1.0, 0.5])
 
 
-@pytest.mark.parametrize(
-    "key, nearest",
-    [
-        ("noise_sd", "noise_std"),
-        ("Theta", "theta"),
-        ("features", None),
-        ("noise", "noise_std"),
-        ("arm", "arms"),
-        ("", None),
-    ],
-)
-def test_unknown_keys_of_a_file(tmp_path, key, nearest):
+def test_unknown_families_say_how_they_are_written(tmp_path):
     path = tmp_path / "one.json"
-    path.write_text(GOOD.replace("_other", key))
+    path.write_text(GOOD.replace('"_other"', '"family": "cauchy", "_other"'))
     with pytest.raises(ArgumentError) as caught:
         instances.load_instance(path)
-    near = f" (nearest: {nearest!r})" if nearest else ""
-    told = f"key: got {key!r}{near}; allowed: {KNOWN}, and keys that begin with '_'"
-    assert caught.value.note == told
-
-
-@pytest.mark.parametrize("family", ['"cauchy"', '"Gaussian"', "1", "{}"])
-def test_unknown_families(tmp_path, family):
-    path = tmp_path / "one.json"
-    path.write_text(GOOD.replace('"_other"', f'"family": {family}, "_other"'))
-    with pytest.raises(ArgumentError) as caught:
-        instances.load_instance(path)
-    assert caught.value.note.startswith("family: got ")
     names, _, forms = caught.value.note.partition("; families and sources are written ")
-    every = ", ".join(map(repr, known())) if family.startswith('"') else "a name"
-    assert names.endswith(f"allowed: {every}")
+    assert names.endswith(f"allowed: {', '.join(map(repr, known()))}")
     assert '"bounded:0,5"' in forms and '{"name": "bounded", "low": 0, "high": 5}' in forms
 
 
@@ -369,45 +238,11 @@ def test_a_name_without_suffix_may_be_a_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("", "not JSON"),
-        ("{", "not JSON"),
-        ("theta = 1", "not JSON"),
-        (GOOD + "x", "not JSON"),
-        ("[" * 100_000, ""),
-        ('{"theta": ' + "1" * 5000 + "}", "not JSON"),
-        ("[1, 2]", "holds a list"),
-        ("null", "holds a NoneType"),
-        ("{}", "'theta' is missing"),
-        ('{"theta": [1, 0.5]}', "'arms' is missing"),
-        ('{"arms": [[1, 0], [0, 1]]}', "'theta' is missing"),
-        ('{"theta": [1], "theta": [1, 0.5], "arms": [[1, 0], [0, 1]]}', "'theta' is given twice"),
-        (GOOD.replace("[1, 0.5]", "[1, NaN]"), "nan at [1]"),
-        (GOOD.replace("[1, 0.5]", "[1, Infinity]"), "inf at [1]"),
-        (GOOD.replace("[1, 0.5]", "[1, 1e999]"), "inf at [1]"),
-        (GOOD.replace("[1, 0.5]", "[1, true]"), "theta"),
-        (GOOD.replace("[1, 0.5]", '[1, "a"]'), "theta"),
-        (GOOD.replace("[1, 0.5]", "[1, null]"), "theta"),
-        (GOOD.replace("[1, 0.5]", "null"), "theta"),
-        (GOOD.replace("[1, 0.5]", "{}"), "theta"),
-        (GOOD.replace("[1, 0.5]", "[1]"), "theta"),
-        (GOOD.replace("[1, 0]", "[1]"), "arms"),
-        (GOOD.replace("[1, 0],", ""), "arms"),
-        (GOOD.replace("[1, 0]", "[1e200, 0]"), "overflow"),
-        (GOOD.replace('"_other"', '"name": 3, "_other"'), "name"),
-        (GOOD.replace('"_other"', '"noise_std": 0, "_other"'), "noise_std"),
-        (GOOD.replace('"_other"', '"noise_std": null, "_other"'), "noise_std"),
-        (GOOD.replace('"_other"', '"_x": 1, "_x": 1, "_other"'), "'_x' is given twice"),
-        (b"\xff\xfe{}", "not UTF-8"),
-        (b"\x00\x01", "not JSON"),
-        ("\ufeff" + GOOD, "not JSON"),
-    ],
-    ids=lambda value: str(value)[:40],
+    ("content", "words"), [(b"\xff\xfe{}", "not UTF-8"), (b"\x00\x01", "not JSON")]
 )
-def test_files_without_an_instance(tmp_path, content, words):
+def test_files_that_are_no_text(tmp_path, content, words):
     path = tmp_path / "bad.json"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    path.write_bytes(content)
     with pytest.raises(ArgumentError) as caught:
         instances.load_instance(path)
     assert caught.value.given == str(path) and caught.value.argument == "name_or_path"
