@@ -34,9 +34,6 @@ class ByPiece(je.Mixture):
     def gate(self, level, seen):
         return level
 
-    def log_e_above(self, seen):
-        return None
-
     def log_e(self, seen, above=False):
         evidence = seen.family.evidence(seen.space, seen.stats, seen.shape)
         return evidence.values() - jnp.log1p(seen.stats.t.astype(seen.means.dtype))
@@ -122,6 +119,35 @@ def test_runs_under_a_threshold_by_piece_do_not_depend_on_the_layout():
             np.testing.assert_array_equal(getattr(first, name), getattr(other, name), name)
     alone = play("top-m", je.Mixture(), **{**settings, "delta": 0.01})
     np.testing.assert_array_equal(alone.samples[:, 0], first.samples[:, 1])
+
+
+class Whole(je.Mixture):
+    """The same, computed in full at every look."""
+
+    def log_e(self, seen, above=False):
+        return super().log_e(seen) + (jnp.inf if above else 0)
+
+
+@pytest.mark.parametrize(
+    ("family", "problem"),
+    [pytest.param(je.Bernoulli(), je.TopM(2), marks=pytest.mark.slow),
+     pytest.param(je.Bounded(0, 4), je.BestArm(), marks=pytest.mark.slow),
+     pytest.param(je.GaussianUnknownVariance(), je.BestArm(reference=1.3), marks=pytest.mark.slow),
+     (je.Exponential(), je.BestArm(epsilon=0.1))],
+    ids=str,
+)  # fmt: skip
+def test_the_bound_that_comes_first_changes_no_run(family, problem):
+    coins = isinstance(family, je.Bernoulli)
+    means = [0.95, 0.9, 0.1, 0.05] if coins else [3.6, 1.2, 0.8, 0.4]
+    one, other = (
+        je.simulate(je.Instance.unstructured(means, family), problem, je.Uniform(), runs=6,
+                    threshold=threshold, delta=0.1, max_samples=200, stopping=STOPPING[:2],
+                    engine=je.Engine(devices=1))
+        for threshold in (je.Mixture(pieces=4), Whole(pieces=4))
+    )  # fmt: skip
+    assert one.stopped.any()
+    for name in ("samples", "stopped", "answer", "tests_stopping"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
 
 
 def test_times_of_looks():
