@@ -1,5 +1,6 @@
 """The check of a sampling rule."""
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ from scipy import stats
 
 from jaxelim import engine
 from jaxelim.contracts import Problem, SamplingRule
-from jaxelim.errors import JaxelimError, RuleError
+from jaxelim.errors import JaxelimError, RuleError, StarvationWarning
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.simulation.api import Engine, simulate, trace
@@ -332,7 +333,8 @@ def _check_stress(rule, problem, steps, seed) -> str:
         arms = np.array([[1.0, 0.0], [1.0, 1e-6], [0.3, -1e-6], [-0.5, 2e-6]])
         instance = Instance(arms, scale * np.array([1.0, 3.0]))
     stopping = LLR() if "llr" in rule.traits.stopping else Native()
-    with jax.debug_nans(True):
+    with jax.debug_nans(True), warnings.catch_warnings():
+        warnings.simplefilter("ignore", StarvationWarning)  # no test ends this run
         try:
             run = trace(
                 instance,
