@@ -175,34 +175,9 @@ class Evidence:
         raise undefined(self, "about(shape)")
 
 
-class _Seen:
-    """The properties that a snapshot and a view share."""
-
-    problem: "Problem"
-    space: ArmContext
-    means: Array
-    theta_hat: Array | None
-    answer: Tree
-
-    @property
-    def lanes(self) -> LaneOps:
-        """argmax, argmin, min, max, sum, take, row over arms: for one run and for many."""
-        return self.space.lanes
-
-    @property
-    def estimate(self) -> Estimate:
-        """What the problem reads."""
-        return Estimate(self.lanes, self.means, self.theta_hat, self.space.constants)
-
-    @property
-    def public(self) -> Array:
-        """The public form of the answer: [K] bool."""
-        return self.problem.public(self.estimate, self.answer)
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Snapshot(_Seen):
+class Snapshot:
     """What elimination and stopping rules see at one t."""
 
     family: "Family" = dataclasses.field(metadata=_STATIC)
@@ -261,6 +236,11 @@ class Snapshot(_Seen):
         return self.evidence.all_refuted(beta)
 
     @property
+    def lanes(self) -> LaneOps:
+        """argmax, argmin, min, max, sum, take, row over arms: for one run and for many."""
+        return self.space.lanes
+
+    @property
     def means(self) -> Array:
         """The estimates: [K]."""
         return self.stats.means
@@ -270,33 +250,98 @@ class Snapshot(_Seen):
         """The estimate of theta, [d]; None where it is not kept."""
         return self.stats.estimated_theta
 
+    @property
+    def estimate(self) -> Estimate:
+        """What the problem reads."""
+        return Estimate(self.lanes, self.means, self.theta_hat, self.space.constants)
+
+    @property
+    def public(self) -> Array:
+        """The public form of the answer: [K] bool."""
+        return self.problem.public(self.estimate, self.answer)
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class View(_Seen):
+class View:
     """What a sampling rule reads to choose an arm."""
 
-    family: "Family" = dataclasses.field(metadata=_STATIC)
-    problem: "Problem" = dataclasses.field(metadata=_STATIC)
+    seen: Snapshot  # counts of all pulls, pending ones too; estimates of rewards that have entered
     elimination: Any = dataclasses.field(metadata=_STATIC)  # at sampling, or None
-    space: ArmContext
-    t: Array  # [] int32: the index of the next sample, samples so far plus one
-    counts: Array  # [K]: pulls so far, pending ones too, whole numbers in the floating type
-    means: Array  # [K]: the estimates, of the rewards that have entered
-    theta_hat: Array | None  # [d]; None unless kept
-    reward_sums: Array | None  # [K]; None unless the rule has `uses_rewards`
-    answer: Tree  # the empirical answer, in the problem's own form
-    shape: Any  # Pairs or HalfSpaces: of its pieces
-    evidence: Evidence  # about them, at the counts
     active: Array  # [Q] bool: the pieces for sampling
     active_count: Array  # [] int32: their number
     piece_set: "PieceSet | Tree"  # the set that elimination reduces, which gives `active`
     delta: Array  # []; None for a rule with `uses_delta=False`
-    beta: Array  # []: the threshold at (t, delta), t as above; None likewise
+    beta: Array  # []: the threshold at (t, delta), t as of the view; None likewise
     prepared: Tree  # the result of the rule's `prepare`
     chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.uses_chance`
     key: Array | None = None  # []: a random key, from (seed, run, t); see `Traits.uses_key`
     initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
+
+    @property
+    def family(self) -> "Family":
+        """The reward family, with the settings of the program."""
+        return self.seen.family
+
+    @property
+    def problem(self) -> "Problem":
+        """The problem."""
+        return self.seen.problem
+
+    @property
+    def space(self) -> ArmContext:
+        """What is fixed over the run."""
+        return self.seen.space
+
+    @property
+    def lanes(self) -> LaneOps:
+        """argmax, argmin, min, max, sum, take, row over arms: for one run and for many."""
+        return self.seen.lanes
+
+    @property
+    def means(self) -> Array:
+        """The estimates, of the rewards that have entered: [K]."""
+        return self.seen.means
+
+    @property
+    def theta_hat(self) -> Array | None:
+        """The estimate of theta, [d]; None where it is not kept."""
+        return self.seen.theta_hat
+
+    @property
+    def answer(self) -> Tree:
+        """The empirical answer, in the problem's own form."""
+        return self.seen.answer
+
+    @property
+    def public(self) -> Array:
+        """The public form of the answer: [K] bool."""
+        return self.seen.public
+
+    @property
+    def shape(self) -> Any:
+        """The pieces of the answer: Pairs or HalfSpaces."""
+        return self.seen.shape
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence about them, at the counts."""
+        return self.seen.evidence
+
+    @property
+    def t(self) -> Array:
+        """The index of the next sample, samples so far plus one: [] int32."""
+        return self.seen.stats.t + 1
+
+    @property
+    def counts(self) -> Array:
+        """Pulls so far, pending ones too, whole numbers in the floating type: [K]."""
+        return self.seen.stats.counts
+
+    @property
+    def reward_sums(self) -> Array | None:
+        """The sums of the rewards, [K]; None unless the rule has `uses_rewards`."""
+        return self.seen.stats.reward_sums
 
     @property
     def priced(self) -> Evidence:

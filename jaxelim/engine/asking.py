@@ -63,27 +63,10 @@ class Asking:
         if spec.rule.traits.uses_delta:
             levels = {"delta": delta, "beta": self.observing.width(t, delta, stats)}
         return View(
-            family=spec.family,
-            problem=spec.problem,
-            elimination=elimination,
-            space=seen.space,
-            t=t,
-            counts=stats.counts,
-            means=stats.means,
-            theta_hat=stats.estimated_theta,
-            reward_sums=stats.reward_sums,
-            answer=seen.answer,
-            shape=seen.shape,
-            evidence=seen.evidence,
-            active=active,
-            active_count=active_count,
-            piece_set=sampling,
-            **levels,
-            prepared=lane.prepared,
-            chance=chance,
-            key=key,
-            initial_pulls=spec.initial_pulls,
-        )
+            seen=seen, elimination=elimination, active=active, active_count=active_count,
+            piece_set=sampling, prepared=lane.prepared, chance=chance, key=key,
+            initial_pulls=spec.initial_pulls, **levels,
+        )  # fmt: skip
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:
         """Call the rule's method on all lanes: directly if it is lanes-last, else under vmap."""
@@ -223,7 +206,6 @@ def reading(view: View, count: Array) -> View:
 
 def _within(view: View, space: ArmContext) -> View:
     """The view with another `space`, in its evidence too."""
-    evidence: Any = view.evidence
-    return dataclasses.replace(
-        view, space=space, evidence=dataclasses.replace(evidence, space=space)
-    )
+    evidence: Any = dataclasses.replace(view.evidence, space=space)  # type: ignore[type-var]
+    seen = dataclasses.replace(view.seen, space=space, evidence=evidence)
+    return dataclasses.replace(view, seen=seen)

@@ -1,7 +1,7 @@
 """LUCB."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -108,8 +108,10 @@ class LUCB(SamplingRule):
 
 def _at(view, means):
     """The view for other means [K]: their answer, its pieces, and which are active."""
-    view = dataclasses.replace(view, means=means, theta_hat=None)
-    answer = view.problem.answer(view.estimate)
-    view = dataclasses.replace(view, answer=answer, shape=view.problem.shape(view.estimate, answer))
-    active, count = pieces_for_sampling(view, view.elimination, view.piece_set)
-    return dataclasses.replace(view, active=active, active_count=count)
+    stats: Any = view.seen.stats
+    seen = dataclasses.replace(view.seen, stats=dataclasses.replace(stats, means=means))
+    answer = seen.problem.answer(seen.estimate)
+    shape = seen.problem.shape(seen.estimate, answer)
+    seen = dataclasses.replace(seen, answer=answer, shape=shape)
+    active, count = pieces_for_sampling(seen, view.elimination, view.piece_set)
+    return dataclasses.replace(view, seen=seen, active=active, active_count=count)

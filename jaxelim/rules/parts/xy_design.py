@@ -1,26 +1,24 @@
 """Designs for the differences of arms or items, and their rounding to whole pulls."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jaxelim.contracts.views import View
+from jaxelim.evidence.linear import LinearEvidence
 from jaxelim.lanes import LaneOps, index_like, over, where
 
 SMALL = 1e-5
 """Smaller entries of a design are dropped."""
 
 
-def farthest(view: View, active: Array) -> tuple[Array, Array, Array]:
+def farthest(linear: LinearEvidence, active: Array) -> tuple[Array, Array, Array]:
     """The largest ||phi_i - phi_j||^2_{V^-1} over active i < j, and the first such pair.
 
     Of items, z takes the place of phi.
     """
-    lanes, linear = view.lanes, view.linear
-    index = index_like(active)
+    lanes, index = linear.space.lanes, index_like(active)
 
     def body(i, c):
         best, first = c
@@ -28,7 +26,7 @@ def farthest(view: View, active: Array) -> tuple[Array, Array, Array]:
         return jnp.where(distance > best, distance, best), jnp.where(distance > best, i, first)
 
     arms = active.shape[0]
-    least = jnp.full(active.shape, -jnp.inf, view.means.dtype)
+    least = jnp.full(active.shape, -jnp.inf, linear.means.dtype)
     start = (least, jnp.full(active.shape, arms, jnp.int32))
     best, first = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
     most = lanes.max(best)
@@ -49,9 +47,9 @@ def xy_design(
 
     def body(c):
         n, w, rho, runs = c
-        now = dataclasses.replace(view, evidence=view.linear.weighted(w))
+        now = view.linear.weighted(w)
         far, i, j = farthest(now, active)
-        along = now.linear.along_pair(i, j)
+        along = now.along_pair(i, j)
         arm = lanes.argmax(along**2)
         # The order matters: where arms tie exactly in turn, rounding decides between them.
         step = over(-w * 2, n + 2)
