@@ -10,12 +10,7 @@ from typing import Any
 
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
-from jaxelim.errors import (
-    ArgumentError,
-    DamagedFileError,
-    LiveFileWarning,
-    UnsupportedError,
-)
+from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, UnsupportedError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
 from jaxelim.live import book, given, order, report
