@@ -63,7 +63,8 @@ class Asking:
         if spec.rule.traits.uses_delta:
             levels = {"delta": delta, "beta": self.observing.width(t, delta, stats)}
         return View(
-            seen=seen, elimination=elimination, active=active, active_count=active_count,
+            seen=dataclasses.replace(seen, stats=stats.of_one_run(), live=None, since=None),
+            elimination=elimination, active=active, active_count=active_count,
             piece_set=sampling, prepared=lane.prepared, chance=chance, key=key,
             initial_pulls=spec.initial_pulls, **levels,
         )  # fmt: skip
