@@ -13,6 +13,7 @@ from jaxelim.contracts.proofs import states
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import ArgumentError, UnsupportedError, undefined
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
+from jaxelim.mixtures.grid import log_mean_exp
 from jaxelim.mixtures.pieces import Stat
 
 if TYPE_CHECKING:
@@ -274,9 +275,9 @@ class Family:
     def together(self, a: Array, b: Array) -> Array:
         """log e of a pair, from `log_mixture` of both arms for all priors: [.., J] -> [..].
 
-        A family whose mixtures are convex has the mean over the priors of their products.
+        This default is the mean over the priors of their products.
         """
-        raise undefined(self, "together(a, b)")
+        return log_mean_exp(a + b)
 
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array

@@ -94,7 +94,7 @@ def between(family: Any, a: Tree, b: Tree, slack: Any, priors: tuple) -> Array:
     high = jnp.minimum(a.mean, family.high - slack)
     u = low + (high - low) * (a.n / (a.n + b.n))
     of_a, of_b = each(family, a, u, priors[0]), each(family, b, u + slack, priors[1])
-    value = log_mean_exp(of_a + of_b) if family.convex_in else family.together(of_a, of_b)
+    value = family.together(of_a, of_b)
     return jnp.where(jnp.isnan(value), jnp.inf, value)
 
 

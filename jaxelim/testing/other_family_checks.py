@@ -55,5 +55,8 @@ def check_runs(family: Any, rng: np.random.Generator) -> str:
         means = family.low + (family.high - family.low) * np.array([0.85, 0.5, 0.3, 0.15])
     else:
         middle = float(np.median(family_checks.inside(family, np.random.default_rng(0), 9)))
+        end = family.low if np.isfinite(family.low) else family.high
         means = middle - np.arange(4)
+        if np.isfinite(end):  # gaps that shrink towards it
+            means = end + (middle - end) * 2.0 ** np.array([2, 1, 0, -1])
     return check_whole_runs(Instance.unstructured(means, family), rng)

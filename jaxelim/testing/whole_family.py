@@ -132,6 +132,9 @@ def _parts(family: Any, seed: int, draws: int) -> list[tuple[str, Callable[[], s
             ("interval", evidence_checks.check_interval),
             ("a run", other_family_checks.check_runs),
         ]
+        if family.has("log_mixture"):
+            said = "log_mixture and the law of the rewards: not checked, but for a OneParameter"
+            parts.insert(-1, ("log_mixture", lambda *_: said))
     settings = "settings", partial(_check_family_settings, family)
     return [settings, *_seeded(parts, family, seed, 1)]
 

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.stats import binom
@@ -26,6 +27,22 @@ class Geometric(je.families.OneParameter):
 
     def loss(self, stat, by):
         return count_loss(stat.mean, by) - count_loss(1 + stat.mean, by)
+
+
+@dataclasses.dataclass(frozen=True)
+class Proven(Geometric):
+    """The same, with one prior for all tested means: Beta(1/2, 1/2) on 1/(1 + mean)."""
+
+    name: ClassVar[str] = "proven"
+    convex_in: ClassVar[str | None] = None
+
+    def law(self):
+        return "one-parameter"
+
+    def log_mixture(self, stat, at, c):
+        n, s, lgamma = stat.n, stat.n * stat.mean, jax.lax.lgamma
+        value = lgamma(n + 0.5) + lgamma(s + 0.5) - lgamma(n + s + 1) - np.log(np.pi)
+        return value + n * jnp.log1p(at) + s * jnp.log1p(1 / at) + 0 * c
 
 
 @dataclasses.dataclass(frozen=True)

@@ -228,7 +228,8 @@ def test_costs_of_true_pieces_exceed_x_seldom(count):
 @pytest.mark.slow
 def test_the_contract():
     report = check_family(je.GaussianUnknownVariance(), draws=5000)
-    assert len(report.lines) == 6 and "0 errors" in report.lines[-1]
+    assert len(report.lines) == 7 and "0 errors" in report.lines[-1]
+    assert "not checked" in report.lines[-2]
 
 
 def run(instance=INSTANCE, problem=None, rule=None, **more):

@@ -11,6 +11,7 @@ from jaxelim import scope
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.testing import ContractError
 from jaxelim.testing.mixture_checks import check_mixture
+from tests.families.family_cases import Proven
 
 DRAWS = 40_000
 RIGHT = Gaussian.log_mixture
@@ -47,6 +48,23 @@ def faulty(log_mixture):
 def test_right_families_pass(family):
     """Each law fails a right family by luck with probability below 1e-9; it sees 0.2."""
     assert "convex in the" in checked(family)
+
+
+def test_a_mixture_that_is_least_at_the_estimate():
+    """It passes; what falls everywhere does not. Its runs have a proof, and end."""
+    assert "least at the estimate" in checked(Proven())
+
+    class Falls(Proven):
+        def log_mixture(self, stat, at, c):
+            value = super().log_mixture(stat, at, c)
+            return jnp.where(at > stat.mean, -at, value)
+
+    with pytest.raises(ContractError, match="does not fall up to that mean and rise from there"):
+        checked(Falls())
+    instance = je.Instance.unstructured([3.0, 1.0, 0.5], Proven())
+    found = je.simulate(instance, je.BestArm(), je.LUCB(), threshold=je.Mixture(), delta=0.05,
+                        runs=20, max_samples=3000)  # fmt: skip
+    assert found.proven is True and found.stopped.all() and (~found.correct).sum() <= 5
 
 
 FAULTS = {
