@@ -71,7 +71,7 @@ class Challenger(je.contracts.SamplingRule):
 
     def choose(self, view, state):
         piece = view.lanes.argmin(jnp.where(view.active, view.llr, jnp.inf))
-        first, rival = view.shape.pair(view.lanes, piece)
+        first, rival = view.shape.arms(view.lanes, piece)
         return jnp.where(view.counts[rival] < view.counts[first], rival, first), state
 
 
