@@ -161,10 +161,18 @@ class Truth(NamedTuple):
     points: Array
     probabilities: Array
 
+    def wide(self, u: Array) -> tuple[Array, Array]:
+        """Points and probabilities for means u [..]: [.., S] each."""
+        shape = jnp.broadcast_shapes(jnp.shape(u), self.mean.shape)
+        both = self.points, self.probabilities
+        points, probabilities = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in both)
+        return points, probabilities
+
     def side(self, u: Array, up: Array | bool) -> tuple[Array, Array, Array]:
         """x - u or u - x, the edge of a unit bet, and whether the best bet stakes all."""
-        x = jnp.where(jnp.asarray(up)[..., None], self.points, 1 - self.points)
-        v, p = jnp.where(up, u, 1 - u), self.probabilities
+        points, p = self.wide(u)
+        x = jnp.where(jnp.asarray(up)[..., None], points, 1 - points)
+        v = jnp.where(up, u, 1 - u)
         off = x - v[..., None]
         # It may, with no point at the end that loses all.
         ratio = jnp.where(x > 0, off / jnp.where(x > 0, x, 1), -jnp.inf)
@@ -175,7 +183,7 @@ class Truth(NamedTuple):
 
         The derivative of KL_inf in u is -b, or b. (Honda & Takemura 2010, theorem 8)
         """
-        p, (off, v, whole) = self.probabilities, self.side(u, up)
+        (_, p), (off, v, whole) = self.wide(u), self.side(u, up)
         first = jnp.sum(p * off, -1)
         inside, largest = (first > 0) & ~whole, 1 / v
 
@@ -197,11 +205,10 @@ class Truth(NamedTuple):
 
     def won(self, u: Array, up: Array | bool) -> Array:
         """KL_inf against means of at most u (up), or of at least u."""
-        off, _, _ = self.side(u, up)
+        (_, p), (off, _, _) = self.wide(u), self.side(u, up)
         wealth = 1 + self.bet(u, up)[0][..., None] * off
-        some = (self.probabilities > 0) & (wealth > 0)
-        return jnp.sum(jnp.where(some, self.probabilities * jnp.log(jnp.where(some, wealth, 1)), 0),
-                       -1)  # fmt: skip
+        some = (p > 0) & (wealth > 0)
+        return jnp.sum(jnp.where(some, p * jnp.log(jnp.where(some, wealth, 1)), 0), -1)
 
     def variance(self) -> Array:
         """The variance of the points."""
