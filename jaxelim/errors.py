@@ -58,8 +58,7 @@ class RuleError(ArgumentError):
 
     A method that raises, or returns something that is not allowed, is refused before
     anything compiles. An arm out of range is refused after the chunk in which the
-    rule chose it. So are a choice among scores with NaN, and a status of `fast` other
-    than ASK and OK.
+    rule chose it. So is a choice among scores with NaN.
 
     Args:
         rule: the sampling rule.
@@ -67,7 +66,7 @@ class RuleError(ArgumentError):
         note: what it did, in words.
         arm, t, run, instance: the arm out of range, the index t of its sample
             (`view.t`), the run and, in a batch, the instance; None for other faults.
-            Scores and status have no arm.
+            Scores have no arm.
     """
 
     def __init__(

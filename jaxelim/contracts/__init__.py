@@ -14,14 +14,12 @@ from jax import Array
 
 from jaxelim.contracts.family import Family
 from jaxelim.contracts.pieces import HalfSpaces, Interval, Pairs, Pieces
+from jaxelim.contracts.rarely import Rarely, takes_rarely
 from jaxelim.contracts.source import Source
 from jaxelim.contracts.traits import Traits, refuse_stray
 from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import undefined
 from jaxelim.lanes import LaneOps
-
-ASK, OK = np.int32(0), np.int32(1)
-"""Status of a rule's `fast`. OK: the arm is right. ASK: the lane waits until `choose` decides."""
 
 
 class Problem:
@@ -162,11 +160,12 @@ class SamplingRule:
     """
 
     traits: ClassVar[Traits] = Traits()
-    fast: ClassVar[Any] = None  # fast(view, state) -> (arm, state, status): cheap, and right if OK
+    rare: ClassVar[bool] = False  # set here: whether `choose` takes a third argument, `rarely`
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         refuse_stray(vars(cls))
+        cls.rare = takes_rarely(cls.choose)
 
     def needs(self, family: Family, problem: Problem) -> tuple[str, ...]:
         """Host: names of the family's methods that the rule, with its settings, calls."""
@@ -202,8 +201,12 @@ class SamplingRule:
         """The rule's state after the initial pulls."""
         return ()
 
-    def choose(self, view: View, state: Tree) -> tuple[Array, Tree]:
-        """The arm to pull, [] int32, and the next state. This defines the rule."""
+    def choose(self, view: View, state: Tree, *rarely: Rarely) -> tuple[Array, Tree]:
+        """The arm to pull, [] int32, and the next state. This defines the rule.
+
+        A `choose(view, state)`, or a `choose(view, state, rarely)` for work that few choices
+        need; see `Rarely`.
+        """
         raise undefined(self, "choose(view, state)")
 
     def piece_tests(self, view: View, state: Tree) -> Array:
@@ -253,7 +256,7 @@ class StoppingRule:
 
 
 __all__ = [
-    "ASK", "Estimate", "Evidence", "Family", "HalfSpaces", "Interval", "OK", "Pairs", "PieceSet",
-    "Pieces", "Problem", "SamplingRule", "Snapshot", "Source", "Statistics", "StoppingRule",
+    "Estimate", "Evidence", "Family", "HalfSpaces", "Interval", "Pairs", "PieceSet", "Pieces",
+    "Problem", "Rarely", "SamplingRule", "Snapshot", "Source", "Statistics", "StoppingRule",
     "Traits", "View",
 ]  # fmt: skip

@@ -11,7 +11,6 @@ from jax import Array
 
 from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
-from jaxelim.contracts import OK
 from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View
 from jaxelim.engine import scores
@@ -30,8 +29,7 @@ class Choice(NamedTuple):
     arm: Array  # [B] int32
     state: Tree  # the rule's next state
     ready: Array  # [B] bool: the lane has an arm
-    decided: Array  # [B] bool: `choose` has chosen it
-    status: Array  # [B] int32: ASK or OK
+    asks: Array  # [B] bool: it waits for the rule's rare work
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Asking:
         """`ask`, traced with every call."""
         spec, method = self.spec, partial(call, self.spec.rule, name)
         one_run = spec.execution.by_vmap
-        if one_run and name in ("choose", "fast") and not shipped(spec.rule):
+        if one_run and name in ("choose", "probe") and not shipped(spec.rule):
             method = scores.watched(method)
         if not one_run:
             if not spec.per_lane_instances:  # shared arrays get an axis of lanes to broadcast
@@ -96,20 +94,16 @@ class Asking:
         return jax.vmap(method, in_axes=(of_view, *axes[1:]), out_axes=-1)(view, *state)
 
     def asked(self, view: View, lane: Lane) -> Choice:
-        live = ~lane.done
-        if self.spec.rule.fast is None:
+        lanes, asks = lane.done.shape, jnp.zeros_like(lane.done)
+        if not self.spec.rule.rare:
             arm, state = self.ask("choose", view, lane.rule_state)
-            ready, decided = jnp.ones_like(live), jnp.zeros_like(live)
-            status = jnp.full(live.shape, OK)
         else:
-            arm, state, status = self.ask("fast", view, lane.rule_state)
-            status = jnp.broadcast_to(status, live.shape)
+            arm, state, go = self.ask("probe", view, lane.rule_state)
             decided = lane.chosen != NO_ARM
             arm = jnp.where(decided, lane.chosen, saturated(arm))
-            ready = decided | (status == OK)
+            asks = go & ~decided
             state = where(decided, lane.rule_state, state)
-        arm = jnp.broadcast_to(saturated(arm), live.shape)
-        return Choice(arm, state, ready, decided, status)
+        return Choice(jnp.broadcast_to(saturated(arm), lanes), state, ~asks, asks)
 
     def natively(self, view: View, state: Tree, still: Array) -> tuple[Array, Array] | None:
         """Where the rule's own test ends runs among those `still` open, and its answer."""

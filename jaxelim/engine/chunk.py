@@ -63,7 +63,7 @@ class Chunk:
     def one_step(self, n: Array, c: Varying) -> Varying:
         """Step n of the chunk."""
         spec, lane = self.spec, c.lane.with_fixed(self.lane)
-        if spec.rule.fast is not None or spec.schedule is not None:
+        if spec.rule.rare or spec.schedule is not None:
             at = jnp.minimum(lane.stats.t - self.lane.stats.t, spec.execution.chunk - 1)
             noise = spec.execution.lane_ops(self.inputs.flag).take(self.noise, at)
         else:
@@ -87,14 +87,14 @@ class Chunk:
         execution, inputs = self.spec.execution, self.inputs
         if execution.single:
             return one_lane.taken(self, c)
-        if self.spec.rule.fast is not None:
+        if self.spec.rule.rare:
             return inputs.steps, self._two_speeds(c)
         if execution.one_kernel:
             return execution.chunk, one_kernel.loop(execution.chunk, self.one_step, c, inputs.flag)
         return execution.chunk, jax.lax.fori_loop(0, execution.chunk, self.one_step, c)
 
     def _two_speeds(self, c: Varying) -> Varying:
-        """Take bursts of `fast` steps, with calls of `choose` for waiting lanes in between."""
+        """Take bursts of steps, with calls of `choose` for waiting lanes in between."""
         steps = 1 if self.spec.execution.lanes <= LANE_GROUP else BURST
         patience = outline(self.spec, self.inputs).patience
 

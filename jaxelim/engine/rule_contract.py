@@ -8,18 +8,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.rarely import Rarely, Skipping
 from jaxelim.contracts.returned import array_of, blamed, described
 from jaxelim.contracts.views import Tree, View
-from jaxelim.errors import RuleError, abbreviate
+from jaxelim.errors import RuleError
 
 _ARM = "arm an integer scalar from 0 to K - 1, state like the one of init"
 RETURNS = {
     "init": "an init(view) that returns the state, a pytree of arrays",
     "choose": f"a choose(view, state) that returns (arm, state), {_ARM}",
-    "fast": f"a fast(view, state) that returns (arm, state, status), {_ARM}, status ASK or OK",
     "native": "a native(view, state) that returns (stops, answer), a bool scalar and bools as "
     "long as an answer",
     "piece_tests": "a piece_tests(view, state) that returns a number of pieces, a scalar",
@@ -35,19 +34,28 @@ _TRACED = (
 def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
     """Call a method of the rule and check what it returns.
 
+    "probe" is `choose` without its rare work; it returns too whether a run needs that, [] bool.
+
     Raises:
         RuleError: the method raises, or its result breaks its contract.
     """
+
+    skipping = Skipping(jnp.zeros_like(view.t, bool))
+    probes, rarely = method == "probe", []
+    if probes:
+        method, rarely = "choose", [skipping]
+    elif method == "choose" and rule.rare:
+        rarely = [Rarely()]
 
     def fault(note: str) -> RuleError:
         return RuleError(rule, RETURNS[method] + _TRACED, note)
 
     with blamed(method, fault, partial(_undeclared, rule)):
-        result = getattr(rule, method)(view, *state)
+        result = getattr(rule, method)(view, *state, *rarely)
     wrong = _wrong(method, result, view, *state)
     if wrong:
         raise RuleError(rule, RETURNS[method], wrong)
-    return result
+    return (*result, skipping.asks) if probes else result
 
 
 def _undeclared(rule: SamplingRule, error: Exception) -> str:
@@ -68,7 +76,7 @@ def _undeclared(rule: SamplingRule, error: Exception) -> str:
 
 def _wrong(method: str, result: Any, view: View, *state: Tree) -> str:
     """What is wrong with the result of a method; empty if nothing is."""
-    parts = {"choose": 2, "fast": 3, "native": 2}.get(method)
+    parts = {"choose": 2, "native": 2}.get(method)
     if parts is not None and (not isinstance(result, tuple | list) or len(result) != parts):
         return f"what {method} returned is {described(result)}"
     if method == "init":
@@ -80,8 +88,6 @@ def _wrong(method: str, result: Any, view: View, *state: Tree) -> str:
             result[1], view
         )
     wrong = _no_scalar(f"the arm that {method} returned is", result[0], "iu", view)
-    if not wrong and method == "fast":
-        wrong = _no_status(result[2], view)
     return wrong or changed(method, state[0], result[1])
 
 
@@ -90,14 +96,6 @@ def _no_scalar(what: str, x: Any, kinds: str, view: View) -> str:
     if array is None or array.dtype.kind not in kinds or array.shape not in ((), view.t.shape):
         return f"{what} {described(x)}"
     return ""
-
-
-def _no_status(x: Any, view: View) -> str:
-    what = "the status that fast returned is"
-    known = isinstance(x, int | np.integer | np.ndarray) and not isinstance(x, bool)
-    if known and not np.isin(x, (ASK, OK)).all():
-        return f"{what} {abbreviate(x)}"
-    return _no_scalar(what, x, "iu", view)
 
 
 def _no_answer(x: Any, view: View) -> str:

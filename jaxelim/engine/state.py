@@ -70,7 +70,7 @@ class Spec:
     @property
     def may_be_one_kernel(self) -> bool:
         """Whether the steps of all lanes may be one kernel, before the rule is traced."""
-        plain = self.rule.fast is None and self.schedule is None
+        plain = not self.rule.rare and self.schedule is None
         return plain and not self.per_lane_instances and self.may_be_single
 
     def executed(self, **changes: Any) -> "Spec":
@@ -89,7 +89,7 @@ class Inputs:
 
     flag: Array  # [] int32, 1; see `jaxelim.lanes`
     cap: Array  # [] int32: the most samples of a run
-    steps: Array  # [] int32: of a chunk, at most its length; read for rules with `fast`
+    steps: Array  # [] int32: of a chunk, at most its length; read for rules with rare work
     features: Array  # [I, K, d]
     nature: Tree  # [I, ..]: what the source's `draw` needs of the truth
     tables: Tree  # [I, ..]: what the family's `start` needs

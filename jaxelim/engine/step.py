@@ -1,9 +1,9 @@
 """One step of all lanes: pure functions of their state.
 
 A step builds the snapshot at t once. Elimination and stopping rules read it, the
-sampling rule chooses an arm, the source draws the reward, the family counts it. If
-the rule has a cheap form, `fast`, the step calls that. Lanes for which it returns ASK
-wait until one call of `choose` serves a batch of them.
+sampling rule chooses an arm, the source draws the reward, the family counts it. The step
+leaves out the rule's rare work (`contracts.rarely`). Lanes that need it wait until one call of
+`choose` serves a batch of them.
 
 This module decides which lanes advance and when runs end. It names no rule,
 problem or family.
@@ -21,7 +21,7 @@ from jax import Array
 
 from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
-from jaxelim.contracts import OK, Family, Source, looks
+from jaxelim.contracts import Family, Source, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records
 from jaxelim.engine.arrivals import Arrivals
@@ -161,7 +161,7 @@ class Step:
         draw: Callable[[Lane, Array], Array] | None,
     ) -> Taken:  # fmt: skip
         """One step of every lane; `draw` gives the rewards of arms."""
-        two_speed, in_groups = self.spec.rule.fast is not None, lane.pending is not None
+        two_speed, in_groups = self.spec.rule.rare, lane.pending is not None
         lane, waits = self.arrivals.entered(inputs, lane)
         seen = self.observing.snapshot(inputs, lane)
         checked = self.observing.checked(inputs, lane, seen, waits)
@@ -183,7 +183,7 @@ class Step:
         wrong = go & ((choice.arm < 0) | (choice.arm >= lane.stats.counts.shape[0]))
         asks, chosen, state = lane.asks, lane.chosen, choice.state
         if two_speed:
-            asks = live & goes_on & ~choice.decided & (choice.status != OK)
+            asks = live & goes_on & choice.asks
             asks = asks & ~waits if in_groups else asks
             go, asks, closing = seen.lanes.materialize(lambda *x: x, go, asks, closing)
         if two_speed or in_groups:
@@ -239,8 +239,6 @@ class Step:
             fault=fault,
             pending=pending,
         )
-        if two_speed:
-            now = self.watching.answered(now, live & ~choice.decided, choice.status)
         return Taken(now, choice.arm, go, seen, reward)
 
     def failed(self, lane: Lane) -> Array:
@@ -277,16 +275,16 @@ class Step:
                 observed = self.observing.observed(seen, lane, beta)
                 self.observing.answers(seen, observed.states, beta)
             state = self.asking.asked(view, lane).state
-            if rule.fast is not None or execution.one_kernel:
+            if rule.rare or execution.one_kernel:
 
                 def chosen(c):
-                    # Of a rule without `fast` all lanes are read, as in `asked`.
-                    read = view if rule.fast is None else reading(view, c[0])
+                    # Of a rule without rare work all lanes are read, as in `asked`.
+                    read = reading(view, c[0]) if rule.rare else view
                     return self.asking.ask("choose", read, c[1])
 
                 choose = Traced(chosen, (jnp.int32(execution.lanes), state))
                 choices["patience"] = patience(choose)
-                choices["inner_loops"] = rule.fast is None and has_loop(choose)
+                choices["inner_loops"] = not rule.rare and has_loop(choose)
                 choices["in_one_kernel"] = execution.one_kernel and suits_one_kernel(
                     choose, execution.lanes, inputs.features.shape[1], view.evidence.has_matrix
                 )

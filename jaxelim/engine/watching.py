@@ -12,13 +12,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.checks import shipped
-from jaxelim.contracts import ASK, OK
 from jaxelim.contracts.views import View
 from jaxelim.engine.state import Lane, Spec
 from jaxelim.families.draws import fold
 from jaxelim.problems.lanewise import unadapted
 
-REWARD, MEANS, EVIDENCE, INTERVAL, POSTERIOR, STATUS = range(1, 7)
+REWARD, MEANS, EVIDENCE, INTERVAL, POSTERIOR = range(1, 6)
 """Values of `Lane.fault`."""
 
 
@@ -79,12 +78,6 @@ class Watching:
         """The lanes at the end of a chunk."""
         taken = lane.item < self.spec.execution.queue
         return _ended(lane, taken & jnp.any(~jnp.isfinite(lane.stats.means), 0), MEANS)
-
-    def answered(self, lane: Lane, asked: Array, status: Array) -> Lane:
-        """The lanes after `fast`, which has answered those `asked` [B] with a status [B]."""
-        if shipped(self.spec.rule):
-            return lane
-        return _ended(lane, asked & (status != OK) & (status != ASK), STATUS)
 
 
 def _ended(lane: Lane, bad: Array, code: int) -> Lane:

@@ -83,7 +83,7 @@ class LiveAsking(Asking):
             arm=jnp.where(no, 0, choice.arm),
             state=where(no, lane.rule_state, choice.state),
             ready=choice.ready | no,
-            decided=choice.decided | no,
+            asks=choice.asks & ~no,
         )
 
     def natively(self, view: View, state: Tree, still: Array) -> tuple[Array, Array] | None:
@@ -158,7 +158,7 @@ class _Functions:
     def turn(self, inputs: Inputs, lane: Lane, told: Told) -> Turned:
         """Enter rewards one by one, with a check after each; then let the rule choose."""
         self.count()
-        two_speed, before = self.spec.rule.fast is not None, lane.rule_state
+        two_speed, before = self.spec.rule.rare, lane.rule_state
         asking = Asking(self.spec)
 
         def body(c):
@@ -290,7 +290,7 @@ class _Functions:
             return now, decided.arm
 
         now, arm = decide(lane)
-        if self.spec.rule.fast is not None:
+        if self.spec.rule.rare:
 
             def again(now: Lane) -> tuple[Lane, Array]:
                 return decide(step.asking.choose(inputs, _whole(now, lane)))

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
 from jaxelim.evidence.designs import SquareDesign, weighted
-from jaxelim.lanes import index_like, where
+from jaxelim.lanes import index_like
 from jaxelim.numerics.host import product
 from jaxelim.numerics.jacobi import orthonormal
 from jaxelim.rules.parts.piece_games import play
@@ -25,19 +25,6 @@ class FWSState:
 
     x: Array  # [K]
     design: SquareDesign | None
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _Look:
-    """What `fast` and `choose` compute at one t."""
-
-    block: Array  # [] bool: t belongs to a block of uniform steps
-    tied: Array  # [] bool: the answer is not unique at theta_hat, to machine precision
-    values: Array  # [Q]: f_p, infinite where no piece is active
-    least: Array  # []: their argmin
-    near: Array  # [Q] bool: the pieces of F
-    evidence: Evidence  # under x
 
 
 def _uniform_block(t: Array, arms: int) -> Array:
@@ -105,53 +92,37 @@ class FWS(SamplingRule):
         inverse = jnp.broadcast_to(inverse, inverse.shape[:2] + lanes)
         return FWSState(x, SquareDesign(g, inverse))
 
-    def fast(self, view, state):
-        """A step towards one vertex, or inside a uniform block, where V_x is not updated.
-
-        Nothing reads V_x inside a block; `choose` recomputes it at the end.
-        """
-        arms = state.x.shape[0]
-        look = self._look(view, state)
-        vertex = view.lanes.argmax(look.evidence.gradient(look.least))
-        arm, x = self._pull(
-            view,
-            state.x,
-            jnp.where(look.block, 1 / arms, (index_like(state.x) == vertex).astype(state.x.dtype)),
-        )
-        single = ~look.tied & (view.lanes.sum(look.near) == 1)
-        if state.design is None:
-            return arm, FWSState(x, None), jnp.where(look.block | single, OK, ASK)
-        onward = _uniform_block(view.t + 1, arms)
-        step = 1 / view.time
-        more = step
-        if view.space.prices is not None:
-            more = step * view.lanes.take(view.per_price(jnp.ones_like(state.x)), vertex)
-        design = state.design.mixed(view.linear.space, vertex, 1 - step, more)
-        return arm, FWSState(x, design), jnp.where(jnp.where(look.block, onward, single), OK, ASK)
-
-    def choose(self, view, state):
-        look = self._look(view, state)
-        uniform = look.block | look.tied
-        answer = play(look.evidence, look.values, look.near & ~uniform)
-        z = jnp.where(uniform, 1 / state.x.shape[0], answer)
-        arm, x = self._pull(view, state.x, z)
+    def choose(self, view, state, rarely):
+        lanes, arms = view.lanes, state.x.shape[0]
+        f = self._under(view, state)
+        values = jnp.where(view.active, f.values(), jnp.inf)
+        least = lanes.argmin(values)
+        near = values < lanes.take(values, least) + view.time**-0.9 / arms
+        block, tied = _uniform_block(view.t, arms), self._tied(view)
+        even = block | tied
+        vertex = lanes.argmax(f.gradient(least))
+        several = ~even & (lanes.sum(near) != 1)
+        corner = (index_like(state.x) == vertex).astype(state.x.dtype)
+        z = rarely(several, lambda: play(f, values, near & several), corner)
+        z = jnp.where(even, 1 / arms, z)
+        x = lanes.materialize(lambda x, z, t: ((t - 1) * x + z) / t, state.x, z, view.time)
+        arm = lanes.argmax(view.per_price(x) / view.counts)
         if state.design is None:
             return arm, FWSState(x, None)
-        bought = view.per_price(jnp.where(uniform, 0, z))
-        design = self._towards(view, state.design, bought)
+        space, step = view.linear.space, 1 / view.time
+        bought = step
+        if view.space.prices is not None:
+            bought = step * lanes.take(view.per_price(jnp.ones_like(x)), vertex)
+        design = state.design.mixed(space, vertex, 1 - step, bought)
+        design = rarely(several, lambda: self._towards(view, state.design, z, several), design)
+        # Nothing reads V_x inside a block, so it is made anew at the end of one.
+        anew = jnp.where(block, ~_uniform_block(view.t + 1, arms), tied)
+        design = rarely(anew, lambda: weighted(space, view.per_price(x)), design)
+        return arm, FWSState(x, design)
 
-        def recomputed():
-            pulls = view.per_price(x)
-            return where(uniform, weighted(view.linear.space, pulls), design)
-
-        return arm, FWSState(x, jax.lax.cond(jnp.any(uniform), recomputed, lambda: design))
-
-    def _towards(self, view: View, design: SquareDesign, z: Array) -> SquareDesign:
-        """The design of ((t - 1) x + z)/t, by one update for each vertex of z; z has few.
-
-        With costs z is what a share of the cost buys of each arm.
-        """
-        step = 1 / view.time
+    def _towards(self, view: View, design: SquareDesign, z: Array, go: Array) -> SquareDesign:
+        """The design of ((t - 1) x + z)/t where `go`, by one update for each vertex of z."""
+        step, bought = 1 / view.time, view.per_price(jnp.where(go, z, 0))
 
         def mix(c):
             design, left, keep = c
@@ -159,29 +130,19 @@ class FWS(SamplingRule):
             design = design.mixed(view.linear.space, k, keep, step * view.lanes.take(left, k))
             return design, jnp.where(index_like(left) == k, 0, left), jnp.ones_like(keep)
 
-        return jax.lax.while_loop(lambda c: jnp.any(c[1] > 0), mix, (design, z, 1 - step))[0]
+        return jax.lax.while_loop(lambda c: jnp.any(c[1] > 0), mix, (design, bought, 1 - step))[0]
 
     def piece_tests(self, view, state):
         uniform = _uniform_block(view.t, view.means.shape[0]) | self._tied(view)
         return jnp.where(uniform, 0, view.active_count)
 
-    def _look(self, view: View, state: FWSState) -> _Look:
-        lanes = view.lanes
-        arms = state.x.shape[0]
+    def _under(self, view: View, state: FWSState) -> Evidence:
+        """The evidence under x."""
         if state.design is None:
-            evidence = view.priced.weighted(state.x)
-        else:
-            linear: Any = view.priced
-            evidence = linear.under(state.design)
-        values = jnp.where(view.active, evidence.values(), jnp.inf)
-        least = lanes.argmin(values)
-        near = values < lanes.take(values, least) + view.time**-0.9 / arms
-        return _Look(_uniform_block(view.t, arms), self._tied(view), values, least, near, evidence)
+            return view.priced.weighted(state.x)
+        linear: Any = view.priced
+        return linear.under(state.design)
 
     def _tied(self, view: View) -> Array:
         margin = view.evidence.outside()
         return view.lanes.any(view.shape.ties(margin, float(jnp.finfo(margin.dtype).eps)))
-
-    def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:
-        x = view.lanes.materialize(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)
-        return view.lanes.argmax(view.per_price(x) / view.counts), x

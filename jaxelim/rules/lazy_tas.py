@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.evidence.designs import weighted
-from jaxelim.lanes import index_like, where
+from jaxelim.lanes import index_like
 from jaxelim.numerics.jacobi import svd
 from jaxelim.rules.parts import tracking
 
@@ -105,53 +105,33 @@ class LazyTaS(SamplingRule):
             zero + 1 / zero.shape[0], zero, least, least + jnp.inf, zero, jnp.zeros_like(view.t)
         )
 
-    def fast(self, view, state):
-        state = dataclasses.replace(state, iterations=jnp.zeros_like(view.t))
-        open_, state = self._known(view, state)
-        arm, state = self._pull(view, state)
-        return arm, state, jnp.where(_due(view) | open_, ASK, OK)
-
-    def choose(self, view, state):
-        due = _due(view)
-        weights, iterations = _frank_wolfe(view, state.weights, due)
-        state = dataclasses.replace(
-            state, weights=jnp.where(due, weights, state.weights), iterations=iterations
+    def choose(self, view, state, rarely):
+        lanes, due = view.lanes, view.t & (view.t - 1) == 0
+        weights, iterations = rarely(
+            due,
+            lambda: _frank_wolfe(view, state.weights, due),
+            (state.weights, jnp.zeros_like(view.t)),
         )
-        open_, state = self._known(view, state)
-        low, toward = jax.lax.cond(
-            jnp.any(open_), lambda: _least_eigenvalue(view), lambda: (state.low, state.toward)
-        )
-        exact = dataclasses.replace(state, low=low, high=low, toward=toward)
-        return self._pull(view, where(open_, exact, state))
+        target = state.target + view.shares_of_pulls(weights)
+        need = view.prepared.c0 * jnp.sqrt(view.time)
+        least = state.low, state.high, state.toward
+        if view.evidence.has_matrix:
+            unsure = (state.low < need) & (state.high >= need)
+            least = rarely(unsure, lambda: _least_eigenvalue(view), least)
+        else:
+            spanned, counts = view.prepared.spanned, view.evidence.per_cost(view.counts)
+            spanned = spanned if spanned.ndim == counts.ndim else spanned[:, None]
+            fewest = lanes.min(jnp.where(spanned, counts, jnp.inf)) + view.family.ridge
+            least = fewest, fewest, state.toward
+        low, high, toward = least
+        turn = (view.t - 1 - view.start) % view.features.shape[1]
+        explored = lanes.take(view.prepared.spanner, turn)
+        arm = jnp.where(low < need, explored, tracking.cumulative(lanes, view.counts, target))
+        high = high + lanes.take(toward, arm)
+        return arm, LazyState(weights, target, low, high, toward, iterations)
 
     def piece_tests(self, view, state):
         return state.iterations * view.active_count
-
-    def _known(self, view, state):
-        """Whether the bounds leave the test on lambda_min(V) open, and the state with them."""
-        if not view.evidence.has_matrix:
-            spanned, counts = view.prepared.spanned, view.evidence.per_cost(view.counts)
-            spanned = spanned if spanned.ndim == counts.ndim else spanned[:, None]
-            least = view.lanes.min(jnp.where(spanned, counts, jnp.inf)) + view.family.ridge
-            return jnp.zeros_like(view.t, bool), dataclasses.replace(state, low=least, high=least)
-        need = view.prepared.c0 * jnp.sqrt(view.time)
-        return (state.low < need) & (state.high >= need), state
-
-    def _pull(self, view, state):
-        """The arm and the next state; here `low` decides the test."""
-        lanes = view.lanes
-        target = state.target + view.shares_of_pulls(state.weights)
-        thin = state.low < view.prepared.c0 * jnp.sqrt(view.time)
-        turn = (view.t - 1 - view.start) % view.features.shape[1]
-        explored = lanes.take(view.prepared.spanner, turn)
-        arm = jnp.where(thin, explored, tracking.cumulative(lanes, view.counts, target))
-        high = state.high + lanes.take(state.toward, arm)
-        return arm, dataclasses.replace(state, target=target, high=high)
-
-
-def _due(view):
-    """Whether t is a power of two."""
-    return view.t & (view.t - 1) == 0
 
 
 def _prepared(arms, matrix):
@@ -231,14 +211,14 @@ def averaged(weights, chosen, i):
 
 
 def _least_eigenvalue(view):
-    """lambda_min(V), [], and (phi_k . u)^2 [K] for its unit eigenvector u."""
+    """`low`, `high` and `toward` of a `LazyState` at V: lambda_min(V) twice, and (phi_k . u)^2."""
 
     def of_run(features, counts):
         v = jnp.matmul(features.T, counts[:, None] * features, precision="highest")
         least, u = view.lanes.least_eigenpair(
             v + view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype)
         )
-        return least, jnp.matmul(features, u, precision="highest") ** 2
+        return least, least, jnp.matmul(features, u, precision="highest") ** 2
 
     if view.means.ndim == 1:
         return of_run(view.features, view.counts)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.rules.parts import allocation, schedule, tracking
@@ -85,28 +85,17 @@ class OptimisticTaS(SamplingRule):
     def init(self, view):
         return OptimisticState(allocation.start(view), view.counts)
 
-    def fast(self, view, state):
-        allocated, holds = allocation.look(view, state.found, *self._wanted(view))
-        return *self._track(view, state, allocated), jnp.where(holds, OK, ASK)
-
-    def choose(self, view, state):
-        allocated = allocation.solve(view, state.found, *self._wanted(view))
-        return self._track(view, state, allocated)
+    def choose(self, view, state, rarely):
+        now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
+        bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
+        bonus = view.per_price(jnp.asarray(bonus))
+        found = allocation.solve(view, state.found, goal, now, rarely, bonus)
+        target = state.target + view.shares_of_pulls(found.weights)
+        arm = tracking.cumulative(view.lanes, view.counts, target)
+        return arm, OptimisticState(found, target)
 
     def piece_tests(self, view, state):
         return state.found.evaluations * view.active_count
 
     def solves(self, view, state):
         return state.found.solves
-
-    def _wanted(self, view):
-        """The gap, whether a solve is due, and the bonus."""
-        now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
-        bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
-        return goal, now, view.per_price(jnp.asarray(bonus))
-
-    def _track(self, view, state, allocated):
-        target = state.target + view.shares_of_pulls(allocated.weights)
-        return tracking.cumulative(view.lanes, view.counts, target), OptimisticState(
-            allocated, target
-        )

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.checks import integer, real
-from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.lanes import index_like, where
+from jaxelim.lanes import index_like
 from jaxelim.rules.parts.indices import dominated
 from jaxelim.rules.parts.xy_design import efficiently_rounded, xy_design
 
@@ -83,19 +83,15 @@ class RAGE(SamplingRule):
         phase = jnp.zeros_like(view.t)
         return RAGEState(phase, jnp.ones_like(view.linear.candidates, bool), none)
 
-    def _pull(self, view, state):
-        """The arm with most remaining pulls, and the state after its pull."""
-        arm = view.lanes.argmax(state.left.astype(view.means.dtype))
-        return arm, dataclasses.replace(
-            state, left=jnp.where(index_like(state.left) == arm, state.left - 1, state.left)
-        )
-
-    def fast(self, view, state):
-        arm, after = self._pull(view, state)
-        return arm, after, jnp.where(view.lanes.any(state.left > 0), OK, ASK)
-
-    def choose(self, view, state):
+    def choose(self, view, state, rarely):
         over = ~view.lanes.any(state.left > 0)
+        state = rarely(over, lambda: self._next_phase(view, state, over), state)
+        arm = view.lanes.argmax(state.left.astype(view.means.dtype))
+        left = jnp.where(index_like(state.left) == arm, state.left - 1, state.left)
+        return arm, dataclasses.replace(state, left=left)
+
+    def _next_phase(self, view, state, over):
+        """Discard arms, and design the next phase where the last is `over` [] bool."""
         active = state.active & ~(
             dominated(view, state.active, self._width(view, state)) & (state.phase > 0)
         )
@@ -109,8 +105,7 @@ class RAGE(SamplingRule):
             jnp.where(begins, jnp.minimum(samples, _LONGEST), 0).astype(jnp.int32), 20 * support
         )
         left = efficiently_rounded(view.lanes, weights, samples, support, begins)
-        state = where(over, RAGEState(state.phase + 1, active, jnp.where(begins, left, 0)), state)
-        return self._pull(view, state)
+        return RAGEState(state.phase + 1, active, jnp.where(begins, left, 0))
 
     def _width(self, view, state):
         """2 log(2 K^2/delta_l), with delta_0 = delta_1."""

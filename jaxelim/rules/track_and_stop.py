@@ -4,11 +4,10 @@ import dataclasses
 from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.rules.parts import allocation, arm_allocation, schedule, tracking
 from jaxelim.rules.parts.allocation import Allocation, Frame
@@ -102,38 +101,25 @@ class TrackAndStop(SamplingRule):
         kind = arm_allocation if _by_arms(view) else allocation
         return TrackState(kind.start(view), view.counts)
 
-    def fast(self, view, state):
+    def choose(self, view, state, rarely):
         now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
-        if _by_arms(view):
-            allocated, holds = arm_allocation.solve(view, state.found, goal, now, quick=True)
-        else:
-            allocated, holds = allocation.look(view, state.found, goal, now)
-        return *self._track(view, state, allocated), jnp.where(holds, OK, ASK)
-
-    def choose(self, view, state):
-        now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
-        if _by_arms(view):
-            allocated, _ = arm_allocation.solve(view, state.found, goal, now)
-        else:
-            allocated = allocation.solve(view, state.found, goal, now)
-        return self._track(view, state, allocated)
-
-    def piece_tests(self, view, state):
-        return state.found.evaluations * view.active_count
-
-    def solves(self, view, state):
-        return state.found.solves
-
-    def _track(self, view, state, allocated):
+        kind = arm_allocation if _by_arms(view) else allocation
+        found = kind.solve(view, state.found, goal, now, rarely)
         lanes, counts, time = view.lanes, view.counts, view.time
-        weights = view.shares_of_pulls(allocated.weights)
+        weights = view.shares_of_pulls(found.weights)
         weights = tracking.force_exploration(lanes, counts, time, weights)
         target = state.target + weights
         if self.tracking == "C":
             arm = tracking.cumulative(lanes, counts, target)
         else:
             arm = tracking.direct(lanes, counts, time, weights)
-        return arm, TrackState(allocated, target)
+        return arm, TrackState(found, target)
+
+    def piece_tests(self, view, state):
+        return state.found.evaluations * view.active_count
+
+    def solves(self, view, state):
+        return state.found.solves
 
 
 def _by_arms(view):

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
-from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import LLR_OF_PAIRS
 from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import index_like, where
@@ -80,11 +80,13 @@ class XYAdaptive(SamplingRule):
             jnp.ones_like(view.linear.candidates, bool), unit, unit, unit * view.start, zero, zero
         )
 
-    def fast(self, view, state):
-        after = dataclasses.replace(state, left=state.left - 1)
-        return state.arm, after, jnp.where(state.left > 0, OK, ASK)
+    def choose(self, view, state, rarely):
+        again = dataclasses.replace(state, left=state.left - 1)
+        state = rarely(~(state.left > 0), lambda: self._chosen(view, state), again)
+        return state.arm, state
 
-    def choose(self, view, state):
+    def _chosen(self, view, state):
+        """The state with a new arm."""
         changes = state.rho / view.time < self.alpha * state.old_rho / state.old_t
         changes = changes & (view.lanes.sum(state.active) > 1)  # one arm is an end
         unbeaten = ~dominated(view, jnp.ones_like(state.active), 2 * view.beta)
@@ -98,10 +100,8 @@ class XYAdaptive(SamplingRule):
         arm = view.lanes.argmax(
             (tied & (jnp.cumsum(tied, 0, dtype=jnp.int32) == place + 1)).astype(worst.dtype)
         )
-        new = XYState(active, rho, old_rho, old_t, arm, jnp.full_like(state.left, self.every - 1))
-        again = dataclasses.replace(state, left=state.left - 1)
-        state = where(state.left > 0, again, new)
-        return state.arm, state
+        left = jnp.full_like(state.left, self.every - 1)
+        return XYState(active, rho, old_rho, old_t, arm, left)
 
     def _worst(self, view, active):
         """max over active i < j of ||phi_i - phi_j||^2_{(V + phi_k phi_k')^-1}, for every k: [K].

@@ -51,9 +51,6 @@ def failure(call: CheckedCall, arm: int, answer: int, fault: int, place: Place) 
         place: where.
     """
     where = place.t, place.run, place.instance
-    if fault == watching.STATUS:
-        note = f"it gave another status {place.after()}"
-        return RuleError(call.rule, "a fast whose status is ASK or OK", note, None, *where)
     if fault:
         return _of_a_number(call, fault, place)
     if arm == int(scores.NO_NUMBER):

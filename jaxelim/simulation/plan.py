@@ -51,7 +51,7 @@ class Plan:
     @property
     def in_turn(self) -> bool:
         """Whether one lane takes runs in turn: of rules whose lanes wait for one another."""
-        return self.spec.rule.fast is not None and self.call.engine.lanes is None
+        return self.spec.rule.rare and self.call.engine.lanes is None
 
     @property
     def layout(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
 from jaxelim.testing.orders import NEAR, equal_rivals, near, orders
 from jaxelim.testing.report import LUCK, ContractError, Report, lines_of, require, same_runs
-from jaxelim.testing.settings import changed, check_docstring, check_repr, run_by_run
+from jaxelim.testing.settings import check_docstring, check_repr, run_by_run
 from jaxelim.testing.waiting_checks import check_waiting
 
 MEANS = (
@@ -84,7 +84,6 @@ def check_sampling_rule(
     - A run alone equals the same run in a batch, for other lanes and chunks and under
       vmap. So nothing changes after the stop.
     - Its native test stops alone where it stops beside other stopping rules.
-    - Where it has `fast`: the runs are those of `choose` alone.
     - Where it is lanes last: runs that one lane takes to their ends are those of many.
     - `prepare` gives the same for another theta, unless the rule has `uses_truth`.
     - Its numbers are finite where weights underflow and designs are nearly singular.
@@ -143,8 +142,6 @@ def check_sampling_rule(
     alone = on(first).unbatched[0]
     parts.append(("extreme rewards", partial(_check_stress, rule, first, stress, seed)))
     rest = rule, first, alone, delta, seed, ridge
-    if rule.fast is not None:
-        parts.append(("`fast`", partial(_check_fast, *rest)))
     if rule.traits.lanes_last:
         parts.append(("one lane", partial(_check_one_lane, *rest)))
     parts.append(("rewards that wait", partial(check_waiting, *rest)))
@@ -358,22 +355,6 @@ def _check_stress(rule, problem, steps, seed) -> str:
     return (
         f"finite over {run.samples} samples with rewards of {scale:g} and nearly singular designs"
     )
-
-
-FAST, FASTEST = 8, 200
-"""Runs that are made without `fast` too, and their samples, at most."""
-
-
-def _check_fast(rule, problem, instance, delta, seed, ridge) -> str:
-    """Compare runs with those of the same rule without `fast`."""
-    slow = changed(rule, fast=None)
-    common: dict[str, Any] = dict(
-        runs=FAST, delta=delta, max_samples=FASTEST, seed=seed, ridge=ridge,
-        stopping=natural_stopping(rule), engine=Engine(lanes=16),
-    )  # fmt: skip
-    quick, whole = (simulate(instance, problem, form, **common) for form in (rule, slow))
-    same_runs(quick, whole, "with `fast`, and by `choose` alone")
-    return f"`fast` makes the choices of `choose` over {FAST} runs of at most {FASTEST} samples"
 
 
 SINGLE, LONGEST_SINGLE = 16, 600

@@ -146,7 +146,7 @@ def test_the_words_on_errors():
 def test_a_report_begins_with_its_verdict(monkeypatch):
     """The parts of the check are stubs: what they find is tested elsewhere."""
     told, line = [], "a law that held"
-    for name in ("_check_runs", "_check_stress", "_check_fast", "_check_one_lane", "check_waiting"):
+    for name in ("_check_runs", "_check_stress", "_check_one_lane", "check_waiting"):
         monkeypatch.setattr(rule_checks, name, lambda *_: line)
 
     def progress(done, parts, samples, seconds):

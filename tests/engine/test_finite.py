@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.contracts import OK
 from jaxelim.engine import scores
 
 SMALL = je.Engine(devices=1, chunk=64)
@@ -146,7 +145,7 @@ def test_a_pickled_error_says_where():
 
 @dataclasses.dataclass(frozen=True)
 class Scored(je.contracts.SamplingRule):
-    """Pulls the arm of the largest score, which is NaN from LATE on; or has a wrong status."""
+    """Pulls the arm of the largest score, which is NaN from LATE on."""
 
     traits = je.contracts.Traits(uses_delta=False, uses_rewards=False, families=None)
 
@@ -156,23 +155,11 @@ class Scored(je.contracts.SamplingRule):
         return jnp.where(view.t % 2 == 0, jnp.argmax(score), least), state
 
 
-class Status(Scored):
-    traits = dataclasses.replace(Scored.traits, lanes_last=True)
-
-    def fast(self, view, state):
-        return jnp.argmin(view.counts, 0), state, jnp.where(view.t == LATE, 7, OK)
-
-
 def test_scores_of_a_rule():
     """The scores are NaN from 201 on; the first choice that rests on them is at 202."""
     error = fails(je.Gaussian(), Scored(), je.errors.RuleError)
     assert (error.t, error.run, error.arm) == (LATE + 2, 0, None)
     assert "it chose among scores that are NaN at t = 202 of run 0" in str(error)
-
-
-def test_a_status():
-    error = fails(je.Gaussian(), Status(), je.errors.RuleError)
-    assert (error.t, error.run) == (LATE - 1, 0) and "status is ASK or OK" in str(error)
 
 
 def test_a_choice_is_refused_only_where_it_rests_on_nan():

@@ -1,4 +1,4 @@
-"""Rules with `fast`: all runs in one lane, started by many, where that takes less time."""
+"""Rules with rare work: all runs in one lane, started by many, where that takes less time."""
 
 import dataclasses
 from typing import ClassVar
@@ -10,7 +10,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine
-from jaxelim.contracts import ASK, OK
 from jaxelim.engine.loop import Program
 from tests import digests
 from tests.engine.test_invariance import COMMON, SELECTIVE, equal
@@ -24,11 +23,12 @@ EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class InTurn(je.LinGapE):
-    """LinGapE with a `fast` that asks at times, so that lanes wait for one another."""
+    """LinGapE with rare work at times, so that lanes wait for one another."""
 
-    def fast(self, view, state):
-        arm, state = self.choose(view, state)
-        return arm, state, jnp.where(view.t % 7 == 0, ASK, OK)
+    def choose(self, view, state, rarely):
+        go = view.t % 7 == 0
+        arm, state = super().choose(view, state)
+        return rarely(go, lambda: arm, jnp.where(go, 0, arm)), state
 
 
 @jax.tree_util.register_static
@@ -79,7 +79,7 @@ def test_runs_are_taken_from_the_queue_in_turn(kept, returns, layout):
         (je.LinGapE(rate=1.5), {"shrink": True}),
         (OfOneRun(), {"shrink": True}),
     ],
-    ids=["never", "lanes by hand", "without fast", "under vmap"],
+    ids=["never", "lanes by hand", "no rare work", "under vmap"],
 )
 def test_runs_stay_side_by_side(returns, rule, more):
     """All of them but the last ones, where nothing else is asked for or declared."""
@@ -121,7 +121,7 @@ def test_other_jobs_in_turn(returns, more):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fws linear", "lazy-tas linear-d20", "family exponential fws"])
 def test_jobs_of_the_digests(returns, name):
-    """The package's rules with `fast`: every array, entry by entry."""
+    """The package's rules with rare work: every array, entry by entry."""
     job = next(job for job in digests.JOBS if job.name == name)
     settings = {**job.settings, "runs": 40}
     settings.pop("engine")

@@ -9,7 +9,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.contracts import ASK, OK
 from jaxelim.testing.settings import run_by_run
 from tests.calls import planned
 
@@ -48,18 +47,15 @@ def equal(one, other, take=slice(None)):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Hesitant(je.LinGapE):
-    """LinGapE that at times asks for its full `choose`: the same choices."""
+    """LinGapE whose choice is rare work at times: the same choices."""
 
     def init(self, view):
         return jnp.zeros_like(view.t)
 
-    def choose(self, view, state):
-        return super().choose(view, ())[0], jnp.zeros_like(state)
-
-    def fast(self, view, state):
-        status = jnp.where((view.t % 7 == 0) | (view.t % 5 == 0), ASK, OK)
+    def choose(self, view, state, rarely):
+        go = (view.t % 7 == 0) | (view.t % 5 == 0)
         arm = super().choose(view, ())[0]
-        return jnp.where(status == OK, arm, 0), state, status
+        return rarely(go, lambda: arm, jnp.where(go, 0, arm)), jnp.zeros_like(state)
 
 
 @pytest.fixture(scope="module")

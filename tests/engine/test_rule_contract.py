@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.contracts import ASK, OK
 from jaxelim.engine import program
 
 K = 3
@@ -62,16 +61,20 @@ class LanesLast(Late):
     traits = dataclasses.replace(Late.traits, lanes_last=True)
 
 
-class Fast(LanesLast):
-    def fast(self, view, state):
-        return *self.choose(view, state), OK
+class Never(LanesLast):
+    """Its rare work is never due."""
+
+    def choose(self, view, state, rarely):
+        arm, state = super().choose(view, state)
+        return rarely(jnp.zeros_like(view.t, bool), lambda: arm + 1, arm), state
 
 
-class Slow(LanesLast):
-    """Its `fast` asks for `choose` at every other t."""
+class Often(LanesLast):
+    """It has rare work at every other t."""
 
-    def fast(self, view, state):
-        return jnp.int64(0), state, jnp.where(view.t % 2 == 0, ASK, OK)
+    def choose(self, view, state, rarely):
+        arm, state = super().choose(view, state)
+        return rarely(view.t % 2 == 0, lambda: arm, jnp.where(view.t % 2 == 0, 0, arm)), state
 
 
 MOST = np.iinfo(np.int32).max
@@ -80,7 +83,7 @@ ARMS = {200: 200, K: K, -1: -1, -7: -7, MOST: MOST, -MOST: -MOST, 2**32 + 1: MOS
 
 
 @pytest.mark.parametrize("arm", ARMS)
-@pytest.mark.parametrize("kind", [Late, LanesLast, Fast, Slow])
+@pytest.mark.parametrize("kind", [Late, LanesLast, Never, Often])
 def test_an_arm_out_of_range(kind, arm):
     error = refused(kind(arm))
     assert (error.t, error.run, error.instance) == (150, 0, None) and abs(
@@ -246,25 +249,20 @@ FAULTS = {
         {"piece_tests": lambda rule, view, state: view.means},
         "what piece_tests returned is float64[3]",
     ),
-    "fast": (
-        as_it_is,
-        {"fast": lambda rule, view, state: (0, state)},
-        "what fast returned is a tuple of length 2",
+    "rare": (
+        lambda rule, view, state, rarely: (rarely(view.t > 9, lambda: 0.5, 0.5), state),
+        {},
+        "the arm that choose returned is of type float",
     ),
-    "its arm": (
-        as_it_is,
-        {"fast": lambda rule, view, state: (0.5, state, OK)},
-        "the arm that fast returned is of type float",
+    "when": (
+        lambda rule, view, state, rarely: (rarely(view.t, lambda: 0, 0), state),
+        {},
+        "choose raised TypeError: the first argument of rarely has dtype int32, not bool",
     ),
-    "its status": (
-        as_it_is,
-        {"fast": lambda rule, view, state: (0, state, True)},
-        "the status that fast returned is of type bool",
-    ),
-    "beside fast": (
-        lambda rule, view, state: 0,
-        {"fast": lambda rule, view, state: (0, state, OK)},
-        "what choose returned is of type int",
+    "its work": (
+        lambda rule, view, state, rarely: (rarely(view.t > 9, lambda: (0, 1), 0), state),
+        {},
+        "choose raised ValueError",
     ),
 }
 

@@ -72,12 +72,6 @@ def test_prepare_of_a_batch_has_its_axis():
     refused("rule", *told, kind=je.errors.RuleError, rule=mine, instance=lambda: BATCH)
 
 
-@pytest.mark.parametrize("value", [7, np.int32(7), -1])
-def test_a_status_is_ask_or_ok(value):
-    mine = rule(fast=lambda self, view, state: (view.t % 3, state, value))
-    refused("rule", f"status that fast returned is {value}", kind=je.errors.RuleError, rule=mine)
-
-
 def test_how_a_rule_runs_is_not_its_own_to_say():
     with pytest.raises(TypeError, match="one_lane"):
         je.contracts.Traits(one_lane=True)

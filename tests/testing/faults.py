@@ -90,10 +90,6 @@ def _starves(self, view, state):
     return (view.t % 2).astype(jnp.int32), state
 
 
-def _wrong_fast(self, view, state):
-    return (view.t + 1) % 4, state, jnp.full_like(view.t, je.contracts.OK)
-
-
 RULES = {
     "stops at t = 20, answers arm 0": Fault("rule", rule(native=_fixed, **NATIVE), "errors in"),
     "stops at t = 20, answers the best estimate": Fault(
@@ -102,7 +98,6 @@ RULES = {
     "never answers the last arm": Fault("rule", rule(native=_not_the_last, **NATIVE), "errors in"),
     "reads theta in prepare": Fault("rule", rule(prepare=_peeks), "prepare depends on theta"),
     "reads other runs of its batch": Fault("rule", rule(choose=_other_lanes), "alone"),
-    "fast gives another arm than choose": Fault("rule", rule(fast=_wrong_fast), "fast"),
     "stops at half the threshold": Fault("rule", rule(native=_half, **NATIVE)),
     "LLRs too large by 10% in a native test": Fault("rule", rule(native=_tenth, **NATIVE)),
     "never pulls some arms": Fault("rule", rule(choose=_starves)),

@@ -29,7 +29,7 @@ def taken(chunk: Any, c: Any) -> Counted:
     def burst(c: Counted) -> Counted:
         return jax.lax.while_loop(free, step, c)
 
-    if spec.rule.fast is None:
+    if not spec.rule.rare:
         return step.kernel(burst, flag)(start)
     asked = Traced(chunk.choose, c)
     whole = step.allowed and asked.allowed

@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts.pieces import Pairs, Pieces
+from jaxelim.contracts.rarely import Rarely
 from jaxelim.contracts.views import View
 from jaxelim.evidence.designs import LinearContext
 from jaxelim.evidence.directions import Directions
@@ -87,30 +88,31 @@ def _frame(arms: np.ndarray) -> Frame:
     return Frame(unit, map, np.all(map == 0, 0).astype(np.float64))
 
 
-def look(
-    view: View, last: Allocation, tolerance: Array, now: Array, bonus: Array | None = None
-) -> tuple[Allocation, Array]:
-    """Certify the last pair at the view's estimates where `now` holds, without a solve.
+def solve(
+    view: View, last: Allocation, tolerance: Array, now: Array, rarely: Rarely,
+    bonus: Array | None = None,
+) -> Allocation:  # fmt: skip
+    """Certify the last pair at the view's estimates where `now` holds; solve where it fails.
+
+    Where an active piece has no positive margin (a tie in theta_hat), H is 0 for every w. Then
+    the last weights stay; with a bonus all but a share `tolerance` goes to the arm of largest c.
 
     Args:
         view: its `prepared` is the result of `frames`.
         last: the allocation of the last choice.
         tolerance: [] relative duality gap.
         now: [] bool.
+        rarely: the third argument of `choose`.
         bonus: [K] c, or None for 0.
-
-    Returns:
-        The allocation, and whether it holds: [] bool; False where a solve is needed.
-        Where an active piece has no positive margin (a tie in theta_hat), H is 0 for
-        every w. Then the last weights stay; with a bonus all but a share `tolerance`
-        goes to the arm of largest c.
     """
-    return _looked(view, last, tolerance, now, bonus)[:2]
+    kept, holds, at = _looked(view, last, tolerance, now, bonus)
+    return rarely(~holds, lambda: _solved(view, kept, holds, at, tolerance, bonus), kept)
 
 
 def _looked(
     view: View, last: Allocation, tolerance: Array, now: Array, bonus: Array | None
 ) -> tuple[Allocation, Array, _Aligned]:
+    """The last allocation, and whether it holds: [] bool; False where a solve is needed."""
     at, lanes = _aligned(view, last.answer), view.lanes
     reached = last.pair.certificate(lanes, at.gaps, at.live, bonus)
     reached = jnp.where(at.same & at.solvable, reached, jnp.inf)
@@ -132,14 +134,10 @@ def _looked(
     return kept, ~now | ~at.solvable | (reached <= tolerance), at
 
 
-def solve(
-    view: View, last: Allocation, tolerance: Array, now: Array, bonus: Array | None = None
+def _solved(
+    view: View, kept: Allocation, holds: Array, at: _Aligned, tolerance: Array, bonus: Array | None
 ) -> Allocation:
-    """`look`, and a solve where that is not enough.
-
-    A CPU solves one lane after another. A GPU solves all lanes at once.
-    """
-    kept, holds, at = _looked(view, last, tolerance, now, bonus)
+    """A solve where `kept` does not hold: on a CPU one lane after another, on a GPU all at once."""
     goal = jnp.where(tolerance < _FINE, tolerance, tolerance / 4)
     space, features = view.linear.space, view.features
     frame = jax.tree.map(jnp.asarray, view.prepared)

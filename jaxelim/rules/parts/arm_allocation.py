@@ -17,6 +17,7 @@ from jax import Array
 
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import pairs_of
+from jaxelim.contracts.rarely import Rarely
 from jaxelim.contracts.views import Estimate, Evidence, View
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.instances.instance import Instance
@@ -30,7 +31,7 @@ from jaxelim.saddle.newton import State
 from jaxelim.saddle.solver import climb
 
 QUICK = 6
-"""Newton steps of the cheap form; most solves from the last solution take no more."""
+"""Newton steps at every choice; most solves from the last solution take no more."""
 _GRID = 2.0**30
 
 
@@ -85,8 +86,8 @@ def _by_interior_point(view: View) -> bool:
 
 
 def solve(
-    view: View, last: ArmAllocation, gap: Array, now: Array, quick: bool = False
-) -> tuple[ArmAllocation, Array]:
+    view: View, last: ArmAllocation, gap: Array, now: Array, rarely: Rarely
+) -> ArmAllocation:
     """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
 
     Ties for the best arm share all weight evenly, and so do arms on a level. With a tie
@@ -100,25 +101,20 @@ def solve(
         last: the start of the solve.
         gap: [] relative duality gap of top m and with slack, float64.
         now: [] bool.
-        quick: take at most `QUICK` steps.
-
-    Returns:
-        The allocation, and whether it is solved, [] bool; the latter holds but for `quick`.
+        rarely: the third argument of `choose`.
     """
-    solved = jnp.ones_like(now)
+    go, idle = now & view.lanes.any(view.active), _idle(view, last)
     if view.shape.slack or _by_interior_point(view):
-        if quick:
-            return _idle(view, last), ~now
         by_lane = _of_answers if view.shape.slack else _of_pieces
-        new = _by_lane(view, by_lane, last, gap, now)
-    elif view.shape.signs:
+        return rarely(go, lambda: _by_lane(view, by_lane, last, gap, now), idle)
+    if view.shape.signs:
         new = _signs(view, last)
     elif _secular(view):
         new = _gaussian_best_arm(view, last)
     else:
-        new, solved = _best_arm(view, last, quick)
-    go = now & view.lanes.any(view.active)
-    return where_(go, new, _idle(view, last)), solved | ~go
+        new, converged = _best_arm(view, last, QUICK)
+        new = rarely(go & ~converged, lambda: _best_arm(view, last)[0], new)
+    return where_(go, new, idle)
 
 
 def _idle(view: View, last: ArmAllocation) -> ArmAllocation:
@@ -147,10 +143,12 @@ def _by_equation(view: View, last: ArmAllocation, weights: Array, dual: Array) -
     return ArmAllocation(_rounded(weights, last.weights), dual, once, once)
 
 
-def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocation, Array]:
+def _best_arm(
+    view: View, last: ArmAllocation, steps: int | None = None
+) -> tuple[ArmAllocation, Array]:
     new = best_arm_weights(
         _family(view), view.means, view.priced.costs, last.dual,
-        counted=counted(view), lanes=view.lanes, steps=QUICK if quick else None,
+        counted=counted(view), lanes=view.lanes, steps=steps,
     )  # fmt: skip
     return _by_equation(view, last, new.weights, new.log_x), new.converged
 

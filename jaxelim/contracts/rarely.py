@@ -1,0 +1,64 @@
+"""Rare work of a sampling rule, stated in `choose` where it is used."""
+
+import inspect
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.contracts.views import Tree
+from jaxelim.lanes import where
+
+
+class Rarely:
+    """The third argument of a `choose(view, state, rarely)`, for work that few choices need.
+
+    ::
+
+        state = rarely(due, lambda: solved(view, state), state)
+
+    The engine calls `choose` twice. The first call leaves all such work out, and is right for
+    runs in which no `go` has held. The others wait until one more call serves many of them.
+    """
+
+    def __call__(self, go: Array, work: Callable[[], Tree], otherwise: Tree) -> Tree:
+        """work() where `go` holds, `otherwise` elsewhere.
+
+        Args:
+            go: [] bool.
+            work: a function without arguments. It returns a pytree like `otherwise`, and is
+                called for all runs beside one where `go` holds.
+            otherwise: a pytree of arrays.
+        """
+        go = _flag(go)
+        return jax.lax.cond(
+            jnp.any(go), lambda: where(go, work(), otherwise), lambda: _arrays(otherwise)
+        )
+
+
+class Skipping(Rarely):
+    """The form of the first call, which notes where some `go` has held."""
+
+    def __init__(self, asks: Array):
+        self.asks = asks  # [] bool
+
+    def __call__(self, go: Array, work: Callable[[], Tree], otherwise: Tree) -> Tree:
+        self.asks = self.asks | _flag(go)
+        return otherwise
+
+
+def _arrays(tree: Tree) -> Tree:
+    return jax.tree.map(jnp.asarray, tree)
+
+
+def _flag(go: Array) -> Array:
+    if jnp.result_type(go) != jnp.bool_:
+        raise TypeError(f"the first argument of rarely has dtype {jnp.result_type(go)}, not bool")
+    return jnp.asarray(go)
+
+
+def takes_rarely(choose: Callable) -> bool:
+    """Whether a `choose` has a parameter beside self, view and state."""
+    parameters = inspect.signature(choose).parameters.values()
+    return sum(p.kind is not p.VAR_POSITIONAL and p.default is p.empty for p in parameters) > 3
