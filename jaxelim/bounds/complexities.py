@@ -1,5 +1,6 @@
 """`complexity`: H*, T* and the optimal allocation of an instance or a batch, in float64."""
 
+import functools
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -8,14 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxelim import checks
-from jaxelim.bounds.differentiable import traced_value
+from jaxelim import checks, scope
+from jaxelim.bounds.optimal import Optimum, refuse_float32, solved
 from jaxelim.bounds.pieces import pieces_of
-from jaxelim.bounds.solves import information, solve
+from jaxelim.bounds.truth import Truth, each, information_of
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pieces
-from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
+from jaxelim.matrices import product
+
+_RAISED = 1e-12  # added to traced weights, so that V_w has an inverse where some are 0
+_TIED = 1e-12  # relative distance of tied values; XLA may compute one of them twice
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +45,6 @@ class Complexity:
         mixture: float64 [Q] on the simplex, the optimal q over the places of `pieces`; 0 where
             there is no piece.
         gap: float64 [], the relative duality gap, of allocation and mixture alone.
-        iterations: int32 [], interior-point steps.
         converged: bool [], whether the gap is at most the one that was asked for.
         information: float64 [Q], H_p at the allocation, per sample; inf where there is no piece.
         pieces: of `jaxelim.contracts.pieces`, in the units of theta, with arrays [I, ..]; I = 1
@@ -53,7 +57,6 @@ class Complexity:
     allocation: np.ndarray
     mixture: np.ndarray
     gap: np.ndarray
-    iterations: np.ndarray
     converged: np.ndarray
     information: np.ndarray
     pieces: Pieces
@@ -109,16 +112,10 @@ def _largest(complexities: list[Complexity], gap: float) -> Complexity:
     return Complexity(**chosen | {"converged": chosen["gap"] <= gap}, **rest)
 
 
-def complexity(
-    instance: Instance, problem: Problem, gap: float = 1e-6, *, bonus=None
-) -> Complexity:
+def complexity(instance: Instance, problem: Problem, gap: float = 1e-6) -> Complexity:
     """Compute the complexity H*, T* = 1/H*, and an optimal allocation, with a certificate.
 
-    An interior-point method solves it. For independent arms of a one-parameter family,
-    best arm is solved by Newton's method and signs have a closed form; their gap is near
-    rounding, and `iterations` is 0.
-
-    The certificate holds for any allocation w and any mixture q, whatever found them::
+    An interior-point method solves it. The certificate holds for any allocation w and any mixture q, whatever found them::
 
         min_p H_p(w) <= H* <= max_k sum_p q_p dH_p/dw_k (w).
 
@@ -134,8 +131,6 @@ def complexity(
             levels. The items of `BestArm(items=..)` stay as they are where features change, as
             in derivatives.
         gap: the relative duality gap to reach, > 0; 1e-10 is within reach.
-        bonus: [K] or [I, K] non-negative per-arm bonuses c of the optimistic form
-            max_w min_p H_p(w) + c . w (paper, appendix on sampling rules); None: 0.
 
     Costs of the instance make H*, T* and w those of the cost; see `Complexity`.
 
@@ -156,31 +151,30 @@ def complexity(
     """
     gap = checks.real("gap", gap, low=0, open=True)
     answers = pieces_of(instance, problem)
-    if bonus is not None and instance.costs is not None:
-        raise UnsupportedError("bonus", bonus, "None where arms have costs")
-    if bonus is not None:
-        shape = (instance.size, instance.K)
-        bonus = checks.real_array("bonus", bonus, ndim=(1, 2))
-        if bonus.shape not in (shape, shape[1:]) or (bonus < 0).any():
-            raise ArgumentError(
-                "bonus", bonus, f"non-negative numbers of shape {shape[1:]} or {shape}"
-            )
-        bonus = np.broadcast_to(bonus, shape)
     found = []
     for pieces in answers:
-        numbers: dict[str, Any] = solve(instance, pieces, bonus, gap)._asdict()
+        with scope.float64():
+            own = jax.device_get([_solved(one, instance.K, gap) for one in each(instance, pieces)])
+        numbers: dict[str, Any] = jax.tree.map(lambda *x: np.stack(x), *own)._asdict()
         if not instance.batched:
             numbers = {name: array[0] for name, array in numbers.items()}
+        numbers["converged"] = numbers["gap"] <= gap
         found.append(Complexity(**numbers, pieces=pieces, costs=instance.costs))
     return found[0] if len(found) == 1 else _largest(found, gap)
 
 
-def allocation_value(instance: Instance, problem: Any, weights) -> Any:
+@functools.partial(jax.jit, static_argnums=1)
+def _solved(truth: Truth, arms: int, gap: Any) -> Optimum:
+    """One instance after the other: side by side XLA would take other products of matrices."""
+    return solved(truth, arms, gap)
+
+
+def information(instance: Instance, problem: Problem, weights) -> Any:
     """min_p H_p(w) of a fixed allocation w, per sample: float64 [], a batch [I].
 
-    Where several answers are right it is the largest over them.
-    A delta-correct procedure that pulls in proportions w needs at least
-    log(1/(2.4 delta)) over this many samples on average. `price` is H* over this.
+    Where several answers are right it is the largest over them. A delta-correct procedure
+    that pulls in proportions w needs at least log(1/(2.4 delta)) over this many samples on
+    average: H* over it is the price of w.
 
     Args:
         instance: one instance or a batch.
@@ -190,44 +184,54 @@ def allocation_value(instance: Instance, problem: Any, weights) -> Any:
 
     Returns:
         float64 NumPy from a plain call. Of traced weights a traced array, differentiable
-        twice, of weights
-        that are raised by 1e-12: so it is finite where some are 0. Where pieces tie for the
-        minimum its gradient is the mean of theirs, a supergradient: min_p H_p is concave in w.
+        once, of weights that are raised by 1e-12: so it is finite where some are 0. Where
+        pieces tie for the minimum its gradient is the mean of theirs, a supergradient:
+        min_p H_p is concave in w.
 
     Raises:
         ArgumentError: weights off the simplex, and as `complexity`.
         SetupError: weights traced in float32.
     """
+    shapes = [(instance.K,)] + [(instance.size, instance.K)] * instance.batched
     if isinstance(weights, Tracer):
+        refuse_float32()
+        if weights.shape not in shapes or weights.dtype != np.float64:
+            allowed = f"float64 weights of shape {' or '.join(map(str, shapes))}"
+            raise ArgumentError("weights", weights, allowed, "jax.vmap takes many")
         with jax.ensure_compile_time_eval():  # else jit would trace what is on the host
-            answers = pieces_of(instance, problem)
-        values = [traced_value(instance, pieces, weights) for pieces in answers]
-        largest = jnp.max(jnp.stack(values), axis=0) if len(values) > 1 else values[0]
-        return largest if instance.batched else largest[0]
-    answers = pieces_of(instance, problem)
-    batch = instance.size if instance.batched and np.ndim(weights) == 2 else None
-    weights = _on_simplex(weights, instance.K, batch)
-    weights = np.broadcast_to(weights, (instance.size, instance.K))
-    least = [np.min(information(instance, pieces, weights), axis=1) for pieces in answers]
-    largest = np.max(least, axis=0)
+            answers = [list(each(instance, pieces)) for pieces in pieces_of(instance, problem)]
+        own: Any = jnp.broadcast_to(weights, (instance.size, instance.K))
+        values = jnp.stack([
+            jnp.stack([_least(one)(w) for one, w in zip(every, own, strict=True)])
+            for every in answers
+        ])  # fmt: skip
+        largest = jnp.max(values, 0)
+    else:
+        answers = [list(each(instance, pieces)) for pieces in pieces_of(instance, problem)]
+        shape = shapes[-1] if np.ndim(weights) == 2 else shapes[0]
+        array = checks.real_array("weights", weights, shape=shape)
+        checks.refuse_off_simplex("weights", weights, array)
+        own = np.broadcast_to(np.maximum(array, 0), (instance.size, instance.K))
+        largest = np.max([
+            [np.min(information_of(one, w)) for one, w in zip(every, own, strict=True)]
+            for every in answers
+        ], 0)  # fmt: skip
     return largest if instance.batched else largest[0]
 
 
-def _on_simplex(value: Any, K: int, batch: int | None) -> np.ndarray:
-    """Weights [K] or [batch, K], checked: non-negative, of sum 1 within 1e-9; float64."""
-    array = checks.real_array("weights", value, shape=(K,) if batch is None else (batch, K))
-    checks.refuse_off_simplex("weights", value, array)
-    return np.maximum(array, 0)
+def _least(truth: Truth) -> Any:
+    """min_p H_p of traced weights [K], with a derivative."""
 
+    @jax.custom_jvp
+    def least(w):
+        return jnp.min(jnp.where(truth.pieces.exists, truth.at(w + _RAISED).value, jnp.inf))
 
-def price(instance: Instance, problem: Any, weights) -> np.ndarray:
-    """H*/min_p H_p(w) >= 1: the factor by which a fixed allocation w raises the lower bound.
+    @least.defjvp
+    def _(primals, tangents):
+        at = truth.at(primals[0] + _RAISED)
+        level = jnp.where(truth.pieces.exists, at.value, jnp.inf)
+        low = jnp.min(level)
+        tied = (level <= low * (1 + _TIED)).astype(level.dtype)
+        return low, product(product(at.gradient, tied / jnp.sum(tied)), *tangents)
 
-    Args: instance, problem, weights: as for `allocation_value`; Raises too.
-
-    Returns:
-        float64 [], a batch: [I]; inf where w gives no information on some piece.
-    """
-    value = allocation_value(instance, problem, weights)
-    best = complexity(instance, problem, 1e-10).value
-    return np.where(value > 0, best / np.where(value > 0, value, 1), np.inf)[()]
+    return least

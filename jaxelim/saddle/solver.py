@@ -42,18 +42,6 @@ _WARM = 30  # most steps from a pair; more are taken from the centre
 _FAR = 300  # relative gap of a pair that is no start
 
 
-class Solution(NamedTuple):
-    """What `solve` returns."""
-
-    allocation: Array  # [K] weights on the simplex
-    mixture: Array  # [P] weights over pieces, on the simplex; 0 on pieces that are not valid
-    value: Array  # [] min_p H_p(allocation) + bonus . allocation: a lower bound on H*
-    gap: Array  # [] relative duality gap: H* <= (1 + gap) value
-    iterations: Array  # [] int32 interior-point steps
-    converged: Array  # [] bool: gap <= the requested gap
-    information: Array  # [P] H_p(allocation); inf where not valid
-
-
 class Saddle(NamedTuple):
     """What `climb` returns: of Q pieces, a pair and its certificate."""
 
@@ -74,32 +62,6 @@ class _Look(NamedTuple):
     slope: jax.Array  # [K]
     inner: jax.Array  # [] relative gap among the pieces in Newton's matrix
     gap: jax.Array  # [] relative gap
-
-
-def solve(evidence: Evidence, valid, bonus, gap, max_iterations: int = 100) -> Solution:
-    """Maximise over allocations the least information over pieces.
-
-    Pure, for jit and vmap; from uniform weights.
-
-    Args:
-        evidence: about the P pieces of one instance; see `Family.truth`.
-        valid: [P] bool, False on padding.
-        bonus: [K] per-arm bonus c of the optimistic form (paper, appendix on sampling
-            rules).
-        gap: relative duality gap to stop at.
-        max_iterations: bound on the interior-point steps; about 12 to 30 are needed.
-
-    Returns:
-        A `Solution`. H* is 0 where the truth lies in a valid piece (a tie), or where no arm
-        tells it from one. Then value is 0 (bonus apart), gap is infinite, converged is
-        False, and all other fields are finite. Where the optimal allocation leaves V_w
-        singular, weights stay positive, of the order of the gap.
-    """
-    even = jnp.full_like(bonus, 1 / bonus.shape[0])
-    found = climb(evidence, valid, bonus, gap, even, most=max_iterations)
-    reached, total = found.gap <= gap, jnp.sum(found.pair.q)
-    q = found.pair.q / jnp.where(total > 0, total, 1)
-    return Solution(found.pair.w, q, found.value, found.gap, found.steps, reached, found.levels)
 
 
 def climb(
@@ -126,7 +88,10 @@ def climb(
         lanes: the primitives, which solve for the steps.
 
     Returns:
-        A `Saddle`. Where an answer is tied or `go` is False, value is 0 and gap infinite.
+        A `Saddle`. H* is 0 where the truth lies in a valid piece (a tie), or where no arm
+        tells it from one. Then, or where `go` is False, value is 0 (bonus apart), gap is
+        infinite, and all other fields are finite. Where the optimal allocation leaves V_w
+        singular, weights stay positive, of the order of the gap.
     """
     ahead = evidence.outside() > 0
     go = jnp.asarray(go) & jnp.all(ahead | ~valid) & jnp.any(valid)

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Problem
-from jaxelim.contracts.pieces import pairs_of
+from jaxelim.contracts.pieces import Pieces, pairs_of
 from jaxelim.contracts.rarely import Rarely
 from jaxelim.contracts.views import Estimate, Evidence, View
 from jaxelim.families.one_parameter import OneParameter
@@ -25,7 +25,6 @@ from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
 from jaxelim.rules.parts.runs import by_run
 from jaxelim.saddle.best_arm import best_arm_weights
-from jaxelim.saddle.closed import kind_of
 from jaxelim.saddle.gaussian_best_arm import gaussian_weights
 from jaxelim.saddle.newton import State
 from jaxelim.saddle.solver import climb
@@ -61,7 +60,14 @@ def exact(instance: Instance, problem: Problem) -> bool:
         seen = Estimate(LaneOps(), means, theta, problem.constants())
         return problem.shape(seen, problem.answer(seen))
 
-    return kind_of(jax.eval_shape(traced, np.zeros(instance.K), np.zeros(instance.d))) != "any"
+    shape = jax.eval_shape(traced, np.zeros(instance.K), np.zeros(instance.d))
+    return shape.signs or _best_of_arms(shape)
+
+
+def _best_of_arms(pieces: Pieces) -> bool:
+    """Whether the pieces compare one best arm with each other arm."""
+    one = pieces.candidates is not None and not (pieces.several or pieces.signs)
+    return one and not (pieces.slack or pieces.refers or pieces.items)
 
 
 def start(view: View) -> ArmAllocation:
@@ -76,13 +82,13 @@ def start(view: View) -> ArmAllocation:
 
 def _secular(view: View) -> bool:
     """Whether the problem is best arm for Gaussian arms of known variances."""
-    return view.evidence.square and kind_of(view.shape) == "best-arm"
+    return view.evidence.square and _best_of_arms(view.shape)
 
 
 def _by_interior_point(view: View) -> bool:
     """Whether the pieces have no closed form; with slack each answer is solved by itself."""
-    any_pieces = kind_of(view.shape) == "any" and not view.shape.slack
-    return any_pieces or not view.evidence.closed_form
+    closed = view.shape.signs or view.shape.slack or _best_of_arms(view.shape)
+    return not (closed and view.evidence.closed_form)
 
 
 def solve(

@@ -13,9 +13,7 @@ The implicit function theorem gives its derivatives from one linear system. No i
 the solver is differentiated.
 """
 
-import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -25,39 +23,38 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.bounds.pieces import half_spaces_of
-from jaxelim.bounds.solves import Truth, derivatives_at
+from jaxelim.bounds.truth import Truth
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.pieces import Pieces
-from jaxelim.contracts.views import Derivatives, Estimate
+from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError, SetupError, UnsupportedError
 from jaxelim.families import Gaussian
-from jaxelim.instances.instance import Instance
 from jaxelim.lanes import PLAIN
 from jaxelim.matrices import product
-from jaxelim.saddle import closed
+from jaxelim.saddle.solver import climb
 
 _UNIT = Gaussian()
-_RAISED = 1e-12  # added to traced weights, so that V_w has an inverse where some are 0
-_TIED = 1e-12  # relative distance of tied values; XLA may compute one of them twice
-_FLOAT64 = "H* is computed in float64, and JAX is set to float32"
+_STEPS = 100  # about 12 to 30 are needed
 
 
 class Optimum(NamedTuple):
-    """The saddle point of one instance."""
+    """The saddle point of one instance. Derivatives of gap and information are set to 0."""
 
     value: Array  # [] H* per sample
     allocation: Array  # [K] w*
     mixture: Array  # [P] q*
-    gap: Array  # [] relative duality gap; its derivative is set to 0
+    gap: Array  # [] relative duality gap: H* <= (1 + gap) value
+    information: Array  # [P] H_p(w*); inf where there is no piece
 
 
 def optimum(
-    arms: Any, theta: Any, problem: Problem, family: Family = _UNIT, gap: float = 1e-11
-) -> Optimum:
+    arms: Any, theta: Any, problem: Problem, family: Family = _UNIT, costs: Any = None,
+    gap: float = 1e-11,
+) -> Optimum:  # fmt: skip
     """The saddle point as a pure function, for one instance; `complexity` has checks and batches.
 
-    Differentiable in arms and theta, forward and reverse, any number of times. Pieces are
-    locally constant: where the correct answer changes H* is 0, its least value, and all
+    Differentiable in arms, theta and costs, forward and reverse, any number of times. Pieces
+    are locally constant: where the correct answer changes H* is 0, its least value, and all
     derivatives are 0 there. Where w* is not unique, or its active set changes, w* has no
     derivative. The derivative of H* is then an element of the generalised gradient, at the
     pair found.
@@ -67,6 +64,7 @@ def optimum(
         theta: [d] parameter. For `Logistic` and arms=None it holds the scores.
         problem: what to identify; one answer is right.
         family: of the rewards: one unknown an arm, as `Gaussian`, `Bernoulli` or `Logistic`.
+        costs: [K] of the pulls, positive; then w* is in shares of the cost. None: samples.
         gap: relative duality gap of the solve; derivatives are about as exact.
 
     Raises:
@@ -82,23 +80,36 @@ def optimum(
     if arms is not None and not family.linear:
         raise ArgumentError("arms", arms, f"None, for independent arms, with family={family!r}")
     gap = checks.real("gap", gap, low=0, open=True)
-    if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
-        raise SetupError(_FLOAT64, "call it within `with jax.enable_x64(True):`")
+    refuse_float32()
     theta = jnp.asarray(theta, np.float64)
     arms = jnp.eye(theta.shape[-1]) if arms is None else jnp.asarray(arms, np.float64)
     if arms.ndim != 2 or theta.shape != arms.shape[1:]:
         note = f"theta has shape {theta.shape}"
         raise ArgumentError("arms", arms.shape, "features [K, d] and theta [d]", note)
+    if costs is not None:
+        costs = jnp.asarray(costs, np.float64)
+        if costs.shape != arms.shape[:1]:
+            raise ArgumentError("costs", costs.shape, f"shape {arms.shape[:1]}")
     shape, constants = _shape_at(problem, arms, theta, family)
-    marks = shape.exists.astype(theta.dtype)
     if family.linear:
         scale, ones = family.scale, jnp.ones(arms.shape[0])
         pieces = half_spaces_of(family, arms, constants, shape, scale)
-        inputs = _Inputs(family.plain(), arms, theta / scale, ones, pieces)
+        truth = Truth(family.plain(), arms, theta / scale, ones, pieces, costs)
     else:
         scales = family.scales(jax.lax.stop_gradient(theta), None)
-        inputs = _Inputs(family.plain(), None, theta, scales, shape, closed.kind_of(shape))
-    return _jitted(inputs, marks, gap)
+        truth = Truth(family.plain(), None, theta, scales, shape, costs)
+    return _jitted(truth, arms.shape[0], gap)
+
+
+def refuse_float32() -> None:
+    """Refuse to trace H* where JAX computes in float32.
+
+    Raises:
+        SetupError: it does.
+    """
+    if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
+        note = "H* is computed in float64, and JAX is set to float32"
+        raise SetupError(note, "call it within `with jax.enable_x64(True):`")
 
 
 def differentiable(family: Family) -> bool:
@@ -121,52 +132,38 @@ def _shape_at(problem: Any, arms, theta, family: Family) -> tuple[Pieces, Any]:
     return shape, constants
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _Inputs:
-    """What H* depends on, in the units of the family's `truth`."""
-
-    family: Family = dataclasses.field(metadata={"static": True})
-    features: Array | None  # [K, d]; None: independent arms
-    theta: Array  # [d], or the means [K]
-    scales: Any  # [K] each
-    pieces: Pieces  # of the units of theta
-    kind: str = dataclasses.field(default="any", metadata={"static": True})  # of `closed.kind_of`
-
-    def evidence(self):
-        return self.family.truth(self.features, self.theta, self.scales, self.pieces)
-
-    def at(self, weights) -> Derivatives:
-        """H_p and its derivatives at weights [K], differentiable in the inputs."""
-        return self.evidence().weighted(weights).derivatives()
+def solved(truth: Truth, arms: int, gap: Any) -> Optimum:
+    """The saddle point of a truth of so many arms: the interior-point method. Pure."""
+    even = jnp.full(arms, 1 / arms, np.float64)
+    evidence, exists = truth.evidence(), truth.pieces.exists
+    found = climb(evidence, exists, jnp.zeros_like(even), gap, even, most=_STEPS)
+    q, total = found.pair.q, jnp.sum(found.pair.q)
+    q = q / jnp.where(total > 0, total, 1)
+    return Optimum(found.value, found.pair.w, q, found.gap, found.levels)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _optimum(inputs: _Inputs, marks: Array, gap: float) -> Optimum:
-    """The saddle point; marks [P] are 1 on pieces, 0 on padding."""
-    bonus = jnp.zeros(jax.tree.leaves(inputs.scales)[0].shape[0])
-    found: Any = closed.optimum(inputs.evidence(), inputs.kind, marks > 0, bonus, gap)
-    return Optimum(found.value, found.allocation, found.mixture, found.gap)
+_optimum = jax.custom_jvp(solved, nondiff_argnums=(1, 2))
 
 
 @_optimum.defjvp
-def _(gap, primals, tangents):
-    inputs, marks = primals
-    best = _optimum(inputs, marks, gap)
+def _(arms, gap, primals, tangents):
+    truth: Truth = primals[0]
+    best = _optimum(truth, arms, gap)
     w, q = best.allocation, best.mixture
-    matrix, support, active = _conditions(inputs, w, q, marks > 0)
+    matrix, support, active = _conditions(truth, w, q)
     K, P = support.shape[0], active.shape[0]
 
-    def fixed(x: _Inputs):
-        """What the inputs enter: slopes in w [K], levels [P], and H* at the fixed pair."""
+    def fixed(x: Truth):
+        """What the truth enters: slopes in w [K], levels [P], and H* at the fixed pair."""
         at = x.at(w)
         return product(at.gradient, q), at.value, product(q, at.value)
 
     def change(tangent):
-        slope, level, value = jax.jvp(fixed, (inputs,), (tangent,))[1]
-        slope, level = jnp.where(support, -slope, 0), jnp.where(active, -level, 0)
-        moved = _solve(matrix, jnp.concatenate([slope, level, jnp.zeros(2)]))
-        return Optimum(value, moved[:K], moved[K : K + P], jnp.zeros_like(best.gap))
+        slope, level, value = jax.jvp(fixed, (truth,), (tangent,))[1]
+        rest = jnp.where(support, -slope, 0), jnp.where(active, -level, 0), jnp.zeros(2)
+        moved = _solve(matrix, jnp.concatenate(rest))
+        none = jnp.zeros_like(best.gap), jnp.zeros_like(q)
+        return Optimum(value, moved[:K], moved[K : K + P], *none)
 
     def here(tangent):
         """0 at a tie of the answer, in reverse too; indices have none."""
@@ -177,17 +174,17 @@ def _(gap, primals, tangents):
 
 
 # Jitted: a transformation without jit would dispatch the operations of the rule one by one.
-_jitted = jax.jit(_optimum, static_argnums=2)
+_jitted = jax.jit(_optimum, static_argnums=(1, 2))
 
 
-def _conditions(inputs: _Inputs, w: Array, q: Array, valid: Array) -> tuple[Array, Array, Array]:
+def _conditions(truth: Truth, w: Array, q: Array) -> tuple[Array, Array, Array]:
     """The system of the implicit function theorem at an optimal pair, and its active set.
 
     Returns:
         A symmetric matrix [K + P + 2, K + P + 2] for (w, q, s, nu), the identity off the
         active set; S, [K] bool; and A, [P] bool.
     """
-    at = inputs.at(w)
+    at, valid = truth.at(w), truth.pieces.exists
     K, P = at.gradient.shape
     slope, level = product(at.gradient, q), jnp.where(valid, at.value, jnp.inf)
     # Of each pair, a weight and its slack, one is clearly positive.
@@ -214,63 +211,3 @@ def _solve(matrix: Array, right: Array) -> Array:
     size = 1 / jnp.where(size > 0, size, 1)
     inverse = jnp.linalg.pinv(matrix * size[:, None] * size[None, :], hermitian=True)
     return size * product(inverse, size * right)
-
-
-def traced_value(instance: Instance, pieces: Pieces, weights: Array) -> Array:
-    """min_p H_p(w) of traced weights [K] or [I, K], differentiable twice in them: [I].
-
-    Raises:
-        SetupError: JAX computes in float32.
-        ArgumentError: weights of another shape or type.
-    """
-    if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
-        raise SetupError(_FLOAT64, "call it within `with jax.enable_x64(True):`")
-    shapes = [(instance.K,)] + [(instance.size, instance.K)] * instance.batched
-    if weights.shape not in shapes or weights.dtype != np.float64:
-        allowed = f"float64 weights of shape {' or '.join(map(str, shapes))}"
-        raise ArgumentError("weights", weights, allowed, "jax.vmap takes many")
-    with jax.ensure_compile_time_eval():  # else jit would trace what is on the host
-        truth = Truth.of(instance, pieces)
-    family = instance.family.plain()
-    wide = jnp.broadcast_to(weights, (instance.size, instance.K)) + _RAISED
-    every = [
-        _least(lambda w, i=i: derivatives_at(family, truth.at(i), w), pieces.exists[i], wide[i])
-        for i in range(instance.size)
-    ]
-    return jnp.stack(every)
-
-
-def _least(at: Callable[[Array], Derivatives], valid: Any, weights: Array) -> Array:
-    """min_p H_p(w) [], differentiable twice in the weights [K].
-
-    H_p of some families is itself a minimum, found by loops, which no derivative enters.
-
-    Args:
-        at: H_p and its derivatives at weights.
-        valid: [P] bool, False on padding.
-        weights: [K].
-    """
-
-    def levels(w):
-        return jnp.where(valid, at(w).value, jnp.inf)
-
-    @jax.custom_jvp
-    def slope(w, share):
-        return product(at(w).gradient, share)
-
-    @slope.defjvp
-    def _(primals, tangents):
-        return slope(*primals), -product(at(primals[0]).curvature(primals[1]), tangents[0])
-
-    @jax.custom_jvp
-    def smallest(w):
-        return jnp.min(levels(w))
-
-    @smallest.defjvp
-    def _(primals, tangents):
-        level = levels(*primals)
-        low = jnp.min(level)
-        tied = (level <= low * (1 + _TIED)).astype(level.dtype)
-        return low, product(slope(*primals, tied / jnp.sum(tied)), *tangents)
-
-    return smallest(weights)
