@@ -104,11 +104,11 @@ def bracket(config: Allocations) -> None:
         )
         theirs = paper.oracle_weights(name, kind)
         theirs = (
-            je.bounds.allocation_value(instance, problem, theirs / theirs.sum()) / found.value - 1
+            je.bounds.information(instance, problem, theirs / theirs.sum()) / found.value - 1
         )
         print(
             f"{name:21s} {problem!r:23s} {found.value:.10e} {found.gap:.1e} "
-            f"{found.iterations:4d}     "
+            f"     "
             f"[{low / found.value - 1:+.1e}, {-solved.fun - 1:+.1e}]   {theirs:+.1e}"
         )
     instance = je.load_instance("linear-d20")
@@ -156,7 +156,8 @@ def runs(config: Allocations) -> None:
 def price(instance, problem, result) -> np.ndarray:
     """The price of the mean shares of the pulls."""
     share = (result.pulls[0, 0] / result.samples[0, 0][:, None]).mean(0)
-    return je.bounds.price(instance, problem, share / share.sum())
+    best = je.complexity(instance, problem, 1e-10).value
+    return best / je.bounds.information(instance, problem, share / share.sum())
 
 
 def practical(config: Allocations) -> None:

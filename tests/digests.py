@@ -166,7 +166,7 @@ def solved(job: Job) -> tuple[dict, dict]:
     arrays = {
         "value": found.value,
         "allocation": found.allocation,
-        "uniform": je.bounds.allocation_value(job.instance, job.problem, weights),
+        "uniform": je.bounds.information(job.instance, job.problem, weights),
         "sample_bound": je.bounds.sample_bound(0.01, found.value),
     }
     return as_one(arrays), {"value": np.asarray(found.value).tolist()}

@@ -78,7 +78,7 @@ def test_two_nearly_collinear_arms(e):
 
 @pytest.mark.parametrize("e", [1e-9, 1e-13])
 def test_a_condition_number_above_1e8_is_refused(e):
-    for call in (je.complexity, lambda *x: je.bounds.allocation_value(*x, [0.5, 0.5])):
+    for call in (je.complexity, lambda *x: je.bounds.information(*x, [0.5, 0.5])):
         with pytest.raises(je.errors.ArgumentError, match="condition number is at most 1e8"):
             call(collinear(e), je.BestArm())
 

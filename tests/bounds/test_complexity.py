@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from jaxelim.bounds import allocation_value, complexity
+from jaxelim.bounds import complexity, information
 from jaxelim.errors import ArgumentError
 from jaxelim.instances import load_instance, two_dimensional
 from jaxelim.instances.instance import Instance
@@ -203,11 +203,11 @@ def test_the_value_of_a_fixed_allocation():
     batch = small(3, seed=2)
     best = complexity(batch, BestArm(), gap=1e-9)
     weights = best.allocation
-    np.testing.assert_allclose(allocation_value(batch, BestArm(), weights), best.value, rtol=1e-7)
-    uniform = allocation_value(batch, BestArm(), np.full(6, 1 / 6))
+    np.testing.assert_allclose(information(batch, BestArm(), weights), best.value, rtol=1e-7)
+    uniform = information(batch, BestArm(), np.full(6, 1 / 6))
     assert (uniform < best.value).all()
     # an allocation that leaves a direction unexplored has value 0
-    assert allocation_value(two_dimensional(4, 0.1), BestArm(), [1, 0, 0, 0]) == 0
+    assert information(two_dimensional(4, 0.1), BestArm(), [1, 0, 0, 0]) == 0
 
 
 def test_the_solve_is_compiled_once_per_shape():
@@ -269,7 +269,7 @@ def test_other_refusals():
             complexity(instance, BestArm(), bonus=bonus)
     for weights in ([0.5, 0.5], [0.5, 0.6, 0], [1.5, -0.5, 0], [np.inf, 0, 0]):
         with pytest.raises(ArgumentError, match="weights"):
-            allocation_value(instance, BestArm(), weights)
+            information(instance, BestArm(), weights)
 
 
 @pytest.mark.slow

@@ -59,9 +59,9 @@ def test_efficiency():
 
 def test_price():
     example = two_dimensional(5, 0.1)
-    assert cx.price(example, BEST, [0.5, 0.5, 0, 0, 0]) == pytest.approx(1)
-    assert cx.price(example, BEST, [0.9, 0.1, 0, 0, 0]) == pytest.approx(0.25 / 0.09)
-    assert cx.price(example, BEST, [1, 0, 0, 0, 0]) == np.inf
+    assert best / cx.information(example, BEST, [0.5, 0.5, 0, 0, 0]) == pytest.approx(1)
+    assert best / cx.information(example, BEST, [0.9, 0.1, 0, 0, 0]) == pytest.approx(0.25 / 0.09)
+    assert cx.information(example, BEST, [1, 0, 0, 0, 0]) == 0
 
 
 def test_the_hardest_theta_of_two_arms():

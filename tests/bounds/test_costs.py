@@ -67,7 +67,7 @@ def test_against_an_independent_optimiser(n):
     np.testing.assert_allclose(solved.allocation.sum(), 1)
     pulls = solved.allocation / costs
     np.testing.assert_allclose(solved.pulls, pulls / pulls.sum())
-    at = je.bounds.allocation_value(instance, problem, solved.allocation)
+    at = je.bounds.information(instance, problem, solved.allocation)
     np.testing.assert_allclose(at, solved.value, rtol=1e-8)
     np.testing.assert_allclose(solved.information.min(), solved.value, rtol=1e-8)
 
@@ -102,12 +102,6 @@ def test_equal_costs_are_none(family):
     assert equal.unit == "unit of cost" and plain.unit == "sample"
     np.testing.assert_array_equal(plain.pulls, plain.allocation)
     assert instance.without_costs() == je.Instance.unstructured(means, family) != instance
-
-
-def test_a_bonus_is_refused():
-    instance = je.Instance.unstructured([0.9, 0.5, 0.2], costs=[1.0, 2.0, 3.0])
-    with pytest.raises(je.errors.UnsupportedError, match="bonus"):
-        je.complexity(instance, je.BestArm(), bonus=[0.1, 0.1, 0.1])
 
 
 @pytest.mark.parametrize(

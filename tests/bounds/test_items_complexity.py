@@ -45,7 +45,7 @@ def test_h_star_by_two_methods(kind):
     assert float(found.value) == pytest.approx(value, rel=2e-5)
     assert found.gap <= 1e-9 and found.information.shape == (4,)
     np.testing.assert_allclose(levels(found.allocation).min(), found.value, rtol=1e-6)
-    assert je.bounds.allocation_value(instance, problem, found.allocation) == pytest.approx(
+    assert je.bounds.information(instance, problem, found.allocation) == pytest.approx(
         float(found.value), rel=1e-8
     )
 

@@ -103,8 +103,8 @@ def test_complexity_is_that_of_slsqp(name, size):
         least = min(information(batch.arms[i], batch.theta[i], y, c, found.allocation[i])[0]
                     for _, y, c in pieces)  # fmt: skip
         np.testing.assert_allclose(least, found.value[i], rtol=1e-9)
-    assert 0 < je.bounds.allocation_value(batch[0], problem, np.full(5, 0.2)) < found.value[0]
-    assert je.bounds.price(batch[0], problem, found.allocation[0]) == pytest.approx(1, abs=1e-8)
+    assert 0 < je.bounds.information(batch[0], problem, np.full(5, 0.2)) < found.value[0]
+    assert je.bounds.information(batch[0], problem, found.allocation[0]) == pytest.approx(found.value[0])
 
 
 ARMS, THETA = np.random.default_rng(1).standard_normal((5, 3)), np.array([1.8, -0.9, 1.0])
@@ -183,7 +183,7 @@ def test_means_items_and_features_of_lower_rank():
     np.testing.assert_allclose(items.value, one.value, rtol=1e-8)
     blind = [0.5, 0.5, 0.0, 0.0, 0.0]  # two arms do not tell the best from others in R^3
     assert (
-        je.bounds.allocation_value(
+        je.bounds.information(
             je.Instance(ARMS, THETA, family=je.Logistic()), je.BestArm(), blind
         )
         == 0

@@ -60,7 +60,7 @@ def test_the_largest_of_the_right_answers(family):
     w = np.full(4, 0.25)
     every = [seen_of(name, m, STD if family == "by-arm" else None) for m in MEANS[family]]
     best = [max(least(one, i, w) for i in one.problem.right(one.means)) for one in every]
-    np.testing.assert_allclose(je.bounds.allocation_value(batch, problem, w), best, rtol=1e-9)
+    np.testing.assert_allclose(je.bounds.information(batch, problem, w), best, rtol=1e-9)
 
 
 def answer_of(found, i):
