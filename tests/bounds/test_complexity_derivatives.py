@@ -1,12 +1,15 @@
 """`optimum`: H*, w* and their derivatives, against differences of certified solves."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.bounds import complexity, differentiable, optimum
+from jaxelim.bounds import complexity, optimal, optimum
+from jaxelim.bounds.truth import Truth
 from jaxelim.contracts import pieces as pieces_lib
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
@@ -139,14 +142,15 @@ def test_a_piece_without_mixture_keeps_none(monkeypatch):
     So for all theta nearby: neither has a derivative.
     """
     half, zero = jnp.full(2, 0.5), jnp.zeros(())
-    best = differentiable.Optimum(zero + 0.01, half, jnp.asarray([1.0, 0.0]), zero)
-    monkeypatch.setattr(differentiable.closed, "optimum", lambda *_: best)
+    pair = SimpleNamespace(w=half, q=jnp.asarray([1.0, 0.0]))
+    best = SimpleNamespace(pair=pair, value=zero + 0.01, gap=zero, levels=half)
+    monkeypatch.setattr(optimal, "climb", lambda *_, **__: best)
 
     def at(theta):
         y, c = jnp.asarray([[1.0, -1.0], [1.0, 0.0]]), jnp.asarray([0.0, -9.0])
-        pieces, unit = pieces_lib.HalfSpaces(y, c, jnp.ones(2, bool)), differentiable._UNIT
-        inputs = differentiable._Inputs(unit, jnp.eye(2), theta, jnp.ones(2), pieces)
-        return differentiable._optimum(inputs, jnp.ones(2), 1e-11)
+        pieces = pieces_lib.HalfSpaces(y, c, jnp.ones(2, bool))
+        truth = Truth(Gaussian(), jnp.eye(2), theta, jnp.ones(2), pieces)
+        return optimal._optimum(truth, 2, 1e-11)
 
     theta, toward = jnp.asarray([0.4, 0.1]), jnp.asarray([1.0, 0.3])
     _, change = jax.jit(lambda *x: jax.jvp(at, x[:1], x[1:]))(theta, toward)

@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 import jaxelim as je
+from jaxelim.bounds.truth import each, information_of
 
 FAMILIES = [je.Gaussian(), je.Bernoulli(), je.Poisson(), je.Exponential()]
 RANGE = {"gaussian": (-1, 1), "bernoulli": (0.1, 0.9), "poisson": (0.5, 3),
@@ -17,12 +18,11 @@ def largest(instance, problem, costs):
     H_p is homogeneous, so it is s of shares of the cost w, at n = w/costs.
     """
     plain, K = instance.without_costs(), instance.K
-    pieces = je.complexity(plain, problem).pieces
-    from jaxelim.bounds import solves
+    truth = next(each(plain, je.complexity(plain, problem).pieces))
 
     def values(w):
         n = np.maximum(w / costs, 1e-12)
-        return solves.information(plain, pieces, n[None])[0][pieces.exists[0]]
+        return information_of(truth, n)[truth.pieces.exists]
 
     best = 0.0
     for start in (np.full(K, 1 / K), np.random.default_rng(0).dirichlet(np.ones(K))):

@@ -12,7 +12,7 @@ from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.evidence.half_spaces import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
 from jaxelim.saddle.pair import Pair
-from jaxelim.saddle.solver import climb, solve
+from jaxelim.saddle.solver import climb
 
 K, D = 10, 4
 
@@ -33,7 +33,7 @@ def traced(phi, y, gaps, live, bonus, pair, goal, optimistic):
 def reference(phi, y, gaps, live, bonus):
     pieces = HalfSpaces(y, -jnp.where(live, gaps, 0), live)
     evidence = HalfSpaceEvidence.of(phi, jnp.zeros(D), pieces)
-    return solve(evidence, live, bonus, 1e-9).value
+    return climb(evidence, live, bonus, 1e-9, jnp.full(K, 1 / K), most=100).value
 
 
 def defined(phi, y, gaps, live, bonus, w):
@@ -104,5 +104,5 @@ def test_the_bound_on_steps():
     with scope.engine():
         pieces = HalfSpaces(*map(jnp.asarray, (y, np.where(live, -y @ theta, 0), live)))
         evidence = HalfSpaceEvidence.of(jnp.asarray(phi), jnp.zeros(D), pieces)
-        found = solve(evidence, jnp.asarray(live), jnp.zeros(K), 0.0, max_iterations=4)
-    assert int(found.iterations) == 4 and not bool(found.converged)
+        found = climb(evidence, jnp.asarray(live), jnp.zeros(K), 0.0, jnp.full(K, 1 / K), most=4)
+    assert int(found.steps) == 4 and float(found.gap) > 0
