@@ -51,14 +51,13 @@ PANEL = drawings.Panel(
     {"1/eps": 1 / DELTAS},
 )
 FOUND = Complexity(
-    np.float64(0.1),
-    np.append(np.arange(30, 0, -1), 0) / 465,
-    np.full(4, 0.25),
-    np.float64(1e-9),
-    np.int32(9),
-    np.bool_(True),
-    np.array([0.1, 0.1, 0.3, 0.2, np.inf]),
-    HalfSpaces(*np.zeros((3, 1, 5))),
+    value=np.float64(0.1),
+    allocation=np.append(np.arange(30, 0, -1), 0) / 465,
+    mixture=np.full(4, 0.25),
+    gap=np.float64(1e-9),
+    converged=np.bool_(True),
+    information=np.array([0.1, 0.1, 0.3, 0.2, np.inf]),
+    pieces=HalfSpaces(*np.zeros((3, 1, 5))),
 )
 SWEEP = {
     "LinGapE": (DELTAS, 300 * np.log(1 / DELTAS)[:, None] * RNG.lognormal(0, 0.3, (5, 40))),
