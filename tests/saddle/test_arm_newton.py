@@ -97,22 +97,20 @@ def test_starts_ties_and_masks():
     assert alone.weights.tolist() == [0, 0, 0, 1, 0] and alone.value == np.inf
 
 
-@pytest.mark.slow
-def test_bisection_finds_the_same(monkeypatch):
-    m, c = cases(32), np.array([1.0, 2.0, 0.5, 3.0, 1.0])
-    fresh = solved(m, c)
-    monkeypatch.setattr(arm_newton, "_STEPS", 0)
+def test_a_solution_at_the_last_step_of_a_start_stays(monkeypatch):
+    """Where Newton's method ends at the very step that would begin anew, its solution counts."""
+    m = cases(512)
+    right = solved(m)
+    monkeypatch.setattr(arm_newton, "_STEPS", 5)
     with scope.engine():
-        found = jax.jit(lambda m: arm_newton.best_arm_weights(FAMILY, m, jnp.asarray(c)))(
-            jnp.asarray(m)
-        )
-    assert np.asarray(found.converged).all()
-    np.testing.assert_allclose(found.weights, fresh.weights, atol=1e-7)
-    np.testing.assert_allclose(found.value, fresh.value, rtol=1e-7)
+        found = jax.jit(lambda m: arm_newton.best_arm_weights(FAMILY, m))(jnp.asarray(m))
+    done = np.asarray(found.converged)
+    assert done.sum() > 100
+    np.testing.assert_allclose(found.weights[:, done], right.weights[:, done], atol=1e-7)
 
 
 def test_few_steps_are_no_other_start():
-    """One step leaves weights from which Newton's next ones go on; bisection takes no part.
+    """One step leaves weights from which Newton's next ones go on; no other start takes part.
 
     Each squares the error: eight are enough for all cases.
     """
@@ -145,3 +143,6 @@ def test_hard_instances(family, K):
         m[:, ::4] = np.where(rng.random((K, 2000)) < 0.2, 0, m[:, ::4])
     found = solved(m, family=family)
     assert found.converged.all() and np.isfinite(found.weights).all()
+    other = solved(m, None, np.roll(found.log_x, 1, 1), family=family)
+    assert other.converged.all()
+    np.testing.assert_allclose(other.weights, found.weights, atol=1e-5)
