@@ -10,7 +10,7 @@ from jaxelim.testing.settings import run_by_run
 from tests import digests
 from tests.calls import planned
 from tests.engine.test_invariance import SELECTIVE
-from tests.engine.test_one_lane import check_kernels, compiled_text, shipped, slow
+from tests.engine.test_one_lane import check_kernels, lowered, shipped, slow
 
 ANGLES = np.array([0.0, 0.9, 1.8, 2.7, 3.6])
 FIVE = je.Instance(np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1), [1.0, 0.3], name="five")
@@ -71,7 +71,7 @@ def test_one_kernel_rounds_as_many(instance, problem, rule):
 @pytest.mark.slow
 def test_the_steps_of_all_lanes_stand_in_one_tagged_call():
     """As those of a lane alone do."""
-    check_kernels(compiled_text(je.LinGapE(), 16), 1)
+    check_kernels(lowered(je.LinGapE(), 16), 1)
 
 
 class Sorted(je.Uniform):

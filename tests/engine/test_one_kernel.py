@@ -95,21 +95,6 @@ def test_what_blocks_a_kernel(f, found):
     np.testing.assert_array_equal(Traced(f, x)(x), f(x))
 
 
-def test_loops_of_a_function_become_kernels():
-    """What stands between the loops may need a library."""
-
-    def f(x):
-        y = jax.lax.fori_loop(0, 3, lambda n, y: y * 2 + x, jnp.zeros_like(x))
-        order = jnp.argsort(y)
-        return jax.lax.fori_loop(0, 3, lambda n, y: y * x, y[order])
-
-    x = jnp.array([0.5, 0.25, 1.5])
-    g = jax.jit(lambda flag, x: Traced(f, x).with_kernels(flag)(x))
-    np.testing.assert_array_equal(g(jnp.int32(1), x), f(x))
-    text = g.lower(jnp.int32(1), x).as_text()
-    assert len(re.findall(r'call @.*xla_cpu_small_call = "true"', text)) == 2
-
-
 def test_a_number_known_at_run_time_is_itself():
     for x in (jnp.int32(3), jnp.zeros((2, 2)), jnp.array([True, False])):
         found = jax.jit(at_run_time)(x, jnp.int32(1))

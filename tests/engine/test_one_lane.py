@@ -110,8 +110,8 @@ def test_the_run_that_fails_first_is_named_as_by_many_lanes():
     assert said[0] == said[1] and "chose arm 99" in said[0]
 
 
-def compiled_text(rule, lanes, problem=None, **more):
-    """The compiled program of `lanes` lanes of a rule on `SMALL`."""
+def lowered(rule, lanes, problem=None, **more):
+    """The lowered program of `lanes` lanes of a rule on `SMALL`."""
     settings = dict(
         delta=0.1, stopping=SELECTIVE, elimination=SELECTIVE, runs=16, seed=0, max_samples=300,
         engine=je.Engine(lanes=16, devices=1, **more),
@@ -159,7 +159,7 @@ def test_nothing_for_the_solves_is_made_in_a_step():
 
     XLA computes what does not change in a loop before the loop's test.
     """
-    found = computations(compiled_text(je.LazyTaS(), 16))
+    found = computations(lowered(je.LazyTaS(), 16).compile().as_text())
     entry = next(lines for lines in found.values() if lines[0].startswith("ENTRY"))
     loops = reached(entry, found, ("while", "call"))
     shape = re.compile(r"= f64\[(15,12|12,15)\]\S* (?!get-tuple-element|parameter)")
@@ -174,16 +174,16 @@ def test_nothing_for_the_solves_is_made_in_a_step():
         (je.LinGapE(), 1),
         pytest.param(je.LinGame(), 1, marks=pytest.mark.slow),
         pytest.param(je.FWS(), 1, marks=pytest.mark.shipped),
-        pytest.param(je.LazyTaS(), 3, marks=pytest.mark.slow),
+        pytest.param(je.LazyTaS(), 1, marks=pytest.mark.slow),
     ],
     ids=repr,
 )
 def test_a_lane_alone_is_one_kernel(rule, calls):
-    """The step's loop stands in a tagged call; two loops of LazyTaS's solve in others.
+    """The step's loop stands in a tagged call.
 
     FWS has the program of the test of lanes that wait for others.
     """
-    check_kernels(compiled_text(rule, 1, chunk=4 if rule == je.FWS() else None), calls)
+    check_kernels(lowered(rule, 1, chunk=4 if rule == je.FWS() else None), calls)
 
 
 def check_kernels(lowered, calls):
@@ -204,8 +204,8 @@ def check_kernels(lowered, calls):
 
 
 ROWS = (
-    "lingape top-m pair times", "lingape form arms top-m at sampling", "lingape signs",
-    "lingape form diagonal", "lingape a trajectory per delta", "lingape batch own arms",
+    "lingape top-m pair times", "lingape signs", "lingape a trajectory per delta",
+    "lingape batch own arms",
     "lingape batch shared arms", "lingape resets full top-m", "lingape half-spaces",
     "lingame deltas on one trajectory", "lingame optimistic top-m at sampling",
     "lingame half-spaces at sampling", "lingame unstructured resets", "family poisson k-learner",
@@ -333,7 +333,7 @@ def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
         slow(digests.scaled(digests.D10_TOP, 2.0), je.TopM(3), je.FWS(), 50),
         slow(digests.D20, je.TopM(5), je.FWS(), 10),
         slow(digests.D20_SIGNS, je.Thresholding(), je.FWS(), 10),
-        slow(digests.K40, je.BestArm(), je.FWS(), 15),
+        slow(digests.K40, je.BestArm(), je.FWS(), 12),
         slow(digests.D20, je.BestArm(), je.LazyTaS(), 15),
     ],
     ids=repr,

@@ -21,7 +21,7 @@ from jax import Array
 from jax.core import Tracer, eval_jaxpr
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from jaxelim.engine.jaxprs import bound, composite, evaluated, functions, is_literal, operations
+from jaxelim.engine.jaxprs import composite, is_literal, operations
 
 _ALLOWED = frozenset(
     """
@@ -79,26 +79,6 @@ class Traced:
         if not self.allowed:
             return g
         return lambda state: as_one_kernel(g, flag, state)
-
-    def with_kernels(self, flag: Array) -> Callable[[Any], Any]:
-        """f, with each of its outermost while loops as one kernel if that is allowed."""
-        wanted = _read_in(self.closed.jaxpr)
-
-        def apply(equation: Any, values: list[Array]) -> list[Any]:
-            loop = equation.primitive.name in ("while", "scan")
-            if not loop or any(blocking(inner) for inner in functions(equation.params)):
-                return bound(equation)(*values)
-            at_start = [at_run_time(x, flag) for x in values]
-            # JAX drops an output that nothing reads, and the tag with it.
-            read = [i for i, v in enumerate(equation.outvars) if v in wanted]
-            out = as_one_kernel(lambda *x: [bound(equation)(*x)[i] for i in read], flag, *at_start)
-            named: dict[int, Any] = dict(zip(read, out, strict=True))
-            return [named.get(i) for i in range(len(equation.outvars))]
-
-        def with_kernels(state: Any) -> Any:
-            return self._packed(evaluated(self.closed, jax.tree.leaves(state), apply))
-
-        return with_kernels
 
     def _packed(self, leaves: Any) -> Any:
         return jax.tree.unflatten(self._result, leaves)

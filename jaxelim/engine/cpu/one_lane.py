@@ -16,8 +16,7 @@ def taken(chunk: Any, c: Any) -> Counted:
     """Take the steps of a `Chunk`, fewer where the run ends.
 
     Steps follow each other until the lane asks for `choose`, or is done. All of this is
-    one kernel if `choose` can be in it. Otherwise those steps are a kernel, and each
-    loop of `choose` that can be.
+    one kernel if `choose` can be in it. Otherwise those steps are a kernel.
     """
     spec, flag = chunk.spec, chunk.inputs.flag
     length, start = spec.execution.chunk, (at_run_time(jnp.int32(0), flag), c)
@@ -34,14 +33,13 @@ def taken(chunk: Any, c: Any) -> Counted:
     asked = Traced(chunk.choose, c)
     whole = step.allowed and asked.allowed
     inner = burst if whole else step.kernel(burst, flag)
-    choose = asked if whole else asked.with_kernels(flag)
 
     def more(c: Counted) -> Array:
         return (c[0] < length) & ~c[1].lane.done[0]
 
     def both(c: Counted) -> Counted:
         n, steps = inner(c)
-        return n, jax.lax.cond(steps.lane.asks[0], choose, lambda steps: steps, steps)
+        return n, jax.lax.cond(steps.lane.asks[0], asked, lambda steps: steps, steps)
 
     def all_steps(c: Counted) -> Counted:
         return jax.lax.while_loop(more, both, c)
