@@ -39,7 +39,7 @@ WINDOW = 200
 class InTurn(je.contracts.SamplingRule):
     """Show the variants that are left in turn: the least shown of them."""
 
-    traits = je.contracts.Traits(problems=("best-arm",), families=None, uses_delta=False)
+    traits = je.contracts.Traits(problems=("best-arm",), families=None, reads=("rewards", "pieces"))
 
     def choose(self, view, state):
         left = view.active | view.public

@@ -37,20 +37,14 @@ def presets() -> dict[str, Callable[..., SamplingRule]]:
     }
 
 
-def aliases() -> dict[str, str]:
-    """Command-line names of rules by the papers' names for them."""
-    return {alias: name for name, rule in rules().items() for alias in rule.traits.aliases}
-
-
 def find_rule(name: str) -> type[SamplingRule]:
-    """The rule of a command-line name, or of a paper's name for it.
+    """The rule of a command-line name.
 
     Raises:
         ArgumentError: no rule has this name.
     """
-    known, others = rules(), aliases()
-    name = others.get(name, name)
-    return known[_known("rule", name, [*known, *others, *presets()])]
+    known = rules()
+    return known[_known("rule", name, [*known, *presets()])]
 
 
 def rule_with(name: str, settings: Iterable[str] | Mapping[str, Any]) -> SamplingRule:
@@ -254,7 +248,7 @@ def rule_rows() -> list[dict[str, str]]:
         rows.append(
             {
                 "rule": rule.__name__,
-                "name": ", ".join([name, *sorted(traits.aliases), *named]),
+                "name": ", ".join([name, *named]),
                 "structure": structures,
                 "best arm": mark(traits.defined_for("best-arm")),
                 "epsilon": mark(traits.slack and traits.defined_for("best-arm")),

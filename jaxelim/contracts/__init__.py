@@ -160,16 +160,19 @@ class SamplingRule:
     """
 
     traits: ClassVar[Traits] = Traits()
-    rare: ClassVar[bool] = False  # set here: whether `choose` takes a third argument, `rarely`
+    # Set here: whether `choose` takes a third argument, `rarely`, and whether `solves` is defined.
+    rare: ClassVar[bool] = False
+    counts_solves: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         refuse_stray(vars(cls))
         cls.rare = takes_rarely(cls.choose)
+        cls.counts_solves = cls.solves is not SamplingRule.solves
 
     def needs(self, family: Family, problem: Problem) -> tuple[str, ...]:
         """Host: names of the family's methods that the rule, with its settings, calls."""
-        return self.traits.family_methods
+        return ()
 
     def prepare(self, instance: Any, problem: Problem, ridge: float | None) -> Tree:
         """Host: NumPy arrays computed once for each instance; `view.prepared` holds them."""
@@ -211,10 +214,10 @@ class SamplingRule:
 
     def piece_tests(self, view: View, state: Tree) -> Array:
         """The number of pieces that this choice tests (the paper's cost measure): []."""
-        return view.active_count if self.traits.tests_pieces else jnp.zeros_like(view.t)
+        return view.active_count if "pieces" in self.traits.reads else jnp.zeros_like(view.t)
 
     def solves(self, view: View, state: Tree) -> Array:
-        """The number of optimisations that this choice solved, with `counts_solves`: []."""
+        """The number of optimisations that this choice solved, for `Result.solves`: []."""
         return jnp.zeros_like(view.t)
 
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:

@@ -93,7 +93,7 @@ class Call:
             other = f"no proof of the stopping rule {name!r} is known"
             known = shipped(self.stopping) and name in (LLR, SELECTIVE, FULL)
             tests.append(name if known else other)
-        if native or rule.traits.always_native:
+        if native or rule.traits.native == "always":
             known = states(rule, "native_test")
             other = f"no proof of the native test of {type(rule).__name__} is known"
             if rule.traits.elimination and not getattr(self.elimination, "shared", True):

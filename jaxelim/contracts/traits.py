@@ -9,6 +9,7 @@ from jaxelim.errors import ArgumentError
 _STRUCTURES = ("linear", "unstructured")
 KNOWN_STOPPING = ("llr", "selective", "full", "native")
 """The stopping rules that traits allow or refuse; any other is allowed."""
+READS = ("delta", "rewards", "pieces", "chance", "key", "truth")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,25 +23,22 @@ class Traits:
         structures: "linear", "unstructured".
         families: names of reward families. None: any. ("gaussian",) is linear Gaussian
             rewards of one variance, with `view.linear`.
-        family_methods: names of the methods of `Family` that the rule calls, such as
-            "interval" or "share"; a family without one of them is refused.
-        stopping: which of llr, selective, full and native may end its runs; "native"
-            if it has a test. Stopping rules of other names are always allowed.
+        native: what its own test ends. "also": runs with `Native()`. "always": all runs. "only":
+            all runs, and no other stopping rule is allowed. None: it has no test.
         elimination: whether sampling may be restricted to the active pieces.
         slack: whether the rule is defined for `BestArm(epsilon=)` with epsilon above 0,
             where pieces have slack.
         costs: whether the rule is defined for arms that have costs: it reads `View.priced`
             or `View.per_price`, or ignores them and says so.
-        always_native: the native test ends a run under every stopping rule.
-        uses_delta: choices depend on delta or beta, so each delta has its
-            own trajectory.
-        uses_rewards: reads `view.reward_sums`.
-        uses_chance: reads `view.chance`, a uniform number from (seed, run, t).
-        uses_key: reads `view.key`, a key of `jax.random` from (seed, run, t).
-        uses_truth: `prepare` reads the instance's theta. A live run, which does not know
-            it, refuses the rule.
-        tests_pieces: tests the active pieces at every pull.
-        counts_solves: defines `solves`, the number of solves of each choice.
+        reads: what choices depend on, some of
+
+            - "delta": `view.delta` or `view.beta`, so each delta has its own trajectory;
+            - "rewards": `view.reward_sums`;
+            - "pieces": the active pieces at every pull, which counts as tests;
+            - "chance": `view.chance`, a uniform number from (seed, run, t);
+            - "key": `view.key`, a key of `jax.random` from (seed, run, t);
+            - "truth": the instance's theta, in `prepare`. A live run, which does not know it,
+              refuses the rule.
         lanes_last: the methods are also right with one more axis, of lanes, at the end,
             and no lane reads another, whatever their number. The engine then takes runs
             side by side, in one kernel or in many, or one after the other, as is fastest.
@@ -52,7 +50,6 @@ class Traits:
         source: the rule's paper, for tables.
         name: on the command line. Empty: the class's name in lower case,
             words hyphenated.
-        aliases: other names on the command line.
 
     Raises:
         ArgumentError: a name is not known, a value has the wrong type, or a number is
@@ -62,42 +59,41 @@ class Traits:
     problems: tuple[str, ...] | None = None
     structures: tuple[str, ...] = _STRUCTURES
     families: tuple[str, ...] | None = ("gaussian",)
-    family_methods: tuple[str, ...] = ()
-    stopping: tuple[str, ...] = ("llr", "selective", "full")
+    native: str | None = None
     elimination: bool = True
     slack: bool = False
     costs: bool = False
-    always_native: bool = False
-    uses_delta: bool = True
-    uses_rewards: bool = True
-    uses_chance: bool = False
-    uses_key: bool = False
-    uses_truth: bool = False
-    tests_pieces: bool = True
-    counts_solves: bool = False
+    reads: tuple[str, ...] = ("delta", "rewards", "pieces")
     lanes_last: bool = False
     basis_free: bool = False
     source: str = ""
     name: str = ""
-    aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, known in (("structures", _STRUCTURES), ("stopping", KNOWN_STOPPING)):
+        if not self.structures:
+            raise ArgumentError("structures", self.structures, "at least one of them")
+        for name, known in (("structures", _STRUCTURES), ("reads", READS)):
             names = getattr(self, name)
-            if not isinstance(names, tuple) or not names or not set(names) <= set(known):
-                raise ArgumentError(
-                    name, names, f"a tuple of some of {', '.join(map(repr, known))}"
-                )
+            if not _are_names(names) or not set(names) <= set(known):
+                allowed = f"a tuple of some of {', '.join(map(repr, known))}"
+                raise ArgumentError(name, names, allowed)
+        if self.native not in (None, "also", "always", "only"):
+            allowed = "None, 'also', 'always' or 'only'"
+            raise ArgumentError("native", self.native, allowed)
         for name in ("problems", "families"):
             names = getattr(self, name)
             if names is not None and not (names and _are_names(names)):
                 raise ArgumentError(name, names, "None, or a tuple of names")
-        methods = self.family_methods
-        if not _are_names(methods):
-            raise ArgumentError("family_methods", methods, "a tuple of names of methods")
         for field in dataclasses.fields(self):
             if field.type is bool and not isinstance(getattr(self, field.name), bool):
                 raise ArgumentError(field.name, getattr(self, field.name), "True or False")
+
+    @property
+    def stopping(self) -> tuple[str, ...]:
+        """Which of llr, selective, full and native may end its runs."""
+        if self.native == "only":
+            return ("native",)
+        return KNOWN_STOPPING if self.native else KNOWN_STOPPING[:3]
 
     def defined_for(self, problem: str) -> bool:
         """Whether the rule is defined for the problem of this name."""

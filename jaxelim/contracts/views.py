@@ -271,11 +271,11 @@ class View:
     active: Array  # [Q] bool: the pieces for sampling
     active_count: Array  # [] int32: their number
     piece_set: "PieceSet | Tree"  # the set that elimination reduces, which gives `active`
-    delta: Array  # []; None for a rule with `uses_delta=False`
+    delta: Array  # []; None where the rule's `reads` lack it
     beta: Array  # []: the threshold at (t, delta), t as of the view; None likewise
     prepared: Tree  # the result of the rule's `prepare`
-    chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.uses_chance`
-    key: Array | None = None  # []: a random key, from (seed, run, t); see `Traits.uses_key`
+    chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.reads`
+    key: Array | None = None  # []: a random key, from (seed, run, t); see `Traits.reads`
     initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
 
     @property
@@ -340,7 +340,7 @@ class View:
 
     @property
     def reward_sums(self) -> Array | None:
-        """The sums of the rewards, [K]; None unless the rule has `uses_rewards`."""
+        """The sums of the rewards, [K]; None unless the rule `reads` them."""
         return self.seen.stats.reward_sums
 
     @property

@@ -51,14 +51,14 @@ class Asking:
         if elimination is not None and elimination.shared:
             sampling = jax.tree.map(lambda x: x[0], observers[0])
         t, delta, chance, key = stats.t + 1, lane.delta[0], None, None
-        if spec.rule.traits.uses_chance:
+        if "chance" in spec.rule.traits.reads:
             chance = random.chance(inputs.key, lane.run, t, spec.dtype)
-        if spec.rule.traits.uses_key:
+        if "key" in spec.rule.traits.reads:
             key = random.rule_key(inputs.key, lane.run, t)
         active, active_count = pieces_for_sampling(seen, elimination, sampling)
         # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
         levels: dict[str, Any] = {"delta": None, "beta": None}
-        if spec.rule.traits.uses_delta:
+        if "delta" in spec.rule.traits.reads:
             levels = {"delta": delta, "beta": self.observing.width(t, delta, stats)}
         return View(
             seen=dataclasses.replace(seen, stats=stats.of_one_run(), live=None, since=None),
@@ -109,7 +109,7 @@ class Asking:
         """Where the rule's own test ends runs among those `still` open, and its answer."""
         rule, stopping = self.spec.rule, self.spec.stopping
         # Another threshold's proof does not cover the rule's own test.
-        always = rule.traits.always_native and self.observing.mixture is None
+        always = rule.traits.native == "always" and self.observing.mixture is None
         if not (always or any(s.native for s in stopping)):
             return None
         natively, verdict = self.ask("native", view, state)

@@ -58,19 +58,19 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
     return (*result, skipping.asks) if probes else result
 
 
+_ABSENT = {
+    "delta": "view.delta and view.beta are None unless its traits read \"delta\"",
+    "rewards": "view.reward_sums may be None unless its traits read \"rewards\"",
+    "chance": "view.chance is None unless its traits read \"chance\"",
+    "key": "view.key is None unless its traits read \"key\"",
+}
+
+
 def _undeclared(rule: SamplingRule, error: Exception) -> str:
     """The traits that may be missing where a rule has met a None."""
     if "NoneType" not in str(error):
         return ""
-    traits, absent = rule.traits, []
-    if not traits.uses_delta:
-        absent.append("view.delta and view.beta are None with uses_delta=False")
-    if not traits.uses_rewards:
-        absent.append("view.reward_sums may be None with uses_rewards=False")
-    if not traits.uses_chance:
-        absent.append("view.chance is None without uses_chance=True")
-    if not traits.uses_key:
-        absent.append("view.key is None without uses_key=True")
+    absent = [told for name, told in _ABSENT.items() if name not in rule.traits.reads]
     return "".join(f"; {attribute}" for attribute in absent)
 
 

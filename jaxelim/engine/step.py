@@ -290,7 +290,7 @@ class Step:
                 )
             self.asking.natively(view, state, lane.closed_at == 0)
             self.asking.ask("piece_tests", view, state)
-            if rule.traits.counts_solves:
+            if rule.counts_solves:
                 self.asking.ask("solves", view, state)
             return lane, outcome(self.spec, lane)
 
@@ -366,7 +366,7 @@ class Step:
             return jnp.zeros((len(spec.stopping), spec.deltas, *more, b), dtype)
 
         in_range = spec.problem.out_of_range(seen) is None
-        counts = spec.rule.traits.counts_solves
+        counts = spec.rule.counts_solves
         apart = spec.estimates and spec.observers > 1
         lane = Lane(
             item=item,

@@ -38,7 +38,7 @@ class LiveJob:
         Raises:
             ArgumentError, UnsupportedError, FamilyError, RuleError: as `simulate`.
         """
-        if isinstance(rule, SamplingRule) and rule.traits.uses_truth:
+        if isinstance(rule, SamplingRule) and "truth" in rule.traits.reads:
             allowed = "a rule that needs no theta, such as an oracle with weights of its own"
             raise ArgumentError("rule", rule, allowed, "nobody knows theta in a live run")
         if not isinstance(stopping, StoppingRule):

@@ -66,8 +66,7 @@ class FWS(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         families=None,
         costs=True,
-        uses_delta=False,
-        uses_rewards=False,
+        reads=("pieces",),
         lanes_last=True,
         basis_free=True,
         source="Wang et al. 2021",

@@ -85,8 +85,7 @@ class LazyTaS(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         families=None,
         costs=True,
-        uses_delta=False,
-        uses_rewards=False,
+        reads=("pieces",),
         lanes_last=True,
         source="Jedra & Proutiere 2020",
         name="lazy-tas",

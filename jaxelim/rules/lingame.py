@@ -53,13 +53,11 @@ class LinGame(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         families=None,
         costs=True,
-        uses_delta=False,
-        uses_rewards=False,
+        reads=("pieces",),
         lanes_last=True,
         basis_free=True,
         source="Degenne et al. 2020; Reda et al. 2021",
         name="lingame",
-        aliases=("k-learner", "mislid"),
     )
 
     def init(self, view):

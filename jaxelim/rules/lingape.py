@@ -42,12 +42,11 @@ class LinGapE(SamplingRule):
 
     rate: float = 2.0
     traits: ClassVar[Traits] = Traits(
-        uses_rewards=False,
+        reads=("delta", "pieces"),
         lanes_last=True,
         basis_free=True,
         source="Xu et al. 2018; Reda et al. 2021",
         name="lingape",
-        aliases=("m-lingape",),
     )
 
     def __post_init__(self):

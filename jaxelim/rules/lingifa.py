@@ -35,8 +35,7 @@ class LinGIFA(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         problems=("best-arm", "best-item", "top-m"),
         elimination=False,
-        uses_rewards=False,
-        tests_pieces=False,
+        reads=("delta",),
         lanes_last=True,
         basis_free=True,
         source="Reda et al. 2021",

@@ -56,10 +56,8 @@ class LUCB(SamplingRule):
         problems=("best-arm", "top-m", "thresholding"),
         structures=("unstructured",),
         families=None,
-        family_methods=("interval",),
-        stopping=("llr", "selective", "full", "native"),
+        native="always",
         slack=True,
-        always_native=True,
         lanes_last=True,
         source="Kalyanakrishnan et al. 2012; Kaufmann & Kalyanakrishnan 2013",
     )
@@ -70,6 +68,9 @@ class LUCB(SamplingRule):
     def __repr__(self):
         return "LUCB()" if self.pulls == 1 else f"LUCB(pulls={self.pulls})"
 
+    def needs(self, family, problem):
+        return ("interval",)
+
     def init(self, view):
         none = jnp.zeros_like(view.t)
         return LUCBState(none > 0, jnp.zeros_like(view.means, bool), none, none - 1)
@@ -77,7 +78,7 @@ class LUCB(SamplingRule):
     def choose(self, view, state):
         lanes = view.lanes
         if view.family.design:  # other families' means are R_k/N_k
-            assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
+            assert view.reward_sums is not None  # kept, as `reads` says
             view = _at(view, view.reward_sums / view.counts)
         overlap = jnp.where(view.active, view.family.overlap(view, view.beta), -jnp.inf)
         piece = lanes.argmax(overlap)

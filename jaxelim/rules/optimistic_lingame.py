@@ -24,7 +24,7 @@ class OptimisticLinGame(LinGame):
 
     traits: ClassVar[Traits] = dataclasses.replace(
         LinGame.traits, families=("gaussian",), source="Degenne et al. 2020",
-        name="optimistic-lingame", aliases=(),
+        name="optimistic-lingame",
     )  # fmt: skip
 
     def gain(self, view, evidence, piece):

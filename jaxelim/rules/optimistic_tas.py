@@ -62,9 +62,7 @@ class OptimisticTaS(SamplingRule):
     gap_share: float = 0.1
     traits: ClassVar[Traits] = Traits(
         costs=True,
-        uses_delta=False,
-        uses_rewards=False,
-        counts_solves=True,
+        reads=("pieces",),
         lanes_last=True,
         basis_free=True,
         source="Degenne et al. 2019",

@@ -41,9 +41,7 @@ class Oracle(SamplingRule):
         elimination=False,
         slack=True,
         costs=True,
-        uses_delta=False,
-        uses_rewards=False,
-        tests_pieces=False,
+        reads=(),
         lanes_last=True,
         basis_free=True,
         source="Tirinzoni & Degenne 2022",
@@ -51,7 +49,7 @@ class Oracle(SamplingRule):
 
     def __post_init__(self):
         if self.weights is None:
-            traits = dataclasses.replace(type(self).traits, uses_truth=True)
+            traits = dataclasses.replace(type(self).traits, reads=("truth",))
             object.__setattr__(self, "traits", traits)
             return
         weights = real_array("weights", self.weights, ndim=(1, 2))

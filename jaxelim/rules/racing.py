@@ -53,13 +53,15 @@ class Racing(SamplingRule):
         problems=("best-arm", "top-m"),
         structures=("unstructured",),
         families=None,
-        family_methods=("interval",),
-        stopping=("native",),
+        native="only",
         elimination=False,
-        tests_pieces=False,
+        reads=("delta", "rewards"),
         lanes_last=True,
         source="Kaufmann & Kalyanakrishnan 2013",
     )
+
+    def needs(self, family, problem):
+        return ("interval",)
 
     def init(self, view):
         every = jnp.ones_like(view.means, bool)

@@ -64,10 +64,9 @@ class RAGE(SamplingRule):
     steps: int = 5000
     traits: ClassVar[Traits] = Traits(
         problems=("best-arm", "best-item"),
-        stopping=("native",),
+        native="only",
         elimination=False,
-        uses_rewards=False,
-        tests_pieces=False,
+        reads=("delta",),
         lanes_last=True,
         basis_free=True,
         source="Fiez et al. 2019",

@@ -96,9 +96,7 @@ class TopTwo(SamplingRule):
         structures=("unstructured",),
         families=None,
         slack=True,
-        uses_delta=False,
-        uses_rewards=False,
-        uses_chance=True,
+        reads=("pieces", "chance"),
         lanes_last=True,
         source="Russo 2016; Shang et al. 2020; Jourdan et al. 2022; You et al. 2023",
     )
@@ -117,8 +115,7 @@ class TopTwo(SamplingRule):
             type(self).traits,
             problems=type(self).traits.problems if self._pieces else ("best-arm",),
             slack=self._pieces,
-            uses_chance=self.select == "sampling",
-            uses_key=self._draws,
+            reads=("pieces",) + ("chance",) * (self.select == "sampling") + ("key",) * self._draws,
         )
         object.__setattr__(self, "traits", traits)
 
@@ -158,7 +155,7 @@ class TopTwo(SamplingRule):
             j = self._redrawn(view, i, j)
         share = self._share(view, piece, i, j)
         if self.select == "sampling":
-            assert view.chance is not None  # drawn, as `uses_chance` says
+            assert view.chance is not None  # drawn, as `reads` says
             return jnp.where(view.chance < share, i, j), state
         own = index_like(view.means) == i
         if shape.level is not None:  # no turn of a pair where the reference is one of the two

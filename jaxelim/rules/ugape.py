@@ -48,15 +48,16 @@ class UGapE(SamplingRule):
         problems=("best-arm", "top-m"),
         structures=("unstructured",),
         families=None,
-        family_methods=("interval",),
-        stopping=("llr", "selective", "full", "native"),
+        native="always",
         elimination=False,
-        always_native=True,
-        tests_pieces=False,
+        reads=("delta", "rewards"),
         lanes_last=True,
         source="Gabillon et al. 2012",
         name="ugape",
     )
+
+    def needs(self, family, problem):
+        return ("interval",)
 
     def init(self, view):
         return UGapEState(jnp.zeros_like(view.t, bool), jnp.zeros_like(view.means, bool))

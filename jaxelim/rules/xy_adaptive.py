@@ -59,11 +59,9 @@ class XYAdaptive(SamplingRule):
     every: int = 10
     traits: ClassVar[Traits] = Traits(
         problems=("best-arm", "best-item"),
-        stopping=("native",),
+        native="only",
         elimination=False,
-        uses_rewards=False,
-        uses_chance=True,
-        tests_pieces=False,
+        reads=("delta", "chance"),
         lanes_last=True,
         basis_free=True,
         source="Soare et al. 2014",
@@ -95,7 +93,7 @@ class XYAdaptive(SamplingRule):
         worst = self._worst(view, active)
         rho = view.lanes.min(worst)
         tied = worst == rho
-        assert view.chance is not None  # drawn, as `uses_chance` says
+        assert view.chance is not None  # drawn, as `reads` says
         place = jnp.floor(view.chance * view.lanes.sum(tied.astype(worst.dtype))).astype(jnp.int32)
         arm = view.lanes.argmax(
             (tied & (jnp.cumsum(tied, 0, dtype=jnp.int32) == place + 1)).astype(worst.dtype)

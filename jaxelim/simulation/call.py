@@ -185,7 +185,7 @@ class CheckedCall:
     def shared(self) -> bool:
         """Whether all deltas can be observed on one trajectory."""
         return self.deltas.size == 1 or not (
-            self.rule.traits.uses_delta or self.elimination is not None
+            "delta" in self.rule.traits.reads or self.elimination is not None
         )
 
     @property

@@ -109,7 +109,7 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
         problem=call.problem,
         ridge=call.ridge,
         max_samples=call.max_samples,
-        sums=call.rule.traits.uses_rewards,
+        sums="rewards" in call.rule.traits.reads,
         theta=log > 0,
         tuned=not gpu,
     )

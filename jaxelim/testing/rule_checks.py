@@ -85,7 +85,7 @@ def check_sampling_rule(
       vmap. So nothing changes after the stop.
     - Its native test stops alone where it stops beside other stopping rules.
     - Where it is lanes last: runs that one lane takes to their ends are those of many.
-    - `prepare` gives the same for another theta, unless the rule has `uses_truth`.
+    - `prepare` gives the same for another theta, unless the rule reads "truth".
     - Its numbers are finite where weights underflow and designs are nearly singular.
     - Where rewards wait, in batches and for a delay, a run alone equals the same run in a
       batch. A live run that gives several arms at once makes the pulls of `batch=`, and
@@ -253,7 +253,7 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge, cut) -
     if hard:
         words = _errors(*_count(f"{where}, gaps times {NEAR}", hard, delta), delta, few, False)
         lines.append(f"  gaps times {NEAR}: {words}")
-    if not rule.traits.uses_truth:
+    if "truth" not in rule.traits.reads:
         _check_prepared(rule, problem, instance, ridge)
     return lines
 
@@ -314,7 +314,7 @@ def _check_prepared(rule: SamplingRule, problem: Problem, instance: Instance, ri
         return
     both = [jax.tree.leaves(rule.prepare(two, problem, ridge)) for two in (alone, other)]
     same = len(both[0]) == len(both[1]) and all(map(np.array_equal, *both))
-    require(same, "prepare depends on theta, and the rule's traits do not have uses_truth=True")
+    require(same, "prepare depends on theta, and the rule's traits do not read \"truth\"")
 
 
 def _never(t, delta):

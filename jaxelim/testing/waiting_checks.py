@@ -37,7 +37,7 @@ def check_waiting(
     where = f"with batch={BATCH} and a delay: some runs alone and in a batch"
     same_runs(many, some, where, np.array([3, RUNS - 1]))
     said = f"{RUNS} runs whose rewards wait, alone = in a batch"
-    if rule.traits.uses_truth:
+    if "truth" in rule.traits.reads:
         return f"{said}; live runs do not take it"
     return f"{said}; {_live(rule, problem, instance, common)}"
 

@@ -102,7 +102,7 @@ class Sloppy(je.contracts.SamplingRule):
     """
 
     step: int = 7
-    traits = je.contracts.Traits(uses_delta=False)
+    traits = je.contracts.Traits(reads=("rewards", "pieces"))
 
     def choose(self, view, state):
         return view.t * self.step, state

@@ -127,7 +127,7 @@ def test_the_trait_holds(rule):
 class FirstCoordinate(je.contracts.SamplingRule):
     """Pulls an arm in proportion to its first coordinate."""
 
-    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False)
+    traits = je.contracts.Traits(reads=("pieces",))
 
     def choose(self, view, state):
         return jnp.argmax(jnp.abs(view.features[:, 0]) / view.counts).astype(jnp.int32), state

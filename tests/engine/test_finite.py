@@ -147,7 +147,7 @@ def test_a_pickled_error_says_where():
 class Scored(je.contracts.SamplingRule):
     """Pulls the arm of the largest score, which is NaN from LATE on."""
 
-    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False, families=None)
+    traits = je.contracts.Traits(reads=("pieces",), families=None)
 
     def choose(self, view, state):
         least = jnp.argmin(view.counts)

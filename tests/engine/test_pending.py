@@ -101,7 +101,7 @@ class Reader(je.contracts.SamplingRule):
     """Chooses by all that a rule sees: t, counts, means, sums and LLRs."""
 
     traits: ClassVar[je.contracts.Traits] = je.contracts.Traits(
-        families=None, uses_delta=False, lanes_last=True
+        families=None, reads=("rewards", "pieces"), lanes_last=True
     )
 
     def choose(self, view, state):

@@ -19,7 +19,7 @@ SLOW = je.Engine(devices=1, chunk=64)
 
 def a_rule(choose, **more):
     """A user's rule: `choose` and other members, as functions of (rule, view, ..)."""
-    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False, **more.pop("traits", {}))
+    traits = je.contracts.Traits(reads=("pieces",), **more.pop("traits", {}))
     members = {"choose": choose, "traits": traits, **more}
     kind = type("Mine", (je.contracts.SamplingRule,), members)
     return dataclasses.dataclass(frozen=True)(kind)()
@@ -45,7 +45,7 @@ class Late(je.contracts.SamplingRule):
     """
 
     arm: int = 0
-    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False)
+    traits = je.contracts.Traits(reads=("pieces",))
 
     def static_part(self):
         return dataclasses.replace(self, arm=0)
@@ -401,15 +401,15 @@ def test_unhashable_arguments(argument, given, nothing_compiles):
 @pytest.mark.parametrize(
     "read, traits, told",
     [
-        (lambda view: view.beta, {}, "view.delta and view.beta are None with uses_delta=False"),
-        (lambda view: view.delta, {}, "view.delta and view.beta are None with uses_delta=False"),
-        (lambda view: view.reward_sums[0], {}, "view.reward_sums may be None with uses_rewards"),
-        (lambda view: view.chance, {}, "view.chance is None without uses_chance=True"),
+        (lambda view: view.beta, {}, "view.delta and view.beta are None unless its traits read"),
+        (lambda view: view.delta, {}, "view.delta and view.beta are None unless its traits read"),
+        (lambda view: view.reward_sums[0], {}, "view.reward_sums may be None unless"),
+        (lambda view: view.chance, {}, "view.chance is None unless its traits read"),
     ],
     ids=["beta", "delta", "reward sums", "chance"],
 )
 def test_what_a_rule_reads_without_a_trait(read, traits, told, nothing_compiles):
-    """With uses_delta=False one trajectory serves all deltas: a rule that read one of them would
+    """Without "delta" one trajectory serves all deltas: a rule that read one of them would
     make the others' stopping times wrong, without a word."""
 
     def choose(rule, view, state):
@@ -424,7 +424,7 @@ def test_what_a_rule_reads_without_a_trait(read, traits, told, nothing_compiles)
 class Ahead(je.contracts.SamplingRule):
     """Pulls arm k so much more often than arm 0 as its state says: an array by arm, no lanes."""
 
-    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False, lanes_last=True)
+    traits = je.contracts.Traits(reads=("pieces",), lanes_last=True)
 
     def init(self, view):
         return jnp.arange(view.counts.shape[0], dtype=view.counts.dtype)

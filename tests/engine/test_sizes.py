@@ -20,7 +20,7 @@ from jaxelim.lanes import LaneOps, places_type
 class Last(je.contracts.SamplingRule):
     """Pulls the last arm."""
 
-    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False, lanes_last=True)
+    traits = je.contracts.Traits(reads=("pieces",), lanes_last=True)
 
     def choose(self, view, state):
         return jnp.full_like(view.t, view.means.shape[0] - 1), state

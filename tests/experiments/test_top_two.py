@@ -19,7 +19,7 @@ def test_the_cells_and_the_options():
         assert (cell.stopping, cell.threshold, cell.ridge) == ((je.LLR(),), je.GK16(), None)
     for cell in followed.values():
         assert cell.delta == tuple(10.0**-n for n in range(2, 10))
-        assert not cell.rule.traits.uses_delta
+        assert "delta" not in cell.rule.traits.reads
     assert not top_two.share_jobs(top_two.Table(shares="none"))
     with pytest.raises(je.errors.ArgumentError, match="t3c"):
         top_two.Table(rules=("t3d",))

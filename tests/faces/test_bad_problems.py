@@ -174,7 +174,7 @@ class Narrow(je.contracts.SamplingRule):
     """A rule defined for few problems and structures."""
 
     traits = je.contracts.Traits(
-        problems=("best-arm",), structures=("unstructured",), stopping=("llr",)
+        problems=("best-arm",), structures=("unstructured",), native="only"
     )
 
 
@@ -196,10 +196,10 @@ def test_undefined_combinations():
     )
     refused(lambda: simulate(rule=Narrow()), "instance", "unstructured", "Narrow", **unsupported)
     refused(
-        lambda: simulate(**narrow, stopping=[je.LLR(), SELECTIVE]),
+        lambda: simulate(**narrow, stopping=[je.Native(), SELECTIVE]),
         "stopping",
         "Selective",
-        "llr",
+        "native",
         **unsupported,
     )
     refused(

@@ -33,7 +33,7 @@ def refused(argument, *words, kind: Any = je.errors.ArgumentError, instance=lamb
 class Even(je.contracts.SamplingRule):
     """Pulls the arms in turn."""
 
-    traits = je.contracts.Traits(uses_delta=False, uses_rewards=False)
+    traits = je.contracts.Traits(reads=("pieces",))
 
     def choose(self, view, state):
         return view.t % 3, state

@@ -55,7 +55,7 @@ def of_rule(kind: type) -> Case:
     if "selective" not in traits.stopping:
         stopping = je.Native()
     elimination = je.SelectiveElimination() if traits.elimination else None
-    if rule.traits.always_native:
+    if rule.traits.native == "always":
         stopping, elimination = je.Native(), None
     return Case(instance, je.BestArm(), rule, stopping, elimination)
 

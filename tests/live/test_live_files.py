@@ -234,7 +234,7 @@ def test_settings_survive_a_file():
 class Mine(je.contracts.SamplingRule):
     """A rule of one's own: the least pulled arm."""
 
-    traits = je.contracts.Traits(families=None, uses_delta=False)
+    traits = je.contracts.Traits(families=None, reads=("rewards", "pieces"))
 
     def choose(self, view, state):
         return view.lanes.argmin(view.counts), state

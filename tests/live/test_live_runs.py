@@ -268,7 +268,7 @@ def test_a_rule_that_chooses_no_arm():
     class Beyond(je.contracts.SamplingRule):
         """A rule that leaves the arms after ten samples."""
 
-        traits = je.contracts.Traits(families=None, uses_delta=False)
+        traits = je.contracts.Traits(families=None, reads=("rewards", "pieces"))
 
         def choose(self, view, state):
             return view.t // 10 * 3, state

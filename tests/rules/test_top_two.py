@@ -171,7 +171,7 @@ def test_names_of_papers():
         assert eval(repr(rule), NAMES) == rule and name.upper() in je.__all__
     assert catalogue.rule_with("t3c", ["share=ids", "select=tracking"]) == je.T3C("ids", "tracking")
     assert catalogue.rule_with("top-two", ["leader=ucb"]) == je.TopTwo("ucb")
-    assert je.T3C().traits.uses_key and not je.EBTCI().traits.uses_key
+    assert "key" in je.T3C().traits.reads and "key" not in je.EBTCI().traits.reads
     with pytest.raises(je.errors.ArgumentError, match="share"):
         catalogue.rule_with("t3c", ["shares=ids"])
 

@@ -152,7 +152,7 @@ class Certified(je.TrackAndStop):
     """Stops at the first solve that misses its gap."""
 
     traits = dataclasses.replace(
-        je.TrackAndStop.traits, stopping=("llr", "selective", "native"), always_native=True
+        je.TrackAndStop.traits, native="always"
     )
 
     def native(self, view, state):
@@ -164,7 +164,7 @@ class CertifiedOptimistic(je.OptimisticTaS):
     """The same of the optimistic form."""
 
     traits = dataclasses.replace(
-        je.OptimisticTaS.traits, stopping=("llr", "selective", "native"), always_native=True
+        je.OptimisticTaS.traits, native="always"
     )
     native = Certified.native
 

@@ -45,7 +45,7 @@ def rule(**members: Any) -> Any:
     return jax.tree_util.register_static(kind)()
 
 
-NATIVE = {"traits": dict(stopping=("native",), uses_delta=True)}
+NATIVE = {"traits": dict(native="only", reads=("delta",))}
 
 
 def _fixed(self, view, state):

@@ -67,7 +67,7 @@ def test_equal_rivals_have_the_mean_of_the_second():
 class Challenger(je.contracts.SamplingRule):
     """Pull the arm pulled less often of the leader and the rival of smallest LLR: EB-TC."""
 
-    traits = je.contracts.Traits(structures=("unstructured",), uses_delta=False)
+    traits = je.contracts.Traits(structures=("unstructured",), reads=("rewards", "pieces"))
 
     def choose(self, view, state):
         piece = view.lanes.argmin(jnp.where(view.active, view.llr, jnp.inf))

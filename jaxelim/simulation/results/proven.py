@@ -63,7 +63,7 @@ def proven(call: Any) -> bool | str:
 
 def _counts_pending(call: Any, stopping: Any) -> bool:
     """Whether the rule's own test may end runs: it reads more than entered rewards."""
-    always = call.rule.traits.always_native and not isinstance(call.threshold, Mixture)
+    always = call.rule.traits.native == "always" and not isinstance(call.threshold, Mixture)
     return stopping.native or always
 
 
