@@ -38,13 +38,14 @@ def presets() -> dict[str, Callable[..., SamplingRule]]:
 
 
 def find_rule(name: str) -> type[SamplingRule]:
-    """The rule of a command-line name.
+    """The rule of a command-line name, or of another paper's name for it.
 
     Raises:
         ArgumentError: no rule has this name.
     """
-    known = rules()
-    return known[_known("rule", name, [*known, *presets()])]
+    known, others = rules(), sampling.OTHER_NAMES
+    name = others.get(name, name)
+    return known[_known("rule", name, [*known, *others, *presets()])]
 
 
 def rule_with(name: str, settings: Iterable[str] | Mapping[str, Any]) -> SamplingRule:
@@ -244,11 +245,12 @@ def rule_rows() -> list[dict[str, str]]:
     for name, rule in sorted(rules().items()):
         traits = rule.traits
         named = sorted(key for key, one in presets().items() if one.__module__ == rule.__module__)
+        others = sorted(other for other, one in sampling.OTHER_NAMES.items() if one == name)
         structures = "both" if len(traits.structures) == 2 else traits.structures[0]
         rows.append(
             {
                 "rule": rule.__name__,
-                "name": ", ".join([name, *named]),
+                "name": ", ".join([name, *others, *named]),
                 "structure": structures,
                 "best arm": mark(traits.defined_for("best-arm")),
                 "epsilon": mark(traits.slack and traits.defined_for("best-arm")),

@@ -23,3 +23,6 @@ from jaxelim.rules.track_and_stop import TrackAndStop as TrackAndStop
 from jaxelim.rules.ugape import UGapE as UGapE
 from jaxelim.rules.uniform import Uniform as Uniform
 from jaxelim.rules.xy_adaptive import XYAdaptive as XYAdaptive
+
+OTHER_NAMES = {"k-learner": "lingame", "mislid": "lingame", "m-lingape": "lingape"}
+"""Names of rules in other papers, and their command-line names here."""

@@ -313,7 +313,7 @@ def test_a_native_stopping_test_is_checked(name, nothing_compiles):
     native, note = NATIVE[name]
     assert (
         refused(
-            a_rule(as_it_is, native=native, traits={"stopping": ("native",)}), stopping=je.Native()
+            a_rule(as_it_is, native=native, traits={"native": "only"}), stopping=je.Native()
         ).note
         == note
     )
