@@ -10,13 +10,10 @@ from jax import Array
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.evidence.designs import weighted
-from jaxelim.lanes import index_like
 from jaxelim.numerics.jacobi import svd
 from jaxelim.rules.parts import tracking
-
-_FLOOR = 1e-12  # least weight inside V_U, and inside H of families without a design
-_STEPS, _SHORT = 1000, 0.001
+from jaxelim.rules.parts.lazy_weights import frank_wolfe
+from jaxelim.rules.parts.least_eigenvalue import LeastEigenvalue
 
 
 @jax.tree_util.register_dataclass
@@ -33,13 +30,11 @@ class Prepared:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LazyState:
-    """The allocation, the sum of allocations, and bounds on lambda_min(V)."""
+    """The allocation and the sum of allocations."""
 
     weights: Array  # [K]
     target: Array  # [K]
-    low: Array  # []: lower bound, the last exact value, as V only grows
-    high: Array  # []: upper bound u' V u, u the unit eigenvector of that value
-    toward: Array  # [K]: (phi_k . u)^2, which one more pull of k adds to `high`
+    least: LeastEigenvalue  # of V; of families without a design the least count in both bounds
     iterations: Array  # [] int32: of the Frank-Wolfe loop, for this choice
 
 
@@ -100,34 +95,27 @@ class LazyTaS(SamplingRule):
     def init(self, view):
         zero = jnp.zeros_like(view.means)
         least = jnp.full_like(view.time, view.family.ridge)
-        return LazyState(
-            zero + 1 / zero.shape[0], zero, least, least + jnp.inf, zero, jnp.zeros_like(view.t)
-        )
+        least = LeastEigenvalue(least, least + jnp.inf, zero)
+        return LazyState(zero + 1 / zero.shape[0], zero, least, jnp.zeros_like(view.t))
 
     def choose(self, view, state, rarely):
-        lanes, due = view.lanes, view.t & (view.t - 1) == 0
+        lanes, due, none = view.lanes, view.t & (view.t - 1) == 0, jnp.zeros_like(view.t)
         weights, iterations = rarely(
-            due,
-            lambda: _frank_wolfe(view, state.weights, due),
-            (state.weights, jnp.zeros_like(view.t)),
+            due, lambda: frank_wolfe(view, state.weights, due), (state.weights, none)
         )
         target = state.target + view.shares_of_pulls(weights)
         need = view.prepared.c0 * jnp.sqrt(view.time)
-        least = state.low, state.high, state.toward
         if view.evidence.has_matrix:
-            unsure = (state.low < need) & (state.high >= need)
-            least = rarely(unsure, lambda: _least_eigenvalue(view), least)
+            least = state.least.decided(view, need, rarely)
         else:
             spanned, counts = view.prepared.spanned, view.evidence.per_cost(view.counts)
             spanned = spanned if spanned.ndim == counts.ndim else spanned[:, None]
             fewest = lanes.min(jnp.where(spanned, counts, jnp.inf)) + view.family.ridge
-            least = fewest, fewest, state.toward
-        low, high, toward = least
+            least = dataclasses.replace(state.least, low=fewest, high=fewest)
         turn = (view.t - 1 - view.start) % view.features.shape[1]
         explored = lanes.take(view.prepared.spanner, turn)
-        arm = jnp.where(low < need, explored, tracking.cumulative(lanes, view.counts, target))
-        high = high + lanes.take(toward, arm)
-        return arm, LazyState(weights, target, low, high, toward, iterations)
+        arm = jnp.where(least.low < need, explored, tracking.cumulative(lanes, view.counts, target))
+        return arm, LazyState(weights, target, least.pulled(view, arm), iterations)
 
     def piece_tests(self, view, state):
         return state.iterations * view.active_count
@@ -150,78 +138,3 @@ def _prepared(arms, matrix):
         return Prepared(repeated, spanned, np.float64(0), ridge)
     least = svd(arms[spanner])[1][-1] ** 2 if matrix else 1.0
     return Prepared(np.array(spanner, np.int32), spanned, least / np.sqrt(d), np.float64(0))
-
-
-def _frank_wolfe(view, weights, due):
-    """The new allocation of the lanes that are due, and its number of steps, 0 elsewhere."""
-    lanes, arms = view.lanes, index_like(view.means)
-    matrix, floor = view.evidence.has_matrix, _FLOOR
-    if view.family.design:
-        floor = np.sqrt(np.finfo(weights.dtype).tiny)
-
-    def seen(weights):
-        """What the evidence under these weights is made of, without a matrix."""
-        return view.per_price(jnp.maximum(weights, floor))
-
-    def under(design):
-        return view.linear.under(design) if matrix else view.evidence.weighted(design)
-
-    def pull(arm):
-        """What a unit of cost buys of an arm."""
-        if view.space.prices is None:
-            return 1.0
-        return lanes.take(view.per_price(jnp.ones_like(view.means)), arm)
-
-    def step(carry):
-        i, weights, design, steps, go = carry
-        evidence = under(design)
-        closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
-        arm = lanes.argmax(view.per_price(evidence.gradient(closest)))
-        weights = jnp.where(go, averaged(weights, arms == arm, i), weights)
-        # The design of a lane that is finished, or not due, is never read.
-        design = design.add(view.linear.space, arm, pull(arm))[0] if matrix else seen(weights)
-        norm = jnp.sqrt(lanes.sum(weights**2))
-        short = 1 / ((i + 1).astype(norm.dtype) * norm) < _SHORT
-        return i + 1, weights, design, steps + go.astype(steps.dtype), go & ~short
-
-    if not matrix:
-        design = seen(weights)
-    else:
-        floored = view.per_price(jnp.maximum(weights, _FLOOR))
-        design = weighted(view.linear.space, floored, view.prepared.ridge)  # V_U
-    carry = jnp.int32(1), weights, design, jnp.zeros_like(view.t), due
-    _, weights, _, steps, _ = jax.lax.while_loop(
-        lambda carry: (carry[0] <= _STEPS) & jnp.any(carry[4]), step, carry
-    )
-    return weights, steps
-
-
-def averaged(weights, chosen, i):
-    """w (i/(i + 1)) + e/(i + 1), quotients first, with each operation rounded: [K].
-
-    e is the unit vector of the arm where `chosen` [K] holds, i [] int32 the
-    step, from 1 on.
-    """
-    i = i.astype(weights.dtype)
-    kept, added = i / (i + 1), 1 / (i + 1)
-    # XLA fuses a product and a sum into one multiply-add, which rounds once. An abs between them
-    # prevents that in every form of the loop. It changes no weight, since none is negative.
-    return jnp.abs(weights * kept) + jnp.where(chosen, added, jnp.zeros_like(added))
-
-
-def _least_eigenvalue(view):
-    """`low`, `high` and `toward` of a `LazyState` at V: lambda_min(V) twice, and (phi_k . u)^2."""
-
-    def of_run(features, counts):
-        v = jnp.matmul(features.T, counts[:, None] * features, precision="highest")
-        least, u = view.lanes.least_eigenpair(
-            v + view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype)
-        )
-        return least, least, jnp.matmul(features, u, precision="highest") ** 2
-
-    if view.means.ndim == 1:
-        return of_run(view.features, view.counts)
-    shared = view.features.ndim == 2
-    return jax.vmap(of_run, in_axes=(None if shared else -1, -1), out_axes=-1)(
-        view.features, view.counts
-    )

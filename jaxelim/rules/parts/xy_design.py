@@ -34,6 +34,37 @@ def farthest(linear: LinearEvidence, active: Array) -> tuple[Array, Array, Array
     return most, i, lanes.argmax(((best == most) & (first == i)).astype(best.dtype))
 
 
+def farthest_after_pulls(linear: LinearEvidence, active: Array) -> Array:
+    """max over active i < j of ||phi_i - phi_j||^2_{(V + phi_k phi_k')^-1}, for every k: [K].
+
+    Active arms come first in every lane. So the loop is as long as the lane with
+    the most of them needs.
+    """
+    space = linear.space
+    lanes = space.lanes
+    index = index_like(active)
+    # The index of the n-th active arm; the inactive arms follow.
+    order = jnp.argsort(~active, axis=0, stable=True).astype(jnp.int32)
+    held = index < lanes.sum(active)
+    norm = 1 / (1 + linear.design.g)
+    along = jax.lax.map(linear.toward, order)  # [n, k]: phi_k' V^-1 phi_n
+    apart = jax.lax.map(lambda c: linear.distances_from(*c), (along, order))
+
+    def pair(n, m, worst):
+        if space.cancellation_safe:
+            fall = linear.difference(along[n], order[n], order[m])
+        else:
+            fall = along[n] - along[m]
+        left = lanes.take(apart[n], order[m]) - fall**2 * norm
+        return jnp.where(held[m] & (left > worst), left, worst)
+
+    def body(n, worst):
+        return jax.lax.fori_loop(n + 1, count, lambda m, worst: pair(n, m, worst), worst)
+
+    count = jnp.max(lanes.sum(active))
+    return jax.lax.fori_loop(np.int32(0), count - 1, body, jnp.full_like(norm, -jnp.inf))
+
+
 def xy_design(
     view: View, active: Array, begins: Array, accuracy: float, steps: int
 ) -> tuple[Array, Array]:
