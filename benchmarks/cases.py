@@ -22,7 +22,7 @@ class Case:
     """A call of `je.simulate`, in values that JSON holds.
 
     Args:
-        rule, problem, m: names of the command line.
+        rule, problem: texts as on the command line.
         instance: a shipped instance, or means, "0.5, 0.3".
         elimination: at sampling, if the rule supports it: "selective", "full" or None.
         max_samples: the cap; runs that reach it are equally long.
@@ -32,7 +32,6 @@ class Case:
 
     rule: str
     problem: str = "best-arm"
-    m: int | None = None
     instance: str = "linear-d20"
     stopping: tuple[str, ...] = ("selective",)
     elimination: str | None = "selective"
@@ -65,20 +64,19 @@ def arguments(case: Case) -> tuple[tuple, dict]:
     from jaxelim import catalogue
 
     if ", " in case.instance:
-        own = () if case.family is None else (catalogue.find_family(case.family, ()),)
+        own = () if case.family is None else (catalogue.made("family", case.family),)
         instance = je.Instance.unstructured(list(map(float, case.instance.split(", "))), *own)
     else:
         instance = je.load_instance(case.instance)
-    rule = catalogue.find_rule(case.rule)()
-    known = catalogue.stopping_rules()
+    rule = catalogue.made("rule", case.rule)
     looks = case.elimination is not None and rule.traits.elimination
     settings: dict[str, Any] = {
         "delta": list(case.delta),
-        "stopping": tuple(known[name]() for name in case.stopping),
-        "elimination": known[case.elimination]() if looks else None,
+        "stopping": tuple(catalogue.made("stopping", name) for name in case.stopping),
+        "elimination": catalogue.made("elimination", case.elimination) if looks else None,
         "runs": case.runs,
         "max_samples": case.max_samples,
         "ridge": 1.0 if case.family is None else None,  # 1: the paper's setting
         "engine": je.Engine(lanes=case.lanes, devices=case.devices),
     }
-    return (instance, catalogue.find_problem(case.problem, case.m), rule), settings
+    return (instance, catalogue.made("problem", case.problem), rule), settings

@@ -117,8 +117,5 @@ def to_anchor(found: dict) -> list[float]:
 
 def described(case: Case) -> str:
     """Readable name of a case's problem."""
-    return (
-        f"top {case.m}"
-        if case.problem == "top-m"
-        else {"best-arm": "best arm", "thresholding": "signs"}[case.problem]
-    )
+    named = {"best-arm": "best arm", "thresholding": "signs", "TopM(5)": "top 5"}
+    return named.get(case.problem, case.problem)

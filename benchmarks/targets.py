@@ -21,10 +21,10 @@ class Target:
 SIGNS, UNSTRUCTURED = "linear-d20-osi", "unstructured-k40"
 TARGETS = {
     "lingape": Target(Case("lingape"), 0.85, 0.6),
-    "lingape-top5": Target(Case("lingape", "top-m", 5), 2.4, 2.0),
+    "lingape-top5": Target(Case("lingape", "TopM(5)"), 2.4, 2.0),
     "lingape-signs": Target(Case("lingape", "thresholding", instance=SIGNS), 0.8, 0.5),
     "lingame": Target(Case("lingame"), 5.0, 4.4),
-    "lingame-top5": Target(Case("lingame", "top-m", 5), 8.0, 6.8),
+    "lingame-top5": Target(Case("lingame", "TopM(5)"), 8.0, 6.8),
     "fws": Target(Case("fws"), 4.5, 3.0),
     "lazy-tas": Target(Case("lazy-tas"), 1.3, 1.0),
     "oracle": Target(Case("oracle"), 0.7, 0.4),
@@ -33,7 +33,7 @@ TARGETS = {
     "tas-k40": Target(Case("tas", instance=UNSTRUCTURED), 2.5, 0.8),
     "tas-k5": Target(Case("tas", instance="0.5, 0.45, 0.43, 0.4, 0.3"), 0.4, 0.2),
     "tas": Target(Case("tas", runs=200), 30.0, 10.0),
-    "tas-top5": Target(Case("tas", "top-m", 5, runs=50), 150.0, 40.0),
+    "tas-top5": Target(Case("tas", "TopM(5)", runs=50), 150.0, 40.0),
 }
 """Timed with elimination at stopping and, for rules that support it, at sampling."""
 QUICK = ("lingape", "lingame", "lucb")

@@ -114,7 +114,7 @@ def command_line(*words: str) -> str:
     made = [f"{'#' * (len(words) + 1)} jaxelim {' '.join(words)}"] if words else []
     made.append(f"```console\n{text}\n```")
     inner = re.search(r"\{([\w,-]+)\}", text.split("\n\n")[0])
-    if inner and words in ((), ("live",)):
+    if inner and words in ((), ("live",), ("instances",)):
         made += [command_line(*words, name) for name in inner.group(1).split(",")]
     return "\n\n".join(made)
 

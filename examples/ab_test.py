@@ -109,10 +109,7 @@ def table(runs: int) -> str:
         rows.append((f"fixed horizon, n for {words}", rates.size * n, rates.size * n, lost, wrong,
                      int((winner < 0).sum())))  # fmt: skip
     instance = je.Instance.unstructured(rates, je.Bernoulli(), name="variants")
-    koolen, drop = (
-        je.thresholds.KaufmannKoolen.of(instance, je.BestArm()),
-        je.SelectiveElimination(),
-    )
+    koolen, drop = je.thresholds.KaufmannKoolen(), je.SelectiveElimination()
     plain = je.Heuristic()
     for words, rule, (stopping, elimination), threshold in (
         ("live, the active variants in turn", InTurn(), (drop, drop), je.Mixture()),

@@ -42,7 +42,7 @@ class Table(cells.Options):
 def jobs(options: Table) -> dict[tuple[str, str], cells.Cell]:
     """The cell of each (rule, schedule)."""
     instance = je.Instance.unstructured(MEANS)
-    threshold = catalogue.find_threshold("mixture", instance, je.BestArm())
+    threshold = je.Mixture()
     return {
         (name, words): cells.Cell(
             options.named(f"batches/{name}/{words}"), instance, je.BestArm(), rule, (je.LLR(),),

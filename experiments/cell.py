@@ -8,7 +8,7 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.call import CheckedCall, Engine
+from jaxelim.simulation.experiment import Engine, Experiment
 from jaxelim.thresholds.basic import Heuristic
 
 
@@ -38,8 +38,8 @@ class Cell:
     batch: int = 1
     delay: Any = 0
 
-    def call(self, runs: np.ndarray) -> CheckedCall:
+    def call(self, runs: np.ndarray) -> Experiment:
         """The call of some of its runs; one device computes a block."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         del fields["name"]
-        return CheckedCall.checked(**fields, runs=runs, engine=Engine(devices=1))
+        return Experiment(**fields, runs=runs, engine=Engine(devices=1))

@@ -28,7 +28,7 @@ from jaxelim.parallel import asked_for
 from jaxelim.simulation.blocks import run_calls
 
 _JOIN = (
-    "Join the folders of all shards with `jaxelim merge A B -o C`, then give the same command "
+    "Join the folders of all shards with `je.store.merge([A, B], C)`, then give the same command "
     "with --output C and no --shard."
 )
 
@@ -46,7 +46,7 @@ class Options:
     output: Path = Path("results")
     """Folder of the finished blocks, tables and figures."""
     shard: str = "1/1"
-    """i/n: compute the i-th of n parts on its own machine; then `jaxelim merge`."""
+    """i/n: compute the i-th of n parts on its own machine; then `je.store.merge`."""
     block: int = 1000
     """Most runs per file: the loss of a killed job, and the unit of shards."""
     max_samples: int = paper.CAP

@@ -23,7 +23,7 @@ class Left(cells.Options):
     """Figure 1, left: how fast sampling rules eliminate arms, and how long they run."""
 
     rules: tuple[str, ...] = ("lingape", "lingame", "fws", "lazy-tas", "oracle")
-    """Sampling rules, by the names that `jaxelim rules` lists."""
+    """Sampling rules, by their names, such as lingape."""
 
 
 def chosen(

@@ -21,7 +21,7 @@ class Middle(cells.Options):
     """Figure 1, middle: active arms over time, selective and full elimination."""
 
     rule: str = "lingame"
-    """Sampling rule, by a name that `jaxelim rules` lists."""
+    """Sampling rule, by its name, such as lingape."""
 
 
 def draw(options: Middle) -> None:

@@ -27,7 +27,7 @@ class Right(cells.Options):
     """Figure 1, right: samples saved by elimination at stopping as delta decreases."""
 
     rules: tuple[str, ...] = ("lingape", "lingame", "fws", "lazy-tas", "oracle")
-    """Sampling rules, by the names that `jaxelim rules` lists."""
+    """Sampling rules, by their names, such as lingape."""
     delta: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
     """Error probabilities."""
     error: Literal["se", "sd"] = "se"

@@ -83,7 +83,7 @@ def jobs(options: Table) -> dict[Key, cells.Cell]:
                     delta=DELTAS,
                     seed=options.seed,
                     max_samples=options.max_samples,
-                    threshold=catalogue.find_threshold(name, instance, je.BestArm()),
+                    threshold=catalogue.made("threshold", name),
                     ridge=None,
                 )
     return found

@@ -31,7 +31,7 @@ class Small(cells.Options):
     delta: float = 0.05
     """Allowed error probability."""
     rules: tuple[str, ...] = ()
-    """Sampling rules, by the names that `jaxelim rules` lists; by default all."""
+    """Sampling rules, by their names, such as lingape; by default all."""
 
 
 def instance(structure: str, count: int) -> je.Instance:

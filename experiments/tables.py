@@ -69,7 +69,7 @@ class TableOptions(cells.Options):
     ridge: float = 1.0
     """The ridge lambda of the design matrix; the paper's is 1."""
     rules: tuple[str, ...] = ()
-    """Sampling rules, by the names that `jaxelim rules` lists; by default all."""
+    """Sampling rules, by their names, such as lingape; by default all."""
     problems: tuple[str, ...] = ()
     """Problems: bai, topm, osi; by default all."""
 
@@ -233,7 +233,7 @@ def _cell(
         delta=(options.delta,),
         seed=options.seed,
         max_samples=options.max_samples,
-        threshold=catalogue.find_threshold(options.threshold, instance, asked),
+        threshold=catalogue.made("threshold", options.threshold),
         ridge=options.ridge,
     )
     return cell, stopping[0].name if len(stopping) == 1 else observers[column].name

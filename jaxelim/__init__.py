@@ -65,9 +65,10 @@ from jaxelim.rules import TrackAndStop as TrackAndStop
 from jaxelim.rules import UGapE as UGapE
 from jaxelim.rules import Uniform as Uniform
 from jaxelim.rules import XYAdaptive as XYAdaptive
-from jaxelim.simulation.api import Engine as Engine
 from jaxelim.simulation.api import simulate as simulate
 from jaxelim.simulation.api import trace as trace
+from jaxelim.simulation.experiment import Engine as Engine
+from jaxelim.simulation.experiment import Experiment as Experiment
 from jaxelim.simulation.results.comparison import Comparison as Comparison
 from jaxelim.simulation.results.comparison import compare as compare
 from jaxelim.simulation.results.result import Result as Result
@@ -92,9 +93,10 @@ if TYPE_CHECKING:
     from jaxelim.studies.files import load_study as load_study
 
 __all__ = [
-    "Bernoulli", "BestArm", "Bounded", "Comparison", "EBTC", "EBTCI", "Engine", "Exponential",
-    "FWS", "FullElimination", "GK16", "Gaussian", "GaussianUnknownVariance", "HalfSpaces",
-    "Heuristic", "Instance", "LLR", "LUCB", "LazyTaS", "LinGIFA", "LinGame", "LinGapE",
+    "Bernoulli", "BestArm", "Bounded", "Comparison", "EBTC", "EBTCI", "Engine", "Experiment",
+    "Exponential", "FWS", "FullElimination", "GK16", "Gaussian", "GaussianUnknownVariance",
+    "HalfSpaces", "Heuristic", "Instance", "LLR", "LUCB", "LazyTaS", "LinGIFA", "LinGame",
+    "LinGapE",
     "LiveRun", "Logistic", "Mixture", "Native", "OptimisticLinGame", "OptimisticTaS", "Oracle",
     "Poisson", "RAGE", "Racing", "Recorded", "Resets", "Result", "SelectiveElimination",
     "Study", "T3C", "TSTC", "TSTCI", "TTTS", "TTUCB", "Thresholding", "TopM", "TopTwo", "Trace",

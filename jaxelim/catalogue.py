@@ -1,15 +1,16 @@
-"""Names of rules, problems, stopping rules and thresholds, for the command line and tables."""
+"""What texts may name, for the command line and studies; and tables of it."""
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from jaxelim import checks, families, instances, problems, stopping, thresholds
+from jaxelim import families, instances, problems, stopping, thresholds
 from jaxelim import rules as sampling
-from jaxelim.contracts import Family, SamplingRule, Source
+from jaxelim.contracts import SamplingRule
 from jaxelim.errors import ArgumentError, unknown_name
-from jaxelim.instances.arms import Arms
+from jaxelim.simulation.results.descriptions import known
+from jaxelim.text import parse
 
 
 def spelled(name: str) -> str:
@@ -43,58 +44,13 @@ def find_rule(name: str) -> type[SamplingRule]:
     Raises:
         ArgumentError: no rule has this name.
     """
-    known, others = rules(), sampling.OTHER_NAMES
-    name = others.get(name, name)
-    return known[_known("rule", name, [*known, *others, *presets()])]
+    return find("rule", name, {**rules(), **other_names()})
 
 
-def rule_with(name: str, settings: Iterable[str] | Mapping[str, Any]) -> SamplingRule:
-    """The rule or preset of a name with its settings.
-
-    Settings are NAME=VALUE, values in JSON or plain words, or a mapping of both.
-
-    Raises:
-        ArgumentError: no rule, or no setting of the rule, has this name.
-        ArgumentError: a setting without "=", given twice, or with a value that the
-            rule refuses.
-    """
-    known, given = presets(), _values(settings)
-    if name not in known:
-        return families.made(find_rule(name), given)
-    for setting in given:
-        _known("setting", setting, inspect.signature(known[name]).parameters)
-    return known[name](**given)
-
-
-def find_family(name: str, settings: Iterable[str]) -> Family:
-    """The reward family of a name with its settings NAME=VALUE, values in JSON or plain words.
-
-    The first settings may follow the name, as the ends in "bounded:0,5".
-
-    Raises:
-        ArgumentError: as `rule_with`.
-    """
-    return families.named(name, _values(settings))
-
-
-def find_source(name: str, settings: Iterable[str]) -> Source:
-    """The source of rewards of a name with its settings, as `find_family`."""
-    return families.named(name, _values(settings), "source")
-
-
-def _values(settings: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
-    """Settings NAME=VALUE as a dictionary."""
-    if isinstance(settings, Mapping):
-        return dict(settings)
-    given: dict[str, Any] = {}
-    for one in settings:
-        key, equals, text = one.partition("=")
-        if not equals:
-            raise ArgumentError("setting", one, "NAME=VALUE")
-        if key in given:
-            raise ArgumentError("setting", one, f"each setting once: {key} was given before")
-        given[key] = checks.written(text)
-    return given
+def other_names() -> dict[str, type[SamplingRule]]:
+    """Rules by their names in other papers."""
+    known = rules()
+    return {other: known[name] for other, name in sampling.OTHER_NAMES.items()}
 
 
 def stopping_rules() -> dict[str, Any]:
@@ -103,23 +59,58 @@ def stopping_rules() -> dict[str, Any]:
     return {kind.name: kind for kind in kinds}
 
 
-def find_stopping(name: str) -> Any:
-    """The stopping rule of a name.
+def names(argument: str) -> dict[str, Any]:
+    """What the text of an argument may name, by command-line name."""
+    if argument == "rule":
+        return {**rules(), **other_names(), **presets()}
+    if argument == "elimination":
+        sets = {name: one for name, one in stopping_rules().items() if one.eliminates}
+        return {"none": None, **sets, "resets": stopping.Resets}
+    known: dict[str, dict[str, Any]] = {
+        "problem": {spelled(name): getattr(problems, name) for name in problems.__all__},
+        "family": families.NAMES,
+        "source": families.SOURCES,
+        "stopping": stopping_rules(),
+        "threshold": {spelled(name): getattr(thresholds, name) for name in thresholds.__all__},
+    }
+    return known[argument]
+
+
+def made(argument: str, text: Any) -> Any:
+    """What a text makes: the rule "lucb(pulls=2)", the family "Bounded(0, 5)".
+
+    Args:
+        argument: rule, problem, family, source, stopping, elimination or threshold.
+        text: as `parse` reads it. A rule of one's own is "module:Class(..)".
 
     Raises:
-        ArgumentError: no stopping rule has this name.
+        ArgumentError: as `parse`.
     """
-    return find("stopping", name, stopping_rules())()
+    return parse(text, argument, names(argument), known())
 
 
-def find_elimination(name: str) -> Any:
-    """The elimination at sampling of a name; None for "none".
+def problem_on(source: Any, text: str) -> Any:
+    """The problem of a text on an instance.
+
+    "best-item" has the items of the instance's file, and "top-m" its usual m.
+
+    Args:
+        source: a shipped instance's name or a file's path; what else has neither.
+        text: as of `made`.
 
     Raises:
-        ArgumentError: no elimination has this name.
+        ArgumentError: the instance has no items, or no usual m; and as `made`.
     """
-    known = {name: kind for name, kind in stopping_rules().items() if kind.eliminates}
-    return find("elimination", name, {"none": lambda: None, **known})()
+    if text == "best-item":
+        if not isinstance(source, str):
+            raise ArgumentError("problem", text, "best-item on an instance of a file with items")
+        return problems.BestArm(items=instances.load_items(source))
+    if text == "top-m":
+        usual = instances.describe(source).m if source in instances.names() else None
+        if usual is None:
+            raise ArgumentError("problem", text, "TopM(m), as this instance has no usual m")
+        return problems.TopM(usual)
+    return made("problem", text)
 
 
 THRESHOLDS = {
@@ -138,104 +129,15 @@ THRESHOLDS = {
 """Thresholds by command-line name: the formula, and what it is proven for."""
 
 
-def find_threshold(name: str, instance: Arms, problem: Any) -> Any:
-    """The threshold of a name; "kaufmann-koolen" is that of the instance and the problem.
-
-    Raises:
-        ArgumentError: no threshold has this name.
-        UnsupportedError: the threshold is not defined for these rewards, or for this
-            problem.
-    """
-    known = {
-        "heuristic": thresholds.Heuristic,
-        "gk16": thresholds.GK16,
-        "mixture": thresholds.Mixture,
-        "kaufmann-koolen": lambda: thresholds.KaufmannKoolen.of(instance, problem),
-    }
-    return known[_known("threshold", name, known)]()
-
-
-_SETTINGS = {
-    "m": ("top-m",), "level": ("thresholding", "best-or-none"), "epsilon": ("best-arm",),
-}  # fmt: skip
-"""The settings of problems, and the names of the problems that have them."""
-
-
-def find_problem(
-    name: str,
-    m: int | None,
-    level: float | None = None,
-    epsilon: float = 0.0,
-    items: Any = None,
-) -> Any:
-    """The problem of a name, with those of the settings that it has.
-
-    `m` is for top-m, `level` for thresholding and best-or-none, `epsilon` for best-arm,
-    `items` for best-item. Without a level it is 0.
-
-    Raises:
-        ArgumentError: no problem has this name.
-        ArgumentError: a setting that the problem refuses, or that is of other problems;
-            best-item without items.
-    """
-    given = {"m": m, "level": level, "epsilon": epsilon or None}
-    level = 0.0 if level is None else level
-    known = {
-        "best-arm": lambda: problems.BestArm(epsilon=epsilon),
-        "best-or-none": lambda: problems.BestArm(reference=level),
-        "best-item": lambda: problems.BestArm(items=items),
-        "top-m": lambda: problems.TopM(1 if m is None else m),
-        "thresholding": lambda: problems.Thresholding(level),
-    }
-    for setting, value in given.items():
-        if value is not None and name in known and name not in _SETTINGS[setting]:
-            allowed = f"nothing for {name}: it is of {', '.join(_SETTINGS[setting])}"
-            raise ArgumentError(setting, value, allowed)
-    if name == "best-item" and items is None:
-        raise ArgumentError("problem", name, "best-item with the items of a file: --features FILE")
-    return known[_known("problem", name, known)]()
-
-
-def problem_on(
-    instance: Any,
-    name: str,
-    m: int | None = None,
-    level: float | None = None,
-    epsilon: float = 0.0,
-) -> Any:
-    """The problem of a name on an instance: the items of its file, and its usual m.
-
-    Args:
-        instance: a shipped instance's name or a file's path; what else has neither.
-        name, m, level, epsilon: as of `find_problem`.
-
-    Raises:
-        ArgumentError: m is missing and the instance has no usual one.
-        ArgumentError: as `find_problem` and `load_items`.
-    """
-    if m is None and name == "top-m":
-        m = instances.describe(instance).m if instance in instances.names() else None
-        if m is None:
-            allowed = "an integer from 1 to K - 1: this instance has no usual one"
-            raise ArgumentError("m", None, allowed)
-    items = instances.load_items(instance) if name == "best-item" else None
-    return find_problem(name, m, level, epsilon, items)
-
-
-def _known(argument: str, name: str, known: Iterable[str]) -> str:
-    known = list(known)
-    if name not in known:
-        raise unknown_name(argument, name, known)
-    return name
-
-
 def find(argument: str, name: str, known: dict[str, Any]) -> Any:
     """known[name].
 
     Raises:
         ArgumentError: there is no such name; the message gives the nearest.
     """
-    return known[_known(argument, name, known)]
+    if name not in known:
+        raise unknown_name(argument, name, known)
+    return known[name]
 
 
 def rule_rows() -> list[dict[str, str]]:

@@ -181,10 +181,10 @@ class StoreError(JaxelimError):
         return f"{self.path}: {self.problem}"
 
     @classmethod
-    def refuse_newer(cls, path: Any, version: int, known: int) -> None:
-        """Raise this error where the format of a file is newer than the known one."""
-        if version > known:
-            raise cls(path, f"its format is {version}; this version of jaxelim reads up to {known}")
+    def refuse_other(cls, path: Any, version: int, known: int) -> None:
+        """Raise this error where the format of a file is another than the known one."""
+        if version != known:
+            raise cls(path, f"its format is {version}; this version of jaxelim reads {known}")
 
 
 class DamagedFileError(StoreError):

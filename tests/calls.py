@@ -6,7 +6,7 @@ import numpy as np
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.simulation.call import CheckedCall
+from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import inputs_of, queue_of, settled, spec_of
 
 PLACES = (je.bounds, je.contracts, je.families, je.rules, je.thresholds, je.errors, je)
@@ -14,11 +14,11 @@ NAMES = {name: getattr(place, name) for place in PLACES for name in dir(place)}
 """All public names, as for what a repr says."""
 
 
-def checked(instance, problem, rule, **settings: Any) -> CheckedCall:
+def checked(instance, problem, rule, **settings: Any) -> Experiment:
     """The checked call of a small simulation; `settings` are keywords of `simulate`."""
     usual = dict(delta=0.1, stopping=je.LLR(), elimination=None, threshold=je.Heuristic(), runs=2,
                  seed=0, max_samples=1000)  # fmt: skip
-    return CheckedCall.checked(instance=instance, problem=problem, rule=rule, **(usual | settings))
+    return Experiment(instance=instance, problem=problem, rule=rule, **(usual | settings))
 
 
 def planned(given: tuple, settings: dict, backend: str | None = None) -> tuple:
@@ -28,7 +28,7 @@ def planned(given: tuple, settings: dict, backend: str | None = None) -> tuple:
     """
     instance, problem, rule = given
     usual: dict = {"threshold": je.Heuristic(), "seed": 0, "ridge": 1.0}
-    call = CheckedCall.checked(instance=instance, problem=problem, rule=rule, **usual | settings)
+    call = Experiment(instance=instance, problem=problem, rule=rule, **usual | settings)
     spec = spec_of(call, backend=backend)
     inputs = inputs_of(call, spec)
     return settled(call, spec, inputs), inputs, queue_of(call, spec)[0]

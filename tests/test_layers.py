@@ -19,6 +19,7 @@ LAYERS = (
         "cache",
         "program_cache",
         "tables",
+        "text",
         "numerics",
         "mixtures",
     ),  # fmt: skip

@@ -1,16 +1,12 @@
-"""The command line: `jaxelim run`, `study`, `show`, `plot`, `complexity`, `rules`, `instances`,
-`results`, `merge`, `live`.
+"""The command line: `jaxelim run`, `study`, `live`, `show`, `plot`, `instances`.
 
 `jaxelim --version` prints the version.
 """
 
-import contextlib
 import importlib
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import jax
@@ -64,48 +60,53 @@ def main(arguments: list[str] | None = None) -> int:
     return guarded("jaxelim", act)
 
 
-_COMMANDS = {
+_COMMANDS: dict[str, Any] = {
     "run": "results.Run",
     "study": "studies.StudyOf",
-    "plot": "results.Plot",
+    "live": {name.lower(): f"live_runs.{name}" for name in ("New", "Ask", "Tell", "Show", "Stop")},
     "show": "results.Show",
-    "complexity": "instances.Hardness",
-    "rules": "instances.Rules",
-    "instances": "instances.Instances",
-    "results": "results.Results",
-    "merge": "results.Merge",
-    "live": "live_runs.Live",
+    "plot": "results.Plot",
+    "instances": {"list": "instances.List", "describe": "instances.Describe"},
 }
 """Where each command is. Only the one that is called is imported: some need slow libraries."""
+_GROUPS = {
+    "live": "A live run: the rule says which arm is next, and you say what it gave.",
+    "instances": "The shipped instances, and how hard an instance is.",
+}
 
 
-def _command(name: str) -> type:
-    """The class of a command."""
-    module, _, own = _COMMANDS[name].partition(".")
+def _command(name: str, place: Any) -> Any:
+    """The class of a command; of a group, what has its help."""
+    if isinstance(place, dict):
+        return type(name, (), {"__doc__": _GROUPS[name]})
+    module, _, own = place.partition(".")
     return getattr(importlib.import_module(f"jaxelim.cli.{module}"), own)
 
 
-def _parsed(words: list[str]) -> Any:
+def _parsed(words: list[str], known: dict[str, Any] = _COMMANDS, name: str = "") -> Any:
     """The command that the words name, with its settings."""
-    if words and words[0] in _COMMANDS:
-        return tyro.cli(_command(words[0]), args=words[1:], prog=f"jaxelim {words[0]}")
-    commands = {name: _command(name) for name in _COMMANDS}
+    prog = f"jaxelim {name}".strip()
+    if words and words[0] in known:
+        one = known[words[0]]
+        if isinstance(one, dict):
+            return _parsed(words[1:], one, words[0])
+        return tyro.cli(_command(words[0], one), args=words[1:], prog=f"{prog} {words[0]}")
     return tyro.extras.subcommand_cli_from_dict(
-        commands, args=words, prog="jaxelim", description=__doc__
-    )
+        {name: _command(name, one) for name, one in known.items()},
+        args=words, prog=prog, description=_GROUPS.get(name, __doc__),
+    )  # fmt: skip
 
 
 def guarded(name: str, act: Callable[[], int | None]) -> int:
     """Run `act` and return its exit code; 2 for an error and 130 for Ctrl-C, with a message."""
     try:
-        with _obeyed(name):
-            code = act() or 0
-            sys.stdout.flush()
-            return code
+        code = act() or 0
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
-        _say_interrupted(name)
+        print(f"{name}: interrupted", file=sys.stderr, flush=True)
         return INTERRUPTED
-    except BrokenPipeError:  # as of `jaxelim rules | head`; Python flushes again at its end
+    except BrokenPipeError:  # as of `jaxelim instances list | head`; Python flushes again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except (JaxelimError, OSError) as error:
@@ -115,42 +116,6 @@ def guarded(name: str, act: Callable[[], int | None]) -> int:
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
-GRACE = 1.0
-"""Seconds for Python to handle Ctrl-C, before the process is ended."""
-
-
-def _say_interrupted(name: str) -> None:
-    print(f"{name}: interrupted", file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _obeyed(name: str) -> Iterator[None]:
-    """Let Ctrl-C end the process soon, even while XLA compiles and no Python code runs."""
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if threading.current_thread() is not threading.main_thread() or not ours:
-        yield
-        return
-    over = threading.Event()
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-
-    def watch() -> None:
-        while number := os.read(reader, 1):
-            if number[0] == signal.SIGINT and not over.wait(GRACE):
-                _say_interrupted(name)
-                os._exit(INTERRUPTED)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        signal.set_wakeup_fd(before)
-        os.close(writer)  # the watcher reads the end of the pipe and returns
-        watcher.join()
-        os.close(reader)
 
 
 def console() -> NoReturn:

@@ -1,4 +1,4 @@
-"""Commands about instances and rules: `jaxelim complexity`, `rules`, `instances`."""
+"""`jaxelim instances list` and `describe`, and the arguments that commands share."""
 
 import dataclasses
 from pathlib import Path
@@ -8,141 +8,87 @@ import tyro
 
 from jaxelim import catalogue, checks, instances
 from jaxelim.bounds import complexity, kl_bound, practical_time, sample_bound
-from jaxelim.cli.live_runs import FAMILIES, Compiles
-from jaxelim.contracts import Problem
-from jaxelim.errors import ArgumentError
-from jaxelim.families import SOURCES
 from jaxelim.instances.instance import Instance
 from jaxelim.tables import aligned
 
+
+def text(what: str, argument: str = "") -> Any:
+    """The help of an argument, with the names that its text may have."""
+    names = f" One of {', '.join(catalogue.names(argument))}." if argument else ""
+    return tyro.conf.arg(help=what + names)
+
+
+_PROBLEM = (
+    "As in Python, such as 'BestArm(epsilon=0.1)' or 'TopM(3)'. Also best-item, for the items of "
+    "the instance's file, and top-m, for its usual m."
+)
+RULE = "A sampling rule, such as 'lucb(pulls=2)' or, of your own, 'module:Class(..)'."
 _FAMILY = (
-    "Rewards of this family at the instance's means, of logistic at its theta; default: the "
-    f"instance's own. One of {FAMILIES}"
+    "Rewards of this family at the instance's means, of logistic at its theta, such as "
+    "'Bounded(0, 5)'; default: the instance's own."
 )
-
 _SOURCE = (
-    "What rewards are drawn from, such as normal:2.5; default: that of the file, or the family at "
-    f"the arms' means. One of {', '.join(SOURCES)}"
+    "What rewards are drawn from, such as 'normal(2.5)'; default: that of the file, or the family "
+    "at the arms' means."
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Asked(Compiles):
-    """An instance, and the problem on it."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compiles:
+    """What commands that compile programs have in common."""
 
-    instance: Annotated[str, tyro.conf.Positional]
-    """A shipped instance (see `jaxelim instances`) or the path of a JSON file."""
-    problem: str = "best-arm"
-    """best-arm, best-or-none, best-item, top-m or thresholding. best-item: of the items
-    in the file."""
-    m: int | None = None
-    """Number of arms to find, for top-m; default: the usual m of the instance."""
-    level: float | None = None
-    """The level, for thresholding and best-or-none: its reference; default: 0."""
-    epsilon: float = 0.0
-    """The slack of best-arm: any arm within it of the largest mean is right."""
-    family: Annotated[str | None, tyro.conf.arg(help=_FAMILY)] = None
-    family_setting: tuple[str, ...] = ()
-    """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
-    source: Annotated[str | None, tyro.conf.arg(help=_SOURCE)] = None
-    source_setting: tuple[str, ...] = ()
-    """The source's own settings, NAME=VALUE."""
+    cache: bool = True
+    """Keep compiled programs for later commands, in the folder JAX_COMPILATION_CACHE_DIR or
+    in the user's cache folder."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(Compiles):
+    """What `run` and `live new` have in common."""
+
+    problem: Annotated[str, text(_PROBLEM, "problem")] = "best-arm"
+    rule: Annotated[str, text(RULE, "rule")] = "lingape"
+    elimination: Annotated[str, text("Elimination at sampling.", "elimination")] = "none"
+    threshold: Annotated[str, text("", "threshold")] = "heuristic"
     costs: tuple[float, ...] = ()
     """What a pull of each arm costs, in any unit; default: the costs in the file, or none."""
+    ridge: float | None = None
+    """The ridge lambda of the design matrix, for linear arms; default: 0."""
+    initial_pulls: int | None = None
+    """Pulls of each arm before the first check; default: the least that the rewards allow."""
+    seed: int = 0
+    """Seed of the noise, and of the rule's own random choices."""
 
-    def asked_instance(self) -> Instance:
-        """The instance, with the family and the source that are asked for."""
-        instance = instances.load_instance(self.instance)
-        family, source = instance.family, instance.source
+    def settings(self) -> dict[str, Any]:
+        """Those of them that `simulate` and `LiveRun` take by name."""
+        made = {name: catalogue.made(name, getattr(self, name))
+                for name in ("elimination", "threshold")}  # fmt: skip
+        return made | {name: getattr(self, name) for name in ("ridge", "initial_pulls", "seed")}
+
+
+@dataclasses.dataclass(frozen=True)
+class OnInstance:
+    """An instance, and what it may have in place of the file's."""
+
+    instance: Annotated[str, tyro.conf.Positional]
+    """A shipped instance (see `jaxelim instances list`) or the path of a JSON file."""
+    family: Annotated[str | None, text(_FAMILY, "family")] = None
+    source: Annotated[str | None, text(_SOURCE, "source")] = None
+
+    def made(self, costs: tuple[float, ...]) -> Instance:
+        """The instance, with what is asked for."""
+        one = instances.load_instance(self.instance)
+        family, source = one.family, one.source
         if self.family is not None:
-            family = catalogue.find_family(self.family, self.family_setting)
-        elif self.family_setting:
-            raise ArgumentError("family_setting", self.family_setting, "none without --family")
+            family = catalogue.made("family", self.family)
         if self.source is not None:
-            source = catalogue.find_source(self.source, self.source_setting)
-        elif self.source_setting:
-            raise ArgumentError("source_setting", self.source_setting, "none without --source")
-        numbers = instance.arms, instance.theta, None, instance.name
-        costs = self.costs or instance.costs
-        return Instance(*numbers, family, source=source, costs=costs)
-
-    def asked_problem(self) -> Problem:
-        """The problem, with the items of the file for best-item; m is the usual one.
-
-        Raises:
-            ArgumentError: m is missing and the instance has no usual one.
-        """
-        asked = self.problem, self.m, self.level, self.epsilon
-        return catalogue.problem_on(self.instance, *asked)
+            source = catalogue.made("source", self.source)
+        numbers = one.arms, one.theta, None, one.name
+        return Instance(*numbers, family, source=source, costs=costs or one.costs)
 
 
 @dataclasses.dataclass(frozen=True)
-class Hardness(Asked):
-    """H*, T*, the lower bounds and the optimal allocation of an instance."""
-
-    delta: float = 0.01
-    """Error probability, for the bounds."""
-    gap: float = 1e-8
-    """Relative duality gap to solve to."""
-    figure: Path | None = None
-    """Draw w* and H_p by piece into this file."""
-
-    def act(self) -> None:
-        """Solve, and print."""
-        from jaxelim import figures  # matplotlib is slow to import
-
-        checks.real("delta", self.delta, low=0, high=1, open=True)
-        if self.figure is not None:
-            figures.figure_file("figure", self.figure)
-        instance = self.asked_instance()
-        problem: Any = self.asked_problem()
-        solved = complexity(instance, problem, gap=self.gap)
-        bound, kl = (float(f(self.delta, solved)) for f in (sample_bound, kl_bound))
-        right = len(problem.right(instance.means)) if problem.epsilon else 1
-        practical = practical_time(self.delta, solved)
-        print(f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}")
-        print(
-            f"  H* = {float(solved.value):.8g} per {solved.unit}, T* = {float(solved.time):.6g}, "
-            f"duality gap {float(solved.gap):.1e} H*"
-        )
-        if right > 1:
-            kl = float(kl_bound(self.delta, solved, right))
-            print(
-                f"  {right} right answers: as delta falls, E[tau] >= T* log(1/delta) (1 + o(1)); "
-                f"at delta = {self.delta}: E[tau] >= kl((1 - delta)/{right}, delta)/H* = {kl:.1f}"
-            )
-        else:
-            print(
-                f"  at delta = {self.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
-                f"kl(delta, 1 - delta)/H* = {kl:.1f}"
-            )
-        if solved.costs is None:
-            print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")
-        else:
-            print("  T* and the bounds are in units of cost, weights are shares of it")
-        weights = solved.allocation
-        largest = weights.argsort()[::-1][:10]
-        print("  largest weights: " + ", ".join(f"{k}: {weights[k]:.4f}" for k in largest))
-        if self.figure is not None:
-            figures.write(figures.allocation_figure(solved, str(self.instance)), self.figure)
-            print(f"wrote {self.figure}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Rules:
-    """List the sampling rules."""
-
-    markdown: bool = False
-    """As a Markdown table."""
-
-    def act(self) -> None:
-        """Print the table."""
-        rows = catalogue.rule_rows()
-        print(catalogue.markdown(rows) if self.markdown else "\n".join(aligned(rows)))
-
-
-@dataclasses.dataclass(frozen=True)
-class Instances:
+class List:
     """List the shipped instances."""
 
     def act(self) -> None:
@@ -160,3 +106,58 @@ class Instances:
             for shipped in map(instances.describe, instances.names())
         ]
         print("\n".join(aligned(rows)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Describe(OnInstance, Compiles):
+    """H*, T*, the lower bounds and the optimal allocation of an instance."""
+
+    problem: Annotated[str, text(_PROBLEM, "problem")] = "best-arm"
+    costs: tuple[float, ...] = ()
+    """What a pull of each arm costs; default: the costs in the file, or none."""
+    delta: float = 0.01
+    """Error probability, for the bounds."""
+    gap: float = 1e-8
+    """Relative duality gap to solve to."""
+    figure: Path | None = None
+    """Draw w* and H_p by piece into this file."""
+
+    def act(self) -> None:
+        """Solve, and print."""
+        from jaxelim import figures  # matplotlib is slow to import
+
+        checks.real("delta", self.delta, low=0, high=1, open=True)
+        if self.figure is not None:
+            figures.figure_file("figure", self.figure)
+        instance = self.made(self.costs)
+        problem: Any = catalogue.problem_on(self.instance, self.problem)
+        solved = complexity(instance, problem, gap=self.gap)
+        right = len(problem.right(instance.means)) if problem.epsilon else 1
+        print(f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}")
+        print(
+            f"  H* = {float(solved.value):.8g} per {solved.unit}, T* = {float(solved.time):.6g}, "
+            f"duality gap {float(solved.gap):.1e} H*"
+        )
+        kl = float(kl_bound(self.delta, solved, right))
+        if right > 1:
+            print(
+                f"  {right} right answers: as delta falls, E[tau] >= T* log(1/delta) (1 + o(1)); "
+                f"at delta = {self.delta}: E[tau] >= kl((1 - delta)/{right}, delta)/H* = {kl:.1f}"
+            )
+        else:
+            bound = float(sample_bound(self.delta, solved))
+            print(
+                f"  at delta = {self.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
+                f"kl(delta, 1 - delta)/H* = {kl:.1f}"
+            )
+        if solved.costs is None:
+            practical = practical_time(self.delta, solved)
+            print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")
+        else:
+            print("  T* and the bounds are in units of cost, weights are shares of it")
+        weights = solved.allocation
+        largest = weights.argsort()[::-1][:10]
+        print("  largest weights: " + ", ".join(f"{k}: {weights[k]:.4f}" for k in largest))
+        if self.figure is not None:
+            figures.write(figures.allocation_figure(solved, str(self.instance)), self.figure)
+            print(f"wrote {self.figure}")

@@ -8,30 +8,19 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from jaxelim import catalogue, checks, families, instances
+from jaxelim import catalogue, checks, instances
+from jaxelim.cli.instances import RULE, Compiles, Settings, text
 from jaxelim.errors import ArgumentError, StoreError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
 from jaxelim.live import order, report
 from jaxelim.live.run import LiveRun
 
-FAMILIES = f"{', '.join(families.known())}. Its first settings may follow, as in bounded:0,5."
-"""What `--family` takes, in its help."""
-
 File = Annotated[Path, tyro.conf.Positional]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Compiles:
-    """What commands that compile programs have in common."""
-
-    cache: bool = True
-    """Keep compiled programs for later commands, in the folder JAX_COMPILATION_CACHE_DIR or
-    in the user's cache folder."""
-
-
-@dataclasses.dataclass(frozen=True)
-class New(Compiles):
+class New(Settings):
     """Begin a live run in a new file."""
 
     file: File
@@ -40,40 +29,43 @@ class New(Compiles):
     """Names of independent arms, or one number of them."""
     features: str | None = None
     """In place of --arms: a shipped instance or a JSON file, for its arms' features."""
-    problem: str = "best-arm"
-    """best-arm, best-or-none, best-item, top-m or thresholding; best-item: of the items
-    in the file."""
-    m: int | None = None
-    """Number of arms to find, for top-m."""
-    level: float | None = None
-    """The level, for thresholding and best-or-none: its reference; default: 0."""
-    epsilon: float = 0.0
-    """The slack of best-arm."""
-    family: Annotated[str, tyro.conf.arg(help=FAMILIES)] = "gaussian"
-    family_setting: tuple[str, ...] = ()
-    """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
-    rule: str = "ebtci"
-    """A sampling rule (see `jaxelim rules`)."""
-    setting: tuple[str, ...] = ()
-    """The rule's own settings, NAME=VALUE."""
-    stopping: str = "selective"
-    """llr, selective, full or native."""
-    elimination: str = "none"
-    """At sampling: none, selective or full."""
-    costs: tuple[float, ...] = ()
-    """What a pull of each arm costs, in any unit; default: those of the file, or none."""
+    family: Annotated[str, text("Their rewards, such as 'Bounded(0, 5)'.", "family")] = "gaussian"
+    rule: Annotated[str, text(RULE, "rule")] = "ebtci"
+    stopping: Annotated[str, text("", "stopping")] = "selective"
+    threshold: Annotated[str, text("", "threshold")] = "mixture"
     delta: float = 0.05
     """Error probability."""
-    threshold: str = "mixture"
-    """mixture, heuristic, gk16 or kaufmann-koolen."""
-    ridge: float | None = None
-    """The ridge lambda of the design matrix, for linear arms; default: 0."""
-    initial_pulls: int | None = None
-    """Pulls of each arm before the first check; default: the least that the rewards allow."""
-    seed: int = 0
-    """Seed of the rule's own random choices."""
     run: int = 0
-    """Its run index."""
+    """The run index, for the rule's own random choices."""
+
+    def act(self) -> None:
+        """Write the file, and print the first arm."""
+        arms = self._arms(catalogue.made("family", self.family))
+        problem = catalogue.problem_on(self.features, self.problem)
+        rule = catalogue.made("rule", self.rule)
+        named: Any = arms.arms
+        if arms.names is not None:
+            named = dict(zip(arms.names, arms.arms, strict=True))
+        writable_file("file", self.file)
+        run = LiveRun(
+            named, problem, rule, family=arms.family, delta=self.delta, run=self.run,
+            stopping=catalogue.made("stopping", self.stopping), costs=arms.costs,
+            **self.settings(),
+        )  # fmt: skip
+        with run:
+            run.save(self.file)
+            print(f"{self.file}: {rule!r}, {problem!r}, {arms.K} arms. First: {run.ask()}")
+
+    def _arms(self, family: Any) -> Arms:
+        """The arms, with names if they have any."""
+        if (self.features is None) == (not self.arms):
+            raise ArgumentError("arms", self.arms, "--arms NAME NAME .. or --features FILE")
+        if self.features is not None:
+            of_file = instances.load_instance(self.features)
+            return Arms(of_file.arms, family, costs=self.costs or of_file.costs)
+        number = len(self.arms) == 1 and self.arms[0].isdigit()
+        given = int(self.arms[0]) if number else list(self.arms)
+        return Arms.of(given, family, self.costs or None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +76,13 @@ class Ask(Compiles):
     """The file of the run."""
     n: int | None = None
     """Print the next n arms, which are chosen without the rewards in between."""
+
+    def act(self) -> None:
+        """Print the arms."""
+        with LiveRun.load(self.file) as run:
+            arms = run.ask(self.n)
+            print("\n".join(map(str, [arms] if self.n is None else arms)))
+            _keep_state(run)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +110,32 @@ class Tell(Compiles):
     """In place of rewards: ARM=SUM/NUMBER of each arm, so hits/trials; with unknown variance
     ARM=SUM/NUMBER/SQUARES."""
 
+    def act(self) -> None:
+        """Take them, and print how the run stands."""
+        words = self.rewards
+        given = [name for name in ("rewards", "csv", "counts") if getattr(self, name)]
+        if len(given) != 1 or len(words) % 2:
+            allowed = "an arm and a reward, as often as you like; or --csv; or --counts"
+            raise ArgumentError("rewards", words, allowed, " and ".join(given) if given[1:] else "")
+        with LiveRun.load(self.file) as run:
+            notes = []
+            if self.counts:
+                run.tell(counts=dict(map(_counted, self.counts)))
+            elif self.csv is None:
+                run.tell(words[::2], words[1::2])
+            else:
+                table: Any = sys.stdin if str(self.csv) == "-" else self.csv
+                in_order = order.UNCHECKED if self.unchecked else self.in_order
+                own: Any = dict(arm=self.arm, reward=self.reward, missing=self.missing)
+                left_out = run.tell(table, in_order=in_order, **own)
+                if left_out:
+                    notes.append(f"Rows left out for an empty cell: {left_out}.")
+                if not in_order:
+                    notes.append("The table is tested once, at its end. After each row: "
+                                 "--in-order.")  # fmt: skip
+            _keep_state(run)
+            print("\n".join([*notes, *report.standing(run)]))
+
 
 @dataclasses.dataclass(frozen=True)
 class Show(Compiles):
@@ -123,6 +148,20 @@ class Show(Compiles):
     figure: Path | None = None
     """Draw the evidence into this file."""
 
+    def act(self) -> None:
+        """Print, and draw."""
+        if self.figure is not None:
+            from jaxelim.figures.style import figure_file, write  # matplotlib is slow to import
+
+            figure_file("figure", self.figure)
+        run = LiveRun.load(self.file, attach=False)
+        print(run.summary(self.forecast))
+        if run.answer is not None:
+            _show_pieces(run)
+        if self.figure is not None:
+            write(run.figure(), self.figure)
+            print(f"wrote {self.figure}")
+
 
 @dataclasses.dataclass(frozen=True)
 class Stop(Compiles):
@@ -131,109 +170,10 @@ class Stop(Compiles):
     file: File
     """The file of the run."""
 
-
-_named = tyro.conf.subcommand
-
-
-@dataclasses.dataclass(frozen=True)
-class Live:
-    """A live run: the rule says which arm is next, and you say what it gave."""
-
-    action: tyro.conf.OmitSubcommandPrefixes[
-        Annotated[New, _named("new")]
-        | Annotated[Ask, _named("ask")]
-        | Annotated[Tell, _named("tell")]
-        | Annotated[Show, _named("show")]
-        | Annotated[Stop, _named("stop")]
-    ]
-
-    @property
-    def cache(self) -> bool:
-        """Whether the action keeps compiled programs."""
-        return self.action.cache
-
     def act(self) -> None:
-        """Run the command."""
-        _act(self.action)
-
-
-def _act(action: New | Ask | Tell | Show | Stop) -> None:
-    if isinstance(action, New):
-        _new(action)
-    elif isinstance(action, Ask):
-        with LiveRun.load(action.file) as run:
-            arms = run.ask(action.n)
-            print("\n".join(map(str, [arms] if action.n is None else arms)))
-            _keep_state(run)
-    elif isinstance(action, Tell):
-        _tell(action)
-    elif isinstance(action, Stop):
-        with LiveRun.load(action.file) as run:
+        """End it."""
+        with LiveRun.load(self.file) as run:
             print(run.stop())
-    else:
-        _show(action)
-
-
-def _new(config: New) -> None:
-    family = catalogue.find_family(config.family, config.family_setting)
-    arms = _arms(config, family)
-    items = None
-    if config.problem == "best-item" and config.features is not None:
-        items = instances.load_items(config.features)
-    problem = catalogue.find_problem(config.problem, config.m, config.level, config.epsilon, items)
-    rule = catalogue.rule_with(config.rule, config.setting)
-    threshold = catalogue.find_threshold(config.threshold, arms, problem)
-    named: Any = arms.arms
-    if arms.names is not None:
-        named = dict(zip(arms.names, arms.arms, strict=True))
-    writable_file("file", config.file)
-    run = LiveRun(
-        named, problem, rule, family=family, delta=config.delta,
-        stopping=catalogue.find_stopping(config.stopping),
-        elimination=catalogue.find_elimination(config.elimination),
-        threshold=threshold, ridge=config.ridge, initial_pulls=config.initial_pulls,
-        seed=config.seed, run=config.run, costs=arms.costs,
-    )  # fmt: skip
-    with run:
-        run.save(config.file)
-        print(f"{config.file}: {rule!r}, {problem!r}, {arms.K} arms. First: {run.ask()}")
-
-
-def _arms(config: New, family: Any) -> Arms:
-    """The arms, with names if they have any."""
-    if (config.features is None) == (not config.arms):
-        raise ArgumentError("arms", config.arms, "--arms NAME NAME .. or --features FILE")
-    if config.features is not None:
-        of_file = instances.load_instance(config.features)
-        return Arms(of_file.arms, family, costs=config.costs or of_file.costs)
-    number = len(config.arms) == 1 and config.arms[0].isdigit()
-    given = int(config.arms[0]) if number else list(config.arms)
-    return Arms.of(given, family, config.costs or None)
-
-
-def _tell(config: Tell) -> None:
-    words = config.rewards
-    given = [name for name in ("rewards", "csv", "counts") if getattr(config, name)]
-    if len(given) != 1 or len(words) % 2:
-        allowed = "an arm and a reward, as often as you like; or --csv; or --counts"
-        raise ArgumentError("rewards", words, allowed, " and ".join(given) if given[1:] else "")
-    with LiveRun.load(config.file) as run:
-        notes = []
-        if config.counts:
-            run.tell(counts=dict(map(_counted, config.counts)))
-        elif config.csv is None:
-            run.tell(words[::2], words[1::2])
-        else:
-            table: Any = sys.stdin if str(config.csv) == "-" else config.csv
-            in_order = order.UNCHECKED if config.unchecked else config.in_order
-            own: Any = dict(arm=config.arm, reward=config.reward, missing=config.missing)
-            left_out = run.tell(table, in_order=in_order, **own)
-            if left_out:
-                notes.append(f"Rows left out for an empty cell: {left_out}.")
-            if not in_order:
-                notes.append("The table is tested once, at its end. After each row: --in-order.")
-        _keep_state(run)
-        print("\n".join([*notes, *report.standing(run)]))
 
 
 def _counted(text: str) -> tuple[str, tuple]:
@@ -250,20 +190,6 @@ def _keep_state(run: LiveRun) -> None:
     """
     with contextlib.suppress(StoreError):
         run.save()
-
-
-def _show(config: Show) -> None:
-    if config.figure is not None:
-        from jaxelim.figures.style import figure_file, write  # matplotlib is slow to import
-
-        figure_file("figure", config.figure)
-    run = LiveRun.load(config.file, attach=False)
-    print(run.summary(config.forecast))
-    if run.answer is not None:
-        _show_pieces(run)
-    if config.figure is not None:
-        write(run.figure(), config.figure)
-        print(f"wrote {config.figure}")
 
 
 def _show_pieces(run: LiveRun) -> None:

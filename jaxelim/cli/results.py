@@ -1,4 +1,4 @@
-"""Commands about results: `jaxelim run`, `show`, `plot`, `results`, `merge`."""
+"""Commands about results: `jaxelim run`, `show`, `plot`."""
 
 import dataclasses
 import warnings
@@ -9,46 +9,33 @@ import tyro
 
 from jaxelim import catalogue, checks
 from jaxelim.cli.files import kind_of, table_of
-from jaxelim.cli.instances import Asked
+from jaxelim.cli.instances import OnInstance, Settings, text
 from jaxelim.errors import ArgumentError
 from jaxelim.figures import every_figure, save
 from jaxelim.files import make_folder, writable_file
-from jaxelim.simulation.api import Engine, simulate
+from jaxelim.simulation.api import simulate
+from jaxelim.simulation.experiment import Engine
 from jaxelim.simulation.results.loading import load_result
 from jaxelim.simulation.results.result import Result
-from jaxelim.store import Store, merge
+from jaxelim.store import Store
 from jaxelim.studies.files import load_store, load_study
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(Asked):
-    """Simulate a rule on an instance and print the summary."""
+class Run(OnInstance, Settings):
+    """Simulate a rule on an instance and print the summary.
 
-    rule: str = "lingape"
-    """A sampling rule (see `jaxelim rules`)."""
-    setting: tuple[str, ...] = ()
-    """The rule's own settings, NAME=VALUE, as `--setting pulls=2`."""
-    stopping: tuple[str, ...] = ("llr",)
-    """llr, selective, full, native: one or several, observed on the same runs."""
-    elimination: str = "none"
-    """At sampling: none, selective or full."""
+    The threshold is the heuristic one, which has no proof; --threshold mixture has one.
+    """
+
+    stopping: Annotated[tuple[str, ...], text("One or several, observed on the same runs.",
+                                              "stopping")] = ("llr",)  # fmt: skip
     delta: tuple[float, ...] = (0.01,)
     """Error probability, one or several."""
-    threshold: str = "heuristic"
-    """heuristic, mixture, gk16, linear or kaufmann-koolen.
-
-    Their numbers come from the instance, the problem and the rule.
-    """
     runs: int = 1000
     """Number of runs."""
-    seed: int = 0
-    """Seed of the noise."""
     max_samples: int = checks.MAX_SAMPLES
     """A run that has drawn so many samples is truncated, and flagged."""
-    ridge: float | None = None
-    """The ridge lambda of the design matrix; default: 0."""
-    initial_pulls: int | None = None
-    """Pulls of each arm before the first check; default: the least that the rewards allow."""
     batch: int = 1
     """Pulls whose rewards enter together."""
     delay: int = 0
@@ -62,20 +49,16 @@ class Run(Asked):
 
     def act(self) -> None:
         """Simulate, print the summary, and write the result."""
-        instance = self.asked_instance()
-        problem = self.asked_problem()
-        stopping = list(map(catalogue.find_stopping, self.stopping))
+        instance = self.made(self.costs)
+        problem = catalogue.problem_on(self.instance, self.problem)
         if self.output is not None:
             writable_file("output", self.output)
-        rule = catalogue.rule_with(self.rule, self.setting)
-        threshold = catalogue.find_threshold(self.threshold, instance, problem)
+        own = ("delta", "runs", "max_samples", "batch", "delay", "record")
         result = simulate(
-            instance, problem, rule, delta=self.delta, stopping=stopping,
-            elimination=catalogue.find_elimination(self.elimination),
-            threshold=threshold, runs=self.runs, seed=self.seed, max_samples=self.max_samples,
-            ridge=self.ridge, engine=Engine(lanes=self.lanes),
-            initial_pulls=self.initial_pulls, batch=self.batch, delay=self.delay,
-            record=self.record,
+            instance, problem, catalogue.made("rule", self.rule),
+            stopping=[catalogue.made("stopping", one) for one in self.stopping],
+            engine=Engine(lanes=self.lanes), **self.settings(),
+            **{name: getattr(self, name) for name in own},
         )  # fmt: skip
         print(result.summary())
         if self.output is not None:
@@ -85,34 +68,42 @@ class Run(Asked):
 
 @dataclasses.dataclass(frozen=True)
 class Show:
-    """Print the summary of a file: of `jaxelim run` and `study`, or a table."""
+    """Print the summary of a file or of a store."""
 
     file: Annotated[Path, tyro.conf.Positional]
     """A file of `jaxelim run --output` or `Result.save`; of `jaxelim study --output` or
-    `Study.save`; or of an experiment's table, such as table1.nc."""
+    `Study.save`; or of an experiment's table, such as table1.nc. Or a folder of finished blocks,
+    of `store=` or an experiment."""
     baseline: str | None = None
     """Of a study: also print the comparison of all other rules with this one."""
 
-    def act(self) -> None:
-        """Print the summary and the settings."""
-        kind, contents = kind_of(self.file)
-        if kind == "study":
-            found = load_study(self.file)
+    def act(self) -> int:
+        """Print the summary, and the settings of a result; 1 where a store has damaged files."""
+        kind, contents = ("store", None) if self.file.is_dir() else kind_of(self.file)
+        damaged: list[Path] = []
+        if kind in ("study", "store"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # damaged files are said below
+                found = load_study(self.file) if kind == "study" else load_store(self.file)
             compared = None if self.baseline is None else found.compare(self.baseline)
-            print(found.summary())
+            print(found.summary() if len(found) else "no finished blocks")
             if compared is not None:
                 print(compared)
-            return
+            damaged = Store(self.file).damaged() if kind == "store" else []
+            for path in damaged:
+                print(f"DAMAGED, and set aside: {path}")
+            return 1 if damaged else 0
         if self.baseline is not None:
             raise ArgumentError("baseline", self.baseline, f"a study's file; this is a {kind}")
         if kind == "table":
-            print(table_of(contents, self.file.stem))
-            return
+            print(table_of(contents, self.file.stem))  # type: ignore[arg-type]
+            return 0
         result = load_result(self.file)
         print(result.summary())
         hidden = ("instance", "problem", "rule", "stopping", "elimination", "proven")
         shown = (f"{key} {value}" for key, value in result.settings.items() if key not in hidden)
         print("; ".join(shown))
+        return 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,37 +159,3 @@ class Plot:
         if len(set(labels)) < len(labels):
             raise ArgumentError("files", self.files, "files of different rules or names")
         return dict(zip(labels, results, strict=True))
-
-
-@dataclasses.dataclass(frozen=True)
-class Results:
-    """Print the summary of a folder of results, and its damaged files."""
-
-    directory: Annotated[Path, tyro.conf.Positional]
-    """The folder, which was an experiment's --output."""
-
-    def act(self) -> int:
-        """Print the summary and what is damaged; 1 where something is."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # said below
-            found = load_store(self.directory)
-        print(found.summary() if len(found) else "no finished blocks")
-        damaged = Store(self.directory).damaged()
-        for path in damaged:
-            print(f"DAMAGED, and set aside: {path}")
-        return 1 if damaged else 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Merge:
-    """Join folders of results, as of several machines."""
-
-    sources: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of results; they stay as they are."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """The folder for all of it, new or with results already."""
-
-    def act(self) -> None:
-        """Copy blocks."""
-        copied = merge(self.sources, self.output)
-        print(f"{self.output}: {len(copied)} blocks copied")

@@ -10,14 +10,15 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from jaxelim import checks, families
-from jaxelim.cli.live_runs import Compiles
+from jaxelim import checks
+from jaxelim.cli.instances import Compiles
 from jaxelim.errors import ArgumentError
 from jaxelim.figures import figure_file, write
 from jaxelim.files import writable_file
 from jaxelim.parallel import asked_for
-from jaxelim.simulation.api import Engine
+from jaxelim.simulation.experiment import Engine
 from jaxelim.studies import study
+from jaxelim.text import parse
 
 _ELSEWHERE = ("executor", "progress")
 """Arguments of `study` that a file has not."""
@@ -29,9 +30,8 @@ class StudyOf(Compiles):
 
     file: Annotated[Path, tyro.conf.Positional]
     """A TOML or JSON file with the arguments of `je.study` by name: instances, problem, rules,
-    delta, stopping, runs and so on. Instances, problems, rules, stopping rules and
-    thresholds are named as in `jaxelim run`; `{instance = ..,
-    costs = [..]}` gives costs."""
+    delta, stopping, runs and so on. Problems, rules, stopping rules and thresholds are texts
+    as in `jaxelim run`: "LUCB(pulls=2)". `{instance = .., costs = [..]}` gives costs."""
     runs: int | None = None
     """Number of runs; default: the file's."""
     store: Path | None = None
@@ -101,5 +101,5 @@ def _arguments(path: Path) -> dict[str, Any]:
     for name, one in known.items():
         if one.default is inspect.Parameter.empty and name not in given:
             raise ArgumentError(name, None, f"a value in {path}")
-    layout = given.get("engine", {})
-    return {**given, "engine": families.made(Engine, layout)} if layout else dict(given)
+    layout = given.get("engine", "Engine")
+    return {**given, "engine": parse(layout, "engine", {"Engine": Engine})}

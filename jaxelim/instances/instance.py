@@ -17,10 +17,11 @@ from numpy.typing import ArrayLike
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem, Source
 from jaxelim.errors import ArgumentError, FamilyError, UnsupportedError
-from jaxelim.families import SOURCES, Gaussian, known, settings_of
+from jaxelim.families import NAMES, SOURCES, Gaussian
 from jaxelim.families.noise import KINDS
 from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.arms import Arms, family_of, features
+from jaxelim.text import text_of
 
 _NEAR = 1e-9  # how far means may be from those of a source, relative to the largest
 _FEW_NUMBERS = 24  # repr shows arms with at most so many entries in full
@@ -308,28 +309,20 @@ class Instance(Arms):
             UnsupportedError: a family or source that a file cannot name, such as one's own.
             StoreError: the file cannot be written, such as on a full disk.
         """
+        for name, one, known in (("family", self.family, NAMES), ("source", self.source, SOURCES)):
+            if one is not None and type(one) not in known.values():
+                allowed = f"one that load_instance knows: {', '.join(known)}"
+                raise UnsupportedError(name, one, allowed)
         gaussian = type(self.family) is Gaussian and not self.family.by_arm
-        name, settings = self.family.name, settings_of(self.family)
-        if not gaussian and settings is None:
-            allowed = f"one that load_instance knows: {', '.join(known())}"
-            raise UnsupportedError("family", self.family, allowed)
-        kind = {"name": name, **settings} if settings else name
         written = f' "arms": [\n{_rows(self.arms)}]'
         if items is not None:
             features = checks.real_array("items", items, shape=(None, self.d))
             written += f',\n "items": [\n{_rows(features)}]'
-        family = (
-            f'"noise_std": {json.dumps(self.noise_std)}'
-            if gaussian
-            else f'"family": {json.dumps(kind)}'
-        )
+        family = f'"family": {json.dumps(text_of("family", self.family))}'
+        if gaussian:
+            family = f'"noise_std": {json.dumps(self.noise_std)}'
         if self.source is not None:
-            own = settings_of(self.source)
-            if own is None:
-                allowed = f"one that load_instance knows: {', '.join(SOURCES)}"
-                raise UnsupportedError("source", self.source, allowed)
-            kind = {"name": self.source.name, **own}
-            family += f', "source": {json.dumps(kind, default=np.ndarray.tolist)}'
+            family += f', "source": {json.dumps(text_of("source", self.source))}'
         if self.costs is not None:
             family += f', "costs": {json.dumps(self.costs.tolist())}'
         text = (

@@ -4,8 +4,7 @@ An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d], o
 `means` [K] of independent arms in place of both, as `Instance.unstructured`. Optional
 keys are `noise_std` (a number, 1 if missing), `name` (a string), `family`, `source` and
 `items`.
-`family` is the name of a reward family, perhaps with its first settings as on the
-command line ("bounded:0,5"), or an object with its `name` and its settings. So is
+`family` is the name of a reward family, or a call of it as text: "Bounded(0, 5)". So is
 `source`, what rewards are drawn from. Without `means` independent arms have its means.
 `items` [P][d] are those of `BestArm(items=..)`; `load_items` reads them. A leading axis
 on theta or means, or on theta and arms, makes a batch.
@@ -27,15 +26,12 @@ import numpy as np
 from jaxelim import checks, families
 from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.instances.instance import Instance
+from jaxelim.text import NotHere, parse
 
 # The files have the paper's abbreviations; all else uses the names of the command line.
 _PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
 _KEYS = ("name", "arms", "theta", "means", "noise_std", "family", "source", "costs", "items",
          "used_in", "problems", "m")  # fmt: skip
-_FORMS = (
-    'families and sources are written "bernoulli", or with settings "bounded:0,5" or '
-    '{"name": "bounded", "low": 0, "high": 5}'
-)
 
 
 @dataclass(frozen=True)
@@ -213,19 +209,16 @@ def _name_of(path: str) -> str:
 
 
 def _named(path: str, key: str, written: Any) -> Any:
-    """The family or source of a file: its name, perhaps with settings, or an object with both."""
+    """The family or source of a file, by its text."""
     if written is None:
         return None
-    settings = {}
+    known = families.NAMES if key == "family" else families.SOURCES
     try:
-        if isinstance(written, dict) and "name" in written:
-            settings = {key: value for key, value in written.items() if key != "name"}
-            written = written["name"]
-        if not isinstance(written, str):
-            raise ArgumentError(key, written, "a name")
-        return families.named(written, settings, key)
+        return parse(written, key, known, files=True)
+    except NotHere as error:
+        raise _refused(path, str(unknown_name(key, str(error), known))) from None
     except ArgumentError as error:
-        raise _refused(path, f"{error}; {_FORMS}") from None
+        raise _refused(path, str(error)) from None
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

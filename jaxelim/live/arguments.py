@@ -1,7 +1,7 @@
-"""The arguments of a live run as JSON, and back, without pickle.
+"""The arguments of a live run as text, and back, without pickle.
 
-Dataclasses of jaxelim are written as in the files of results. An object of one's own is
-written by the name of its class alone, and is given again when the file is read.
+Those of jaxelim's own classes are written as in the files of results. An object of one's own
+is written by the name of its class alone, and is given again when the file is read.
 """
 
 from typing import Any
@@ -10,18 +10,19 @@ import jax
 
 import jaxelim
 from jaxelim.errors import ArgumentError
-from jaxelim.simulation.results.descriptions import description_of, made
+from jaxelim.simulation.results.descriptions import made
+from jaxelim.text import text_of
 
 STATE = 3
 """Version of the state in a file; raise it when the engine's lanes or a rule's state change."""
 
 
 def encoded(value: Any) -> Any:
-    """The value as JSON; a class outside jaxelim, or a function, by its name alone."""
+    """The value as text; a class outside jaxelim, or a function, by its name alone."""
     try:
-        written = description_of("value", value)
-        if made(written) == value:
-            return written
+        text = text_of("value", value)
+        if made(text) == value:
+            return text
     except Exception:  # what is not jaxelim's own, or a constructor of other arguments
         pass
     return {"own": _name(value)}
@@ -37,15 +38,15 @@ def decoded(written: Any, own: Any, argument: str = "value") -> Any:
     """The value of `encoded`.
 
     Args:
-        written: the JSON.
+        written: its text, or the name of its class.
         own: the object in place of one that only its class names; None: none is given.
         argument: its name, for the message.
 
     Raises:
         ArgumentError: such an object is missing, or is one of another class.
-        NotHere, KeyError, TypeError, ValueError: this is no JSON of `encoded`.
+        NotHere, KeyError, TypeError, ValueError: this is nothing of `encoded`.
     """
-    if not isinstance(written, dict) or "own" not in written:
+    if isinstance(written, str):
         return made(written)
     if own is None or _name(own) != written["own"]:
         allowed = f"the {written['own']} that the run was made with, given to load"
@@ -61,7 +62,7 @@ def arguments(settings: dict, own: dict[str, Any]) -> tuple[Any, dict[str, Any]]
         NotHere, KeyError, TypeError: these are no settings.
     """
     others = dict(settings)
-    features, names = made(others.pop("arms")), others.pop("names")
+    features, names = made(others.pop("arms")), made(others.pop("names"))
     arms = dict(zip(names, features, strict=True)) if names else features
     return arms, {name: decoded(value, own.get(name), name) for name, value in others.items()}
 

@@ -24,7 +24,7 @@ try:
 except ImportError:  # a system without it; then no file is locked
     fcntl = None  # type: ignore[assignment]
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file's layout."""
 
 
@@ -84,7 +84,7 @@ def read(path: Path) -> Contents:
     if not entries or "jaxelim_live" not in (entries[0] or {}):
         raise DamagedFileError(path, "it does not begin as the file of a live run")
     head, *others = [entry for entry in entries if entry is not None]
-    StoreError.refuse_newer(path, head["jaxelim_live"], FORMAT)
+    StoreError.refuse_other(path, head["jaxelim_live"], FORMAT)
     events, state, at = [], None, 0
     for n, entry in enumerate(others, 2):
         if "state" in entry:

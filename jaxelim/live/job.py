@@ -12,7 +12,7 @@ from jaxelim.engine import LANE_GROUP, Inputs, Queue, Spec
 from jaxelim.errors import ArgumentError
 from jaxelim.instances.arms import Arms
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.simulation.call import LONGEST, CheckedCall, Engine
+from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
 from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
 from jaxelim.thresholds.mixture import Mixture
 
@@ -24,7 +24,7 @@ MOST_WITH_P_VALUES = 64
 class LiveJob:
     """The checked arguments of a live run, and what its program needs."""
 
-    call: CheckedCall
+    call: Experiment
     spec: Spec
     inputs: Inputs
     queue: Queue
@@ -45,10 +45,10 @@ class LiveJob:
             raise ArgumentError("stopping", stopping, "one stopping rule")
         delta = checks.real("delta", delta, low=0, high=1, open=True)
         run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
-        call = CheckedCall.checked(
-            instance=arms, rule=rule, delta=delta, stopping=stopping, runs=np.array([run]),
+        call = Experiment(
+            arms, rule=rule, delta=delta, stopping=stopping, runs=np.array([run]),
             max_samples=LONGEST, record=("pair_times",),
-            engine=Engine(lanes=LANE_GROUP, devices=1), truth=False, **others,
+            engine=Engine(lanes=LANE_GROUP, devices=1), **others,
         )  # fmt: skip
         layout: Any = dict(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1, one_kernel=False)
         spec = dataclasses.replace(spec_of(call).executed(**layout), evidence=_kept(call))
@@ -68,7 +68,7 @@ class LiveJob:
         return self.call.initial_pulls * self.arms.K
 
 
-def _kept(call: CheckedCall) -> Mixture | None:
+def _kept(call: Experiment) -> Mixture | None:
     """The mixture whose largest log e of each piece is kept, for p-values; None: nothing is.
 
     It is that of the threshold, for pieces that have an index of their own.

@@ -19,10 +19,10 @@ from jaxelim.live.job import LiveJob
 from jaxelim.live.moment import Moment, Moments
 from jaxelim.live.program import Seen
 from jaxelim.live.state import LiveState
-from jaxelim.simulation.call import LONGEST
-from jaxelim.simulation.results.descriptions import NotHere, description_of
+from jaxelim.simulation.experiment import LONGEST
 from jaxelim.simulation.results.summary import Summary
 from jaxelim.stopping.llr import LLR
+from jaxelim.text import NotHere, text_of
 from jaxelim.thresholds.mixture import Mixture
 
 
@@ -87,9 +87,8 @@ class LiveRun(LiveState):
         self._book: book.Book | None = None
         self._lock = threading.RLock()
         self._settings = {
-            "arms": description_of("arms", bandit.arms),
-            "names": bandit.names and list(bandit.names),
-            "family": encoded(family), "delta": float(delta),
+            "arms": text_of("arms", bandit.arms), "names": text_of("names", bandit.names),
+            "family": encoded(family), "delta": encoded(float(delta)),
             **{name: encoded(value) for name, value in others.items()},
             **({} if bandit.costs is None else {"costs": encoded(bandit.costs.tolist())}),
         }  # fmt: skip

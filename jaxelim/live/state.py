@@ -45,7 +45,7 @@ class LiveState:
     def settings(self) -> dict[str, Any]:
         """The problem, the rule, delta and the threshold."""
         job, own = self._job.call, ("problem", "rule", "threshold")
-        return {"delta": float(job.deltas[0]), **{name: getattr(job, name) for name in own}}
+        return {"delta": float(job.delta[0]), **{name: getattr(job, name) for name in own}}
 
     @property
     def proven(self) -> bool | str:
@@ -301,7 +301,7 @@ class LiveState:
 
     def _level(self, level: float | None) -> float:
         if level is None:
-            return 1 - float(self._job.call.deltas[0])
+            return 1 - float(self._job.call.delta[0])
         return confidence.level_of(level)
 
     def _started(self, name: str) -> Lane:

@@ -1,9 +1,7 @@
 """The public calls `simulate` and `trace`: check, run, order the results."""
 
-import dataclasses
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -13,39 +11,26 @@ from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
 from jaxelim.progress import Progress
 from jaxelim.simulation import blocks
-from jaxelim.simulation.call import CheckedCall, Engine
+from jaxelim.simulation.experiment import Engine, Experiment, Settings, of_truth, takes_settings
 from jaxelim.simulation.outcomes import refuse_degenerate
 from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.trace import Trace
 from jaxelim.simulation.run import run as run_plan
 from jaxelim.stopping.llr import LLR
-from jaxelim.thresholds.basic import Heuristic
 
 
+@takes_settings()
 def simulate(
     instance: Instance,
     problem: Problem,
     rule: SamplingRule,
     *,
-    delta: Any = 0.01,
-    stopping: StoppingRule | Sequence[StoppingRule] = LLR(),  # noqa: B008 (frozen)
-    elimination: Any = None,
-    threshold: Callable = Heuristic(),  # noqa: B008 (frozen)
-    runs: Any = 1000,
-    seed: int = 0,
-    max_samples: int = checks.MAX_SAMPLES,
-    ridge: float | None = None,
-    noise: Any = None,
-    record: Sequence[str] = (),
-    engine: Engine = Engine(),  # noqa: A002, B008 (frozen)
     progress: Any = None,
-    initial_pulls: int | None = None,
-    batch: int = 1,
-    delay: Any = 0,
     executor: Any = None,
     block: int | None = None,
     store: str | os.PathLike[str] | None = None,
+    **settings: Unpack[Settings],
 ) -> Result:
     """Run a sampling rule many times, and observe stopping rules on its trajectories.
 
@@ -125,42 +110,30 @@ def simulate(
         Interrupted: Ctrl-C, a KeyboardInterrupt. Its `result` has the runs of finished
             blocks; it is None where there are none.
     """
-    call = CheckedCall.checked(
-        instance=instance, problem=problem, rule=rule, delta=delta, stopping=stopping,
-        elimination=elimination, threshold=threshold, runs=runs, seed=seed,
-        max_samples=max_samples, ridge=ridge, noise=noise, record=record, engine=engine,
-        initial_pulls=initial_pulls, batch=batch, delay=delay,
-    )  # fmt: skip
+    call = Experiment(of_truth(instance), problem, rule, **settings)
     blocks.check(call, progress, executor, block)
     return blocks.run_calls([call], lambda found: found[0], progress, executor, block, store)
 
 
+_ONE = Engine(lanes=1, devices=1)
+
+
+@takes_settings("runs", "record", max_samples=20_000, engine=_ONE)
 def trace(
     instance: Instance,
     problem: Problem,
     rule: SamplingRule,
     *,
-    noise: Any = None,
-    stopping: StoppingRule = LLR(),  # noqa: B008 (frozen)
-    elimination: Any = None,
-    delta: float = 0.01,
-    threshold: Callable = Heuristic(),  # noqa: B008 (frozen)
-    max_samples: int = 20_000,
-    seed: int = 0,
     run: int = 0,
-    ridge: float | None = None,
-    engine: Engine = Engine(lanes=1, devices=1),  # noqa: A002, B008 (frozen)
-    initial_pulls: int | None = None,
-    batch: int = 1,
-    delay: Any = 0,
+    **settings: Unpack[Settings],
 ) -> Trace:
     """Run one run and record each step, including the initial pulls.
 
     Args:
-        instance, problem, rule, stopping, delta: as in `simulate`, one of each. All others
-            are those of `simulate` too, but that the default of max_samples is 20,000.
-            `Trace.active` then has an entry for each sample, and `rewards` those that were
-            pending at the end.
+        instance, problem, rule, stopping, delta: as in `simulate`, one of each.
+        max_samples: as in `simulate`, with another default.
+        settings: all others as in `simulate`. With a batch or a delay `Trace.active` has an entry
+            for each sample, and `rewards` those that were pending at the end.
         noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has
             reward mean[arm] + noise_std noise[s] (Gaussian), or 1 where
             noise[s] < mean[arm] (Bernoulli).
@@ -173,28 +146,22 @@ def trace(
         ArgumentError: several instances, stopping rules or deltas; and as
             in `simulate`.
     """
-    if noise is not None:
-        noise = checks.real_array("noise", noise, ndim=1)[None]
-    if not isinstance(stopping, StoppingRule):
-        raise ArgumentError("stopping", stopping, "one stopping rule")
+    given: Any = {"max_samples": 20_000, "engine": _ONE, **settings}
+    if given.get("noise") is not None:
+        given["noise"] = checks.real_array("noise", given["noise"], ndim=1)[None]
+    if not isinstance(given.get("stopping", LLR()), StoppingRule):
+        raise ArgumentError("stopping", given["stopping"], "one stopping rule")
     if isinstance(instance, Instance) and instance.batched:
         raise ArgumentError("instance", instance, "one instance, not a batch")
-    if not isinstance(engine, Engine):
-        raise ArgumentError("engine", engine, "an Engine(...)")
-    delta = checks.real("delta", delta, low=0, high=1, open=True)
+    checks.real("delta", given.get("delta", 0.01), low=0, high=1, open=True)
     run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
-    call = CheckedCall.checked(
-        instance=instance, problem=problem, rule=rule, delta=delta, stopping=stopping,
-        elimination=elimination, threshold=threshold, runs=np.array([run]), seed=seed,
-        max_samples=max_samples, ridge=ridge, noise=noise,
-        engine=dataclasses.replace(engine, devices=1), initial_pulls=initial_pulls, batch=batch,
-        delay=delay,
-    )  # fmt: skip
+    call = Experiment(of_truth(instance), problem, rule, **given, runs=np.array([run]))
+    call = call.on_one_device()
     with scope.engine():
         return _traced(call)
 
 
-def _traced(call: CheckedCall) -> Trace:
+def _traced(call: Experiment) -> Trace:
     length = 4096  # a power of two, so that traces share few compiled programs
     while length < call.cap + 2:
         length *= 2
@@ -204,4 +171,4 @@ def _traced(call: CheckedCall) -> Trace:
     return Trace.of(call, carry)
 
 
-__all__ = ["Engine", "simulate", "trace"]
+__all__ = ["simulate", "trace"]

@@ -11,10 +11,10 @@ from jaxelim.numerics.jacobi import least_squares
 from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
-    from jaxelim.simulation.call import CheckedCall
+    from jaxelim.simulation.experiment import Experiment
 
 
-def computed(call: "CheckedCall") -> Arms:
+def computed(call: "Experiment") -> Arms:
     """The instance of a call in the coordinates of its computation.
 
     Without a ridge, d linearly independent arms are the basis of other coordinates, of
@@ -45,7 +45,7 @@ def computed(call: "CheckedCall") -> Arms:
     return Instance(*given, source=truth.source, costs=truth.costs)
 
 
-def in_the_given_coordinates(call: "CheckedCall", theta_hat: np.ndarray) -> np.ndarray:
+def in_the_given_coordinates(call: "Experiment", theta_hat: np.ndarray) -> np.ndarray:
     """An estimate [d] of theta in the coordinates of the call's instance, not a batch."""
     if call.computed is call.instance:
         return theta_hat

@@ -1,6 +1,5 @@
 """One path for all calls: blocks of runs, computed here or by workers, kept in a store."""
 
-import dataclasses
 import math
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -12,14 +11,14 @@ from jaxelim import checks, parallel, scope
 from jaxelim.errors import ArgumentError, Interrupted, WorkerError, warn
 from jaxelim.progress import Progress
 from jaxelim.progress import check as check_progress
-from jaxelim.simulation.call import CheckedCall
-from jaxelim.simulation.keys import key_of
+from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.outcomes import ordered
 from jaxelim.simulation.plan import planned
-from jaxelim.simulation.results.descriptions import description_of, experiment_of, origin
+from jaxelim.simulation.results.descriptions import experiment_of, origin
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.run import run
 from jaxelim.store import Store
+from jaxelim.text import text_of
 
 MOST = 10_000
 """Runs of a block by default, at most."""
@@ -27,7 +26,7 @@ Part = tuple[np.ndarray, dict[str, np.ndarray], dict]
 """Run indices, their arrays, and what the work has taken."""
 
 
-def compute(call: CheckedCall, bar: Progress | None = None) -> tuple[dict, dict]:
+def compute(call: Experiment, bar: Progress | None = None) -> tuple[dict, dict]:
     """The arrays of a call's runs, a pure function of it, and what the work has taken."""
     with scope.engine():
         plan = planned(call)
@@ -35,7 +34,7 @@ def compute(call: CheckedCall, bar: Progress | None = None) -> tuple[dict, dict]
         return ordered(plan, ended), {**ended.timings, "layout": plan.layout}
 
 
-def check(call: CheckedCall, progress: Any, executor: Any, block: Any) -> None:
+def check(call: Experiment, progress: Any, executor: Any, block: Any) -> None:
     """Refuse arguments of `simulate` that do not go together, and progress that is none.
 
     Raises:
@@ -50,18 +49,16 @@ def check(call: CheckedCall, progress: Any, executor: Any, block: Any) -> None:
         allowed = "devices=None or 1: with an executor each worker has one device"
         raise ArgumentError("engine", call.engine, allowed)
     parallel.check(executor)
-    for field in dataclasses.fields(call):
-        value = getattr(call, field.name)
+    for name, value in call.fields.items():
         try:
             pickle.dumps(value)
         except Exception as error:
-            name = "delta" if field.name == "deltas" else field.name
             allowed = "what can be pickled, such as classes and functions at the top of a module"
             raise ArgumentError(name, value, f"with an executor, {allowed}", str(error)) from error
 
 
 def run_calls(
-    calls: Sequence[CheckedCall],
+    calls: Sequence[Experiment],
     made: Callable[[list[Result | None]], Any],
     progress: Any = None,
     executor: Any = None,
@@ -85,19 +82,16 @@ def run_calls(
         as `simulate`.
     """
     if executor is not None:
-        calls = [
-            dataclasses.replace(call, engine=dataclasses.replace(call.engine, devices=1))
-            for call in calls
-        ]
+        calls = [call.on_one_device() for call in calls]
     total = sum(call.runs.size for call in calls)
     if block is None and (executor is not None or store is not None):
         block = _size(total, parallel.workers_of(executor))
     kept: list[list[Part]] = [[] for _ in calls]
     folder = None if store is None else Store(store)
-    keys = [] if folder is None else list(map(key_of, calls))
+    keys = [] if folder is None else [call.key for call in calls]
     if folder is not None:
         folder.prepare()
-    work: list[tuple[int, CheckedCall]] = []
+    work: list[tuple[int, Experiment]] = []
     for n, call in enumerate(calls):
         missing = np.sort(call.runs)
         if folder is not None:
@@ -158,7 +152,7 @@ def _stretches(runs: np.ndarray, size: int | None, consecutive: bool) -> Iterato
     yield from np.split(runs, np.flatnonzero(cut) + 1)
 
 
-def _result(call: CheckedCall, parts: Sequence[Part]) -> Result | None:
+def _result(call: Experiment, parts: Sequence[Part]) -> Result | None:
     """The result of finished blocks, in the order of the call; None where there is none."""
     have = _runs(parts)
     over = np.isin(call.runs, have)
@@ -170,18 +164,17 @@ def _result(call: CheckedCall, parts: Sequence[Part]) -> Result | None:
         return Result.of(call, joined(parts, call.runs), timings, layout)
 
 
-def _told(call: CheckedCall, part: Part, labels: dict[str, str]) -> dict[str, Any]:
+def _told(call: Experiment, part: Part, labels: dict[str, str]) -> dict[str, Any]:
     """What tells a call in a store: its experiment and the numbers of its instance."""
     one = _result(call, [part])
     assert one is not None
-    one.settings.update(origin(call))  # the hash of all of its noise
-    truth, prices = call.truth, call.instance.costs
+    one.origin.update(origin(call))  # the hash of all of its noise
+    truth, prices = call.instance, call.instance.costs
     numbers = {"arms": truth.arms, "theta": truth.theta}
     numbers |= {} if prices is None else {"arm_costs": prices}
     return {
         "experiment": experiment_of(one),
-        "deltas": call.deltas.tolist(),
-        "numbers": {name: description_of(name, x) for name, x in numbers.items()},
+        "numbers": {name: text_of(name, x) for name, x in numbers.items()},
         "labels": [labels] if labels else [],
     }
 

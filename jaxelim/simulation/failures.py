@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jaxelim.checks import shipped
 from jaxelim.engine import scores, watching
 from jaxelim.errors import ArgumentError, FamilyError, RuleError
-from jaxelim.simulation.call import CheckedCall
+from jaxelim.simulation.experiment import Experiment
 
 _WRONG = {
     watching.REWARD: ("a reward", "a draw(lanes, nature, arm, pull, noise) of finite rewards"),
@@ -41,7 +41,7 @@ class Place(NamedTuple):
         return f"run {self.run}" + (f" of instance {self.instance}" if batched else "")
 
 
-def failure(call: CheckedCall, arm: int, answer: int, fault: int, place: Place) -> ArgumentError:
+def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -> ArgumentError:
     """The error of a run that has failed.
 
     Args:
@@ -64,7 +64,7 @@ def failure(call: CheckedCall, arm: int, answer: int, fault: int, place: Place) 
     return ArgumentError(argument, call.problem, allowed, note)
 
 
-def _of_a_number(call: CheckedCall, fault: int, place: Place) -> ArgumentError:
+def _of_a_number(call: Experiment, fault: int, place: Place) -> ArgumentError:
     """The error of a number that is not finite: of the family, or of a user's problem."""
     family, (what, allowed) = call.instance.family, _WRONG[fault]
     first = place.t <= call.initial_pulls * call.instance.K

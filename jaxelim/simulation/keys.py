@@ -7,16 +7,21 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxelim.checks import name_of
+import numpy as np
+
 from jaxelim.engine import REVISION
 from jaxelim.errors import ArgumentError
-from jaxelim.simulation.results.descriptions import description_of, sha256
+from jaxelim.text import name_of, text_of
 
-_DECIDE = ("problem", "rule", "stopping", "elimination", "threshold", "seed", "max_samples",
-           "ridge", "record", "initial_pulls", "waiting")  # fmt: skip
-"""The parts of a call that decide its numbers, beside the instance, deltas, noise and forms."""
-_LAYOUT = ("lanes", "chunk", "devices", "shrink")
-"""Fields of `Engine` that change no number."""
+_APART = ("instance", "runs", "noise", "engine")
+"""Arguments that count otherwise, or as the layout of the work not at all."""
+
+
+def described(call: Any) -> dict[str, Any]:
+    """The arguments that decide the numbers of a run, by name, but for the instance's numbers."""
+    one = call.instance
+    parts = {name: value for name, value in call.fields.items() if name not in _APART}
+    return {"family": one.family, "source": one.source, **parts}
 
 
 def key_of(call: Any) -> str:
@@ -28,43 +33,45 @@ def key_of(call: Any) -> str:
     Raises:
         ArgumentError: an argument that its value does not identify, such as a function.
     """
-    told: dict[str, Any] = {"revision": REVISION, "deltas": call.deltas.tolist()}
+    told: dict[str, Any] = {"revision": REVISION}
     sources: dict[str, str] = {}
-    one = call.instance
-    parts = {name: getattr(call, name) for name in _DECIDE} | {"family": one.family}
-    parts |= {} if one.source is None else {"source": one.source}
-    for name, value in parts.items():
-        told[name] = description_of(name, value)
-        if _has_function(told[name]):
-            allowed = "with a store, numbers, strings, arrays and dataclasses of these"
-            raise ArgumentError(name, value, allowed, "a function's value does not identify it")
+    for name, value in described(call).items():
+        told[name] = text_of(name, value)
         for kind in _foreign(value):
+            if not isinstance(kind, type):
+                allowed = "with a store, numbers, strings, arrays and dataclasses of these"
+                raise ArgumentError(name, value, allowed, "a function's value does not identify it")
             sources[name_of(kind)] = _source(name, kind)
-    told |= {f"engine.{k}": v for k, v in vars(call.engine).items() if k not in _LAYOUT}
+    one = call.instance
     arrays = [one.arms, one.theta, *([] if one.costs is None else [one.costs])]
     arrays += [] if call.noise is None else [call.noise, call.runs]
     text = json.dumps(told | {"sources": sources, "arrays": len(arrays)}, sort_keys=True)
     return sha256(*arrays, text=text)[:20]
 
 
-def _has_function(description: Any) -> bool:
-    if isinstance(description, dict):
-        return "function" in description or any(map(_has_function, description.values()))
-    return isinstance(description, list) and any(map(_has_function, description))
+def sha256(*arrays: np.ndarray, text: str = "") -> str:
+    """A hash of arrays and a text."""
+    total = hashlib.sha256(text.encode())
+    for array in arrays:
+        plain = np.ascontiguousarray(array + 0.0, "<f8")  # -0.0 is 0.0
+        total.update(str(plain.shape).encode() + plain.tobytes())
+    return total.hexdigest()
 
 
-def _foreign(value: Any) -> Iterator[type]:
-    """The classes outside jaxelim, with their bases, of a value and of all that it holds."""
+def _foreign(value: Any) -> Iterator[Any]:
+    """The functions, and the classes outside jaxelim with their bases, that a value holds."""
     if isinstance(value, list | tuple):
         for entry in value:
             yield from _foreign(entry)
     elif isinstance(value, Mapping):
         yield from _foreign(list(value.values()))
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+    elif inspect.isroutine(value):
+        yield value
+    elif not isinstance(value, np.ndarray | np.generic):
         for kind in type(value).__mro__:
             if kind.__module__.partition(".")[0] not in ("jaxelim", "builtins", "typing", "abc"):
                 yield kind
-        for field in dataclasses.fields(value):
+        for field in dataclasses.fields(value) if dataclasses.is_dataclass(value) else ():
             yield from _foreign(getattr(value, field.name))
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from jaxelim.errors import ArgumentError
-from jaxelim.simulation.call import CheckedCall
+from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import Plan
 from jaxelim.simulation.results.result import correct
 from jaxelim.simulation.run import Ended
@@ -39,7 +39,7 @@ def ordered(plan: Plan, ended: Ended) -> dict[str, np.ndarray]:
 
     def placed(x: np.ndarray) -> np.ndarray:
         """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
-        shape = call.instance.size, x.shape[1], call.deltas.size, call.runs.size, *x.shape[3:]
+        shape = call.instance.size, x.shape[1], call.delta.size, call.runs.size, *x.shape[3:]
         full = np.zeros(shape, x.dtype)
         if call.shared:
             full[instance, :, :, row] = x
@@ -62,7 +62,7 @@ def ordered(plan: Plan, ended: Ended) -> dict[str, np.ndarray]:
     return arrays | {"correct": correct(call, arrays["answer"])}
 
 
-def refuse_degenerate(call: CheckedCall, arms: Any, row: np.ndarray, instance: np.ndarray) -> None:
+def refuse_degenerate(call: Experiment, arms: Any, row: np.ndarray, instance: np.ndarray) -> None:
     """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
 
     `arms`: 1 + an arm whose rewards are all equal, [R], 0 for none; None: never.

@@ -17,7 +17,7 @@ from jaxelim.errors import ArgumentError, RuleError, warn
 from jaxelim.families import noise, returns
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.scope import ONE_DEVICE
-from jaxelim.simulation.call import CheckedCall, Engine
+from jaxelim.simulation.experiment import Engine, Experiment
 
 CHUNK = 256
 """Steps of a chunk."""
@@ -42,7 +42,7 @@ class Plan:
         places: [3, runs]: see `queue_of`.
     """
 
-    call: CheckedCall
+    call: Experiment
     spec: Spec
     inputs: Inputs
     queue: Queue
@@ -69,7 +69,7 @@ class Plan:
         }
 
 
-def planned(call: CheckedCall, log: int = 0) -> Plan:
+def planned(call: Experiment, log: int = 0) -> Plan:
     """The plan of a call, checked before a program or large arrays exist; `log` as in `spec_of`.
 
     Raises:
@@ -94,7 +94,7 @@ def used_devices(layout: Engine) -> int:
     return min(layout.devices or len(jax.devices()), len(jax.devices()))
 
 
-def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec:
+def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
     """The spec of a call's program, before its rule is traced (see `settled`).
 
     Args:
@@ -122,7 +122,7 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
         elimination=call.elimination,
         threshold=call.threshold,
         per_lane_instances=call.instance.batched,
-        deltas=call.deltas.size if call.shared else 1,
+        deltas=call.delta.size if call.shared else 1,
         pair_times="pair_times" in call.record,
         log=log,
         initial_pulls=call.initial_pulls,
@@ -135,7 +135,7 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
     return spec
 
 
-def settled(call: CheckedCall, spec: Spec, inputs: Inputs) -> Spec:
+def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
     """The spec, with steps in many kernels where the traced rule would not gain from one."""
     if not spec.execution.one_kernel or (found := engine.outline(spec, inputs)).in_one_kernel:
         return spec
@@ -143,12 +143,12 @@ def settled(call: CheckedCall, spec: Spec, inputs: Inputs) -> Spec:
     return spec.executed(one_kernel=False, inner_loops=found.inner_loops, lanes=lanes)
 
 
-def _execution(call: CheckedCall, gpu: bool) -> Execution:
+def _execution(call: Experiment, gpu: bool) -> Execution:
     """How the steps of a call run, in many kernels."""
     layout, items = call.engine, call.trajectories * call.runs.size
     devices = min(used_devices(layout), items)
     # By powers of two, from 1024 on unless rows are large: 100 and 1000 runs share a program.
-    queue = 1024 if call.instance.K * len(call.stopping) * call.deltas.size <= 4096 else 64
+    queue = 1024 if call.instance.K * len(call.stopping) * call.delta.size <= 4096 else 64
     while queue < -(-items // devices):
         queue *= 2
     return Execution(
@@ -161,7 +161,7 @@ def _execution(call: CheckedCall, gpu: bool) -> Execution:
     )
 
 
-def _lanes(call: CheckedCall, gpu: bool, wanted: int) -> int:
+def _lanes(call: Experiment, gpu: bool, wanted: int) -> int:
     """The number of lanes a device: the one that is asked for, or the one that is wanted."""
     layout, items = call.engine, call.trajectories * call.runs.size
     of_device = -(-items // min(used_devices(layout), items))
@@ -173,11 +173,11 @@ def _lanes(call: CheckedCall, gpu: bool, wanted: int) -> int:
     return min(-(-(layout.lanes or wanted) // LANE_GROUP) * LANE_GROUP, most)
 
 
-def _scaled_problem(call: CheckedCall) -> Problem:
+def _scaled_problem(call: Experiment) -> Problem:
     return call.problem.scaled(call.instance.family.scale)
 
 
-def queue_of(call: CheckedCall, spec: Spec) -> tuple[Queue, np.ndarray]:
+def queue_of(call: Experiment, spec: Spec) -> tuple[Queue, np.ndarray]:
     """The queue of runs, and the place of each run in the result.
 
     The devices get runs in turn; with several the queue has a leading axis of devices.
@@ -187,7 +187,7 @@ def queue_of(call: CheckedCall, spec: Spec) -> tuple[Queue, np.ndarray]:
         The queue, and places [3, runs]: index of delta (-1 where deltas share a
         trajectory), instance and row.
     """
-    execution, deltas = spec.execution, np.argsort(call.deltas, kind="stable")
+    execution, deltas = spec.execution, np.argsort(call.delta, kind="stable")
     order = [None] if call.shared else deltas
     instance, row = np.meshgrid(
         np.arange(call.instance.size), np.arange(call.runs.size), indexing="ij"
@@ -197,9 +197,9 @@ def queue_of(call: CheckedCall, spec: Spec) -> tuple[Queue, np.ndarray]:
     instance, row = np.tile(instance.ravel(), len(order)), np.tile(row.ravel(), len(order))
     size = which.size
     levels = (
-        np.broadcast_to(call.deltas[:, None], (call.deltas.size, size))
+        np.broadcast_to(call.delta[:, None], (call.delta.size, size))
         if call.shared
-        else call.deltas[which][None]
+        else call.delta[which][None]
     )
     tables = {
         "run": call.runs[row].astype(np.int32),
@@ -218,7 +218,7 @@ def queue_of(call: CheckedCall, spec: Spec) -> tuple[Queue, np.ndarray]:
     return queue, np.stack([which, instance, row])
 
 
-def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
+def inputs_of(call: Experiment, spec: Spec) -> Inputs:
     """What all runs share, as host arrays.
 
     Raises:
@@ -254,7 +254,7 @@ def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
     )
 
 
-def prepared_for(call: CheckedCall) -> Tree:
+def prepared_for(call: Experiment) -> Tree:
     """The arrays of the rule's `prepare`.
 
     Raises:
@@ -273,7 +273,7 @@ def prepared_for(call: CheckedCall) -> Tree:
     return prepared
 
 
-def checked_inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
+def checked_inputs_of(call: Experiment, spec: Spec) -> Inputs:
     """`inputs_of`, with the checks that remain; raises as `planned`."""
     execution = spec.execution
     if execution.queue + execution.lanes >= 2**31:  # places in the queue are int32

@@ -16,13 +16,13 @@ from jaxelim.thresholds.mixture import Mixture
 from jaxelim.thresholds.values import POINTS, values
 
 if TYPE_CHECKING:
-    from jaxelim.simulation.call import CheckedCall
+    from jaxelim.simulation.experiment import Experiment
 
 _TIMES = 10.0 ** np.arange(3, 7)
 """Samples at which a test is compared with what a rule explores."""
 
 
-def check(call: "CheckedCall") -> None:
+def check(call: "Experiment") -> None:
     """Refuse a threshold, a combination or a layout that is not defined.
 
     Raises:
@@ -38,7 +38,7 @@ def check(call: "CheckedCall") -> None:
         _warn_of_starvation(call)
 
 
-def _check_threshold(call: "CheckedCall") -> None:
+def _check_threshold(call: "Experiment") -> None:
     """Refuse a threshold that is not finite and positive at the times of a run.
 
     It also must not decrease in t, nor increase in delta.
@@ -56,9 +56,9 @@ def _check_threshold(call: "CheckedCall") -> None:
         raise ArgumentError("threshold", threshold, "a threshold that does not increase in delta")
 
 
-def _warn_of_starvation(call: "CheckedCall") -> None:
+def _warn_of_starvation(call: "Experiment") -> None:
     """Warn where the rule knows that the test asks for more than it explores."""
-    threshold, delta = call.threshold, float(np.min(call.deltas))
+    threshold, delta = call.threshold, float(np.min(call.delta))
     with scope.engine():
         levels = np.asarray(values(threshold, _TIMES, delta), float)
     if isinstance(threshold, Mixture):
@@ -68,7 +68,7 @@ def _warn_of_starvation(call: "CheckedCall") -> None:
         warn(caution, StarvationWarning)
 
 
-def _check_alpha(call: "CheckedCall") -> None:
+def _check_alpha(call: "Experiment") -> None:
     """Refuse a level alpha of elimination at sampling that is not finite and positive."""
     elimination, threshold = call.elimination, call.threshold
     own = elimination.alpha is not None
@@ -86,7 +86,7 @@ class _Alpha(NamedTuple):
         return self.elimination.level(self.threshold, t, delta)
 
 
-def _levels(argument: str, value: Any, f: Callable, call: "CheckedCall") -> np.ndarray:
+def _levels(argument: str, value: Any, f: Callable, call: "Experiment") -> np.ndarray:
     """f(t, delta) from the largest delta to the smallest, at times of a run: [deltas, times].
 
     Raises:
@@ -95,7 +95,7 @@ def _levels(argument: str, value: Any, f: Callable, call: "CheckedCall") -> np.n
     """
     first = call.initial_pulls * call.instance.K
     times = np.round(np.geomspace(first, max(call.max_samples, first + 1), POINTS))  # may repeat
-    falling = np.sort(call.deltas)[::-1]
+    falling = np.sort(call.delta)[::-1]
     with scope.engine():
         try:
             found = np.array([values(f, times, delta) for delta in falling])
@@ -134,7 +134,7 @@ _METHODS = {
 """What methods of a family are called in messages."""
 
 
-def _check_combination(call: "CheckedCall") -> None:
+def _check_combination(call: "Experiment") -> None:
     """Refuse combinations that the paper does not define."""
     instance, problem, rule = call.instance, call.problem, call.rule
     family, name, traits = instance.family, type(rule).__name__, rule.traits
@@ -171,7 +171,7 @@ def _check_combination(call: "CheckedCall") -> None:
         _check_elimination(call)
 
 
-def _check_elimination(call: "CheckedCall") -> None:
+def _check_elimination(call: "Experiment") -> None:
     """Refuse an elimination at sampling that is not defined here."""
     elimination, stopping = call.elimination, list(call.stopping)
     if not isinstance(elimination, SelectiveElimination | Resets):
@@ -184,7 +184,7 @@ def _check_elimination(call: "CheckedCall") -> None:
         allowed = f"None: {type(call.rule).__name__} does not look at pieces when it samples"
         raise UnsupportedError("elimination", elimination, allowed)
     if isinstance(elimination, Resets):
-        elimination.check(call.threshold, call.deltas)
+        elimination.check(call.threshold, call.delta)
     if elimination.shared and (len(stopping) > 1 or type(stopping[0]) is not type(elimination)):
         allowed = (
             f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that "

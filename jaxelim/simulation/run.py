@@ -11,7 +11,7 @@ from jaxelim import engine
 from jaxelim.engine import Carry, Inputs, Queue, Spec
 from jaxelim.errors import ArgumentError
 from jaxelim.progress import Progress
-from jaxelim.simulation.call import CheckedCall
+from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.plan import CHUNK, Plan
 
@@ -231,7 +231,7 @@ class HostLoop:
         return stage
 
 
-def _failure(call: CheckedCall, carry: Carry) -> ArgumentError:
+def _failure(call: Experiment, carry: Carry) -> ArgumentError:
     """The error for an arm or an answer out of range, or a number that is not finite.
 
     Among the runs that failed in the earliest chunk it names the one of lowest index.

@@ -37,7 +37,7 @@ def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
     tree = opened(path, xr.load_datatree)
     if "jaxelim_study" not in tree.attrs:
         raise StoreError(path, "it holds no study of jaxelim")
-    StoreError.refuse_newer(path, int(tree.attrs["jaxelim_study"]), FORMAT)
+    StoreError.refuse_other(path, int(tree.attrs["jaxelim_study"]), FORMAT)
     try:
         found = {}
         for group in sorted(tree.children.values(), key=lambda one: int(str(one.name))):
@@ -95,9 +95,9 @@ def _result(store: Store, cell: Cell, passed: dict[str, Any]) -> Result | None:
     if not parts:
         return None
     try:
-        numbers = {name: np.asarray(made(x)) for name, x in told["numbers"].items()}
+        numbers = {name: made(x) for name, x in told["numbers"].items()}
         runs = np.sort(np.concatenate([runs for runs, *_ in parts]))
-        arrays = joined(parts, runs) | {"deltas": np.array(told["deltas"]), "runs": runs}
+        arrays = joined(parts, runs) | {"run": runs}
         result = assembled(path, told["experiment"], numbers, arrays, **passed)
     except KeyError as error:
         warn(f"left out: {path}, which lacks {error}", UserWarning)

@@ -12,10 +12,9 @@ from jaxelim.contracts import Problem, SamplingRule
 from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.call import CheckedCall
+from jaxelim.simulation.experiment import Experiment, Settings, of_truth
 
-OF_A_RULE = ("delta", "stopping", "elimination", "threshold", "ridge", "max_samples", "record",
-             "initial_pulls")  # fmt: skip
+OF_A_RULE = sorted(Settings.__annotations__.keys() - {"runs", "seed", "engine", "noise"})
 """Arguments of `simulate` that an entry of `rules` may have for itself."""
 LONGEST = 40
 """Most characters of a description that serves as a name."""
@@ -27,7 +26,7 @@ class Place(NamedTuple):
     rule: str
     instance: str
     problem: str
-    call: CheckedCall
+    call: Experiment
 
 
 def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Place]:
@@ -57,34 +56,31 @@ def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Plac
 
 def _checked(
     key: tuple[str, str, str], rule: Any, instance: Any, question: Any, given: dict[str, Any]
-) -> CheckedCall:
+) -> Experiment:
     """The call of a combination."""
     try:
         source, single = instance
         problem = question(source)
-        return CheckedCall.checked(
-            instance=single, problem=problem, rule=rule, **_resolved(given, single, problem)
-        )
+        return Experiment(of_truth(single), problem, rule, **_resolved(given))
     except ArgumentError as error:
         where = "rule {!r}, instance {!r}, problem {!r}".format(*key)
         error.note = f"{error.note}; of {where}" if error.note else f"of {where}"
         raise
 
 
-def _resolved(given: dict[str, Any], instance: Any, problem: Any) -> dict[str, Any]:
-    """The arguments of a call, with objects in place of names."""
-    made, stopping = dict(given), given["stopping"]
-    if isinstance(stopping, str):
-        made["stopping"] = catalogue.find_stopping(stopping)
-    elif isinstance(stopping, Sequence):
-        made["stopping"] = [
-            catalogue.find_stopping(one) if isinstance(one, str) else one for one in stopping
-        ]
-    if isinstance(given["elimination"], str):
-        made["elimination"] = catalogue.find_elimination(given["elimination"])
-    if isinstance(given["threshold"], str):
-        made["threshold"] = catalogue.find_threshold(given["threshold"], instance, problem)
+def _resolved(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, with objects in place of texts."""
+    made = dict(given)
+    for name in given.keys() & {"elimination", "threshold", "stopping"}:
+        one = given[name]
+        several = isinstance(one, Sequence) and not isinstance(one, str)
+        made[name] = [_of_text(name, x) for x in one] if several else _of_text(name, one)
     return made
+
+
+def _of_text(argument: str, given: Any) -> Any:
+    """What a text makes; what is no text stays."""
+    return catalogue.made(argument, given) if isinstance(given, str) else given
 
 
 def _named(
@@ -116,16 +112,12 @@ def _rule(entry: Any) -> dict[str, Any]:
     if not isinstance(entry, Mapping):
         entry = {"rule": entry}
     made = dict(entry)
-    rule, settings = made.pop("rule", None), made.pop("settings", {})
+    rule = _of_text("rule", made.pop("rule", None))
     for name in made:
         if name not in OF_A_RULE:
-            raise unknown_name("rules", name, ("rule", "settings", *OF_A_RULE))
-    if isinstance(rule, str):
-        rule = catalogue.rule_with(rule, settings)
-    elif settings:
-        raise ArgumentError("settings", settings, "none beside a rule that is no name")
+            raise unknown_name("rules", name, ("rule", *OF_A_RULE))
     if not isinstance(rule, SamplingRule):
-        allowed = "a sampling rule such as LinGapE(), its name, or a mapping with the key 'rule'"
+        allowed = "a sampling rule such as LinGapE(), its text, or a mapping with the key 'rule'"
         raise ArgumentError("rules", rule, allowed)
     return {"rule": rule, **made}
 
@@ -164,26 +156,14 @@ def _name_of_instance(made: tuple[Any, Any], _: Any) -> tuple[str, str]:
 def _problem(entry: Any) -> Callable[[Any], Any]:
     """The problem on an instance, by the instance's name."""
     if isinstance(entry, str):
-        entry = {"problem": entry}
-    if not isinstance(entry, Mapping):
-        if not isinstance(entry, Problem):
-            allowed = "a problem such as BestArm(), its name, or a mapping with the key 'problem'"
-            raise ArgumentError("problem", entry, allowed)
-        return lambda _: entry
-    settings = dict(entry)
-    name = settings.pop("problem", None)
-    for setting in settings:
-        checks.choice("problem", setting, ("m", "level", "epsilon"))
-    return lambda instance: catalogue.problem_on(instance, name, **settings)
+        return lambda source: catalogue.problem_on(source, entry)
+    if not isinstance(entry, Problem):
+        raise ArgumentError("problem", entry, "a problem such as BestArm(), or its text")
+    return lambda _: entry
 
 
 def _name_of_problem(_: Any, entry: Any) -> tuple[str, str]:
-    if isinstance(entry, Problem):
-        return _names_of(entry.name, entry)
-    if isinstance(entry, str):
-        return entry, entry
-    own = ", ".join(f"{name}={value}" for name, value in entry.items() if name != "problem")
-    return str(entry["problem"]), f"{entry['problem']}, {own}"
+    return _names_of(entry.name, entry) if isinstance(entry, Problem) else (entry, entry)
 
 
 def labels_of(place: Place) -> dict[str, str]:

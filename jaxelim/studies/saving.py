@@ -11,7 +11,7 @@ from jaxelim.simulation.results.saving import dataset_of, packed, path_of
 if TYPE_CHECKING:
     from jaxelim.studies.study import Study
 
-FORMAT = 1
+FORMAT = 2
 """Version of a study's files; raise it when it changes."""
 
 

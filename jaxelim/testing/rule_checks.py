@@ -13,7 +13,8 @@ from jaxelim.contracts import Problem, SamplingRule
 from jaxelim.errors import JaxelimError, RuleError, StarvationWarning
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, Thresholding, TopM
-from jaxelim.simulation.api import Engine, simulate, trace
+from jaxelim.simulation.api import simulate, trace
+from jaxelim.simulation.experiment import Engine
 from jaxelim.simulation.results.result import Result, correct_answer
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
@@ -234,8 +235,8 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge, cut) -
         )
         same_runs(many, vmapped, f"{where}: lanes-last and vmapped forms", some)
     if len(stopping) > 1 and "native" in rule.traits.stopping:
-        native = simulate(rotations[0], problem, rule, runs=some, engine=wide,
-                          **{**common, "stopping": Native()})  # fmt: skip
+        own: Any = {**common, "stopping": Native()}
+        native = simulate(rotations[0], problem, rule, runs=some, engine=wide, **own)
         what = f"{where}: the native stop alone and beside other stopping rules"
         same_runs(many, native, what, some, slice(-1, None))
     answers = len({correct_answer(one, problem).tobytes() for one in rotations})

@@ -7,7 +7,8 @@ import numpy as np
 from jaxelim.contracts import Problem, SamplingRule
 from jaxelim.instances.instance import Instance
 from jaxelim.live import LiveRun
-from jaxelim.simulation.api import Engine, simulate, trace
+from jaxelim.simulation.api import simulate, trace
+from jaxelim.simulation.experiment import Engine
 from jaxelim.stopping.llr import LLR, Native
 from jaxelim.testing.report import require, same_runs
 from jaxelim.thresholds.basic import Heuristic

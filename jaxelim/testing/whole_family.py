@@ -167,7 +167,7 @@ def _check_family_settings(family: Any) -> str:
     check_repr(family)
     check_docstring(kind)
     good = isinstance(family.name, str) and family.name
-    good = good and families.known().get(family.name, kind) is kind
+    good = good and families.NAMES.get(family.name, kind) is kind
     require(good, f"name is {family.name!r}; rules know a family by it, so it has to be its own")
     known = tuple(noise.SAMPLERS)
     require(family.noise in known, f"noise is {family.noise!r}; it has to be one of {known}")

@@ -8,7 +8,8 @@ from scipy.stats import binom
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm
 from jaxelim.rules import EBTCI, Uniform
-from jaxelim.simulation.api import Engine, simulate
+from jaxelim.simulation.api import simulate
+from jaxelim.simulation.experiment import Engine
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR
 from jaxelim.testing import family_checks

@@ -74,7 +74,7 @@ class KaufmannKoolen:
 
     Args:
         pieces: number of pieces of which one must not be refuted, at least 1: K - 1 for
-            best arm, m (K - m) for top m, K for signs.
+            best arm, m (K - m) for top m, K for signs. None: all three are those of the call.
         arms: number of arms that a piece compares: 2 for best arm and top m, 1 for
             signs. All K for linear arms, with one piece: then for every problem.
         gaussian: whether rewards are Gaussian of known variance; else any one-parameter
@@ -84,18 +84,17 @@ class KaufmannKoolen:
         ArgumentError: pieces or arms is no such integer, or gaussian no bool.
 
     Example:
-        >>> problem = BestArm()
-        >>> KaufmannKoolen.of(Instance.unstructured([0.3, 0.2, 0.1], Bernoulli()), problem)
+        >>> instance = Instance.unstructured([0.3, 0.2, 0.1], Bernoulli())
+        >>> KaufmannKoolen().bound(instance, BestArm())
         KaufmannKoolen(pieces=2, arms=2, gaussian=False)
     """
 
-    pieces: int
+    pieces: int | None = None
     arms: int = 2
     gaussian: bool = False
 
-    @classmethod
-    def of(cls, instance: "Arms", problem: Any) -> "KaufmannKoolen":
-        """The threshold of an instance and best arm, best item, top m or signs.
+    def bound(self, instance: "Arms", problem: Any, **_: Any) -> "KaufmannKoolen":
+        """Host: the threshold with the numbers of a call: best arm, best item, top m or signs.
 
         Linear arms: one piece of all K arms, for every problem. Half the squared
         distance of theta_hat from theta in the norm of V is at most the sum of the
@@ -104,6 +103,8 @@ class KaufmannKoolen:
         Raises:
             UnsupportedError: another problem, or another family of rewards.
         """
+        if self.pieces is not None:
+            return self
         family = instance.family
         tested = getattr(family, "family", family)  # of recorded rewards too
         normal = getattr(tested, "stated_law", str)() == "gaussian"
@@ -114,17 +115,18 @@ class KaufmannKoolen:
             allowed = "best-arm, best-or-none, best-item, top-m or thresholding; for others "
             allowed += "give pieces and arms"
             raise UnsupportedError("problem", problem, allowed)
-        return cls(*needed, normal)
+        return KaufmannKoolen(*needed, normal)
 
     def __post_init__(self) -> None:
-        for name in ("pieces", "arms"):
+        for name in ("arms",) if self.pieces is None else ("pieces", "arms"):
             object.__setattr__(self, name, integer(name, getattr(self, name), low=1))
         if not isinstance(self.gaussian, bool | np.bool_):
             raise ArgumentError("gaussian", self.gaussian, "True or False")
         object.__setattr__(self, "gaussian", bool(self.gaussian))
 
     def __call__(self, t: Array, delta: Array) -> Array:
-        x = (math.log(self.pieces) - jnp.log(delta)) / self.arms
+        """beta at every t; P = 1 before `bound`."""
+        x = (math.log(self.pieces or 1) - jnp.log(delta)) / self.arms
         first, slope = (jnp.asarray(one, x.dtype) for one in lines(self.gaussian))
         least = jnp.min(first + slope * x[..., None], -1)
         log_n = jnp.log(jnp.maximum(t / self.arms, 1))
@@ -154,7 +156,7 @@ class KaufmannKoolen:
             needed = _pieces_and_arms(call.problem, call.structure, call.arms)
             if needed is None:
                 return f"for this problem it needs arms = {call.arms}, all of them"
-            if self.pieces < needed[0] or not needed[1] <= self.arms <= call.arms:
+            if (self.pieces or 1) < needed[0] or not needed[1] <= self.arms <= call.arms:
                 return f"this call needs pieces = {needed[0]} and arms = {needed[1]}"
         return call.uncovered(call.refuting, "tests that refute pieces") or True
 

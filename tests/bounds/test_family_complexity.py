@@ -178,6 +178,7 @@ def test_the_command_line_and_its_figure(tmp_path):
     je.Instance.unstructured([0.5, 0.45, 0.43, 0.4]).to_json(path)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        code = cli.main(["complexity", path, "--family", "bernoulli", "--figure", str(figure)])
+        code = cli.main(["instances", "describe", path, "--family", "bernoulli",
+                         "--figure", str(figure)])
     assert code == 0 and "T* = 989.792" in out.getvalue() and "0: 0.4165" in out.getvalue()
     assert figure.read_bytes()[:4] == b"\x89PNG"

@@ -129,12 +129,12 @@ def test_the_command_line(tmp_path):
     file.write_text('{"theta": [0.6, 0.5, 0.1], "arms": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}')
     instance = je.load_instance(file)
     for epsilon, right in ((0.05, 1), (0.2, 2)):
-        text = said("complexity", str(file), "--epsilon", str(epsilon))
+        text = said("instances", "describe", str(file), "--problem", f"BestArm({epsilon})")
         found = je.complexity(instance, je.BestArm(epsilon=epsilon), 1e-8)
         assert text.startswith(f"BestArm(epsilon={epsilon}) on {file}: K = 3")
         assert f"H* = {float(found.value):.8g}" in text
         bound = je.bounds.kl_bound(0.01, found.value, right)
         assert f"/H* = {float(bound):.1f}" in text and ("2 right answers" in text) == (right == 2)
-    text = said("run", str(file), "--epsilon", "0.2", "--rule", "lucb", "--runs", "2",
+    text = said("run", str(file), "--problem", "BestArm(0.2)", "--rule", "lucb", "--runs", "2",
                 "--max-samples", "50")  # fmt: skip
     assert text.startswith("LUCB() on ") and "BestArm(epsilon=0.2)" in text

@@ -14,7 +14,7 @@ FILES = [*sorted((ROOT / "engine").glob("*.py")), *sorted((ROOT / "simulation").
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_no_family_and_no_rule_is_named(path):
-    kinds = {*families.known().values(), *catalogue.rules().values(), je.families.OneParameter}
+    kinds = {*families.NAMES.values(), *catalogue.rules().values(), je.families.OneParameter}
     names = {kind.__name__ for kind in kinds}
     tree = ast.parse(path.read_text())
     used = {getattr(node, key, None) for node in ast.walk(tree) for key in ("id", "attr", "name")}

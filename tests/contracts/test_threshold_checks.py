@@ -118,7 +118,7 @@ def test_our_thresholds(problem, family):
     errors are those of gk16 in top m, 0.07: it is called above with probability 1e-12.
     log(1/delta) errs in 0.16 to 0.24 of the runs.
     """
-    koolen = je.thresholds.KaufmannKoolen.of(hard_instance(problem, family), problem)
+    koolen = je.thresholds.KaufmannKoolen().bound(hard_instance(problem, family), problem)
     for threshold in (je.Heuristic(), je.GK16()):
         assert not check_threshold(threshold, problem, family=family).above, threshold
     report = check_threshold(koolen, problem, family=family)

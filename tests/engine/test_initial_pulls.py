@@ -1,6 +1,5 @@
 """Several initial pulls of each arm: rounds in index order, then the first check."""
 
-import dataclasses
 import types
 
 import jax.numpy as jnp
@@ -8,10 +7,9 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from experiments.cells import Cell
 from jaxelim.cli import main
 from jaxelim.rules.parts import schedule
-from jaxelim.simulation.keys import key_of
+from tests.calls import checked
 
 MEANS = np.array([2.2, 0.6, 0.0])
 PLAIN = je.Instance.unstructured(MEANS, noise_std=1.5)
@@ -138,9 +136,8 @@ def test_refusals():
 
 def test_results_name_them():
     """Other numbers are another cell."""
-    cell = Cell("x", PLAIN, je.BestArm(), je.Uniform(), (je.LLR(),), ridge=0.0)
-    runs = np.arange(3)
-    keys = [key_of(dataclasses.replace(cell, initial_pulls=n).call(runs)) for n in (None, 1, 2)]
+    call = checked(PLAIN, je.BestArm(), je.Uniform())
+    keys = [call.replace(initial_pulls=n).key for n in (None, 1, 2)]
     assert keys[0] == keys[1] != keys[2]
 
 

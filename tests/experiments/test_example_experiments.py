@@ -66,7 +66,7 @@ def test_the_two_dimensional_example_at_a_small_size(tmp_path, capsys):
     )
     for i in (1, 2):
         two_dimensional.main(dataclasses.replace(config, shard=f"{i}/2", results=tmp_path / str(i)))
-        assert "jaxelim merge" in capsys.readouterr().out and not (tmp_path / "out").exists()
+        assert "store.merge" in capsys.readouterr().out and not (tmp_path / "out").exists()
     store.merge([tmp_path / "1", tmp_path / "2"], config.results)
     two_dimensional.main(config)
     text = capsys.readouterr().out

@@ -358,7 +358,7 @@ def test_sharded_tables_equal_the_whole(tmp_path, capsys):
             table1.main([*arguments, "--shard", f"{i}/2", "--output", str(tmp_path / str(i))]) == 0
         )
         assert (
-            "jaxelim merge" in capsys.readouterr().out
+            "store.merge" in capsys.readouterr().out
             and not (tmp_path / str(i) / "table1.md").exists()
         )
     store.merge([tmp_path / "1", tmp_path / "2"], tmp_path / "joined")

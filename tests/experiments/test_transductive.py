@@ -9,7 +9,6 @@ import pytest
 import jaxelim as je
 from experiments import transductive
 from jaxelim import figures
-from jaxelim.simulation.keys import key_of
 
 TINY = ["--runs", "4", "--sizes", "2", "--rules", "uniform", "--workers=0"]
 
@@ -48,7 +47,7 @@ def test_blocks_are_named_by_the_items():
     same = dataclasses.replace(cell, problem=je.BestArm(items=items))
     items[3, 0] += 1e-9
     other = dataclasses.replace(cell, problem=je.BestArm(items=items))
-    first, second, third = (key_of(one.call(np.arange(1))) for one in (cell, same, other))
+    first, second, third = (one.call(np.arange(1)).key for one in (cell, same, other))
     assert first == second != third
 
 

@@ -17,7 +17,7 @@ __all__ = ["nothing_compiles"]  # a fixture of every test here
     [
         ("--rule", "lingap", "lingape"),
         ("--rule", "unifrom", "uniform"),
-        ("--problem", "bestarm", "best-arm"),
+        ("--problem", "bestarms", "best-arm"),
         ("--stopping", "select", "selective"),
         ("--elimination", "ful", "full"),
         ("--threshold", "heuristics", "heuristic"),
@@ -36,7 +36,7 @@ def test_unknown_names_on_the_command_line(capsys, option, value, nearest):
         (["linear-d20", "--delta", "1.5"], "delta"),
         (["linear-d20", "--runs", "0"], "runs"),
         (["linear-d20", "--max-samples", "10"], "max_samples"),
-        (["linear-d20", "--problem", "top-m", "--m", "50"], "m"),
+        (["linear-d20", "--problem", "TopM(50)"], "m"),
         (["linear-d20", "--output", "no/such/folder/result.nc"], "output"),
         (["linear-d20", "--lanes", "0"], "lanes"),
         (["linear-d20", "--stopping", "native"], "stopping"),

@@ -251,8 +251,7 @@ def test_command_line(tmp_path, capsys):
     assert code == 0 and "selective" in text and "wrote" in text
     with xr.open_dataset(out, engine="h5netcdf") as back:
         assert dict(back.sizes)["run"] == 4 and back.sizes["stopping"] == 2
-    assert cli.main(["rules"]) == 0 and "LinGapE" in capsys.readouterr().out
-    assert cli.main(["instances"]) == 0 and "unstructured-k40" in capsys.readouterr().out
+    assert cli.main(["instances", "list"]) == 0 and "unstructured-k40" in capsys.readouterr().out
     for words, near in (
         (["--rule", "lingap"], "lingape"),
         (["--problem", "best"], "best-arm"),
@@ -294,13 +293,13 @@ def test_complexity_from_the_command_line(tmp_path, capsys):
     figure = tmp_path / "w.png"
     assert (
         cli.main(
-            ["complexity", "linear-d20", "--problem", "top-m", "--m", "5", "--figure", str(figure)]
+            ["instances", "describe", "linear-d20", "--problem", "TopM(5)", "--figure", str(figure)]
         )
         == 0
     )
     text = capsys.readouterr().out
     assert "H* = 0.000270541" in text and "E[tau]" in text and figure.stat().st_size > 10_000
-    assert cli.main(["complexity", "linear-d2"]) == 2
+    assert cli.main(["instances", "describe", "linear-d2"]) == 2
 
 
 def test_importing_the_library_does_not_import_slow_packages():

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
 import jaxelim as je
-from jaxelim import catalogue, scope
+from jaxelim import scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
 from jaxelim.evidence import betting
@@ -452,17 +452,6 @@ def test_recorded_rewards_are_proven_with_replacement():
         found = je.simulate(of(je.Recorded(stacks, order)), je.BestArm(), je.Uniform(), runs=1,
                             delta=0.1, threshold=je.Mixture())  # fmt: skip
         assert (found.proven is True) == proven and found.stopped.all() and found.correct.all()
-
-
-def test_ends_may_follow_the_name():
-    assert catalogue.find_family("bounded:0,5", ()) == je.Bounded(0, 5)
-    assert catalogue.find_family("bounded:0", ["high=5"]) == je.Bounded(0, 5)
-    for name, settings, words in (
-        ("bounded:0,5", ["high=5"], "each once"), ("bounded:5,0", [], "above low"),
-        ("bernoulli:1", [], "no settings"),
-    ):  # fmt: skip
-        with pytest.raises(je.errors.ArgumentError, match=words):
-            catalogue.find_family(name, settings)
 
 
 SKEWED = dict(

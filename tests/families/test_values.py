@@ -9,7 +9,6 @@ import pytest
 import jaxelim as je
 from experiments import cells
 from jaxelim.instances.instance import stack
-from jaxelim.simulation.keys import key_of
 from tests.calls import NAMES
 from tests.families.family_cases import Binomial
 
@@ -83,4 +82,4 @@ def test_families_do_not_share_stored_results():
              je.Exponential(), je.Poisson()]  # fmt: skip
     made = [cells.Cell("a", arms(ONE, kind), je.BestArm(), je.LUCB(), (je.LLR(),), ridge=None)
             for kind in kinds]  # fmt: skip
-    assert len({key_of(cell.call(np.arange(1))) for cell in made}) == len(kinds)
+    assert len({cell.call(np.arange(1)).key for cell in made}) == len(kinds)

@@ -280,7 +280,7 @@ def test_sweeps_and_ratios_of_results():
     for a, b in zip(whole.axes, plain.axes, strict=True):
         for one, other in zip(a.lines, b.lines, strict=True):
             np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
-    gk16 = dataclasses.replace(result, threshold=je.GK16())
+    gk16 = dataclasses.replace(result, experiment=result.experiment.replace(threshold=je.GK16()))
     (practical,) = [
         one
         for one in figures.delta_figure({"x": gk16}).axes[0].lines

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from jaxelim import catalogue, cli, instances
 from jaxelim.errors import ArgumentError
-from jaxelim.families import Bounded, known
+from jaxelim.families import Bounded
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance, stack
 from jaxelim.problems import BestArm
@@ -193,28 +193,17 @@ def test_known_keys_of_a_file(tmp_path):
         assert instances.load_instance(path) == Instance(np.eye(2), [1.0, 0.5])
 
 
-def test_unknown_families_say_how_they_are_written(tmp_path):
+def test_families_of_files_are_texts(tmp_path):
+    """As on the command line, and equal to the object; nothing else is imported."""
     path = tmp_path / "one.json"
-    path.write_text(GOOD.replace('"_other"', '"family": "cauchy", "_other"'))
-    with pytest.raises(ArgumentError) as caught:
-        instances.load_instance(path)
-    names, _, forms = caught.value.note.partition("; families and sources are written ")
-    assert names.endswith(f"allowed: {', '.join(map(repr, known()))}")
-    assert '"bounded:0,5"' in forms and '{"name": "bounded", "low": 0, "high": 5}' in forms
-
-
-def test_settings_of_a_family_may_follow_its_name(tmp_path):
-    """As on the command line, and equal to the object."""
-    path = tmp_path / "one.json"
-    for written in ("bounded:0,5", {"name": "bounded", "low": 0, "high": 5},
-                    {"name": "bounded:0", "high": 5}):  # fmt: skip
+    for written in ("Bounded(0, 5)", "bounded(high=5, low=0)"):
         path.write_text(json.dumps({"means": [1.5, 4.0], "family": written}))
         assert instances.load_instance(path).family == Bounded(0, 5)
-    for written, words in (("bernoulli:1", "no settings in this order"),
-                           ("bounded:5,0", "above low"), ("bonded:0,5", "nearest: 'bounded'"),
-                           ({"name": "bounded:0", "low": 1}, "each once")):  # fmt: skip
+    for written, words in (("bernoulli(1)", "too many positional"), ("Bounded(5, 0)", "above low"),
+                           ("bonded(0, 5)", "nearest: 'bounded'"), (3, "a name or a call"),
+                           ("subprocess:Popen()", "allowed: 'gaussian', 'bernoulli'")):  # fmt: skip
         path.write_text(json.dumps({"means": [1.5, 4.0], "family": written}))
-        with pytest.raises(ArgumentError, match="families and sources are written") as caught:
+        with pytest.raises(ArgumentError) as caught:
             instances.load_instance(path)
         assert words in str(caught.value)
 
@@ -281,8 +270,7 @@ def test_items_of_a_file(tmp_path, capsys):
     one.to_json(tmp_path / "a.json", items)
     assert load_instance(tmp_path / "a.json") == one
     np.testing.assert_array_equal(load_items(tmp_path / "a.json"), items)
-    problem = catalogue.find_problem("best-item", None, items=items)
-    assert problem == BestArm(items=items)
+    assert catalogue.problem_on(str(tmp_path / "a.json"), "best-item") == BestArm(items=items)
     shown = "1.0, 0.0], [0.1, 0.3333333333333333], [-2.0, 1.0]"
-    command = ["complexity", str(tmp_path / "a.json"), "--problem", "best-item"]
+    command = ["instances", "describe", str(tmp_path / "a.json"), "--problem", "best-item"]
     assert cli.main(command) == 0 and f"BestArm(items=[[{shown}]) on" in capsys.readouterr().out

@@ -12,8 +12,8 @@ from jaxelim.cli import main
 
 pytestmark = pytest.mark.xdist_group("live")
 ROOT = Path(__file__).parents[2]
-NEW = ["--arms", "red", "green", "blue", "--family", "bernoulli", "--rule", "lucb", "--setting",
-       "pulls=2", "--elimination", "selective", "--delta", "0.1",
+NEW = ["--arms", "red", "green", "blue", "--family", "bernoulli", "--rule", "lucb(pulls=2)",
+       "--elimination", "selective", "--delta", "0.1",
        "--threshold", "heuristic"]  # fmt: skip
 
 

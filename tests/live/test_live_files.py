@@ -104,7 +104,7 @@ def test_damage_elsewhere_is_an_error(tmp_path):
             je.LiveRun.load(path)
     head = book.line({"jaxelim_live": book.FORMAT + 1, "settings": {}})
     path.write_bytes(head)
-    with pytest.raises(je.errors.StoreError, match=r"its format is 2; .* reads up to 1"):
+    with pytest.raises(je.errors.StoreError, match=r"its format is 3; .* reads 2"):
         je.LiveRun.load(path)
     with pytest.raises(je.errors.StoreError, match="cannot be read: No such file"):
         je.LiveRun.load(tmp_path / "none.live")

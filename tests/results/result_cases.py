@@ -9,6 +9,7 @@ import numpy as np
 import jaxelim as je
 from jaxelim import catalogue, families, problems
 from jaxelim.contracts.traits import Traits
+from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.results.descriptions import hash_of
 from jaxelim.thresholds.kaufmann_koolen import KaufmannKoolen
 
@@ -119,10 +120,8 @@ def uncovered() -> set[str]:
     have |= {"HalfSpaces"}  # has a function of one's own
     known = [*catalogue.rules().values(), *catalogue.stopping_rules().values(), *families.KINDS]
     known += [getattr(problems, name) for name in problems.__all__]
-    thresholds = {type(one).__name__.lower() for one in THRESHOLDS}
-    names = {name.replace("-", "") for name in catalogue.THRESHOLDS}
-    lost = {one for one in names if not {one, one + "threshold"} & thresholds}
-    return {kind.__name__ for kind in known} - have | lost
+    known += catalogue.names("threshold").values()
+    return {kind.__name__ for kind in known} - have
 
 
 def result_of(instance: Any = COINS, width: int | None = None, **changes: Any) -> je.Result:
@@ -136,23 +135,22 @@ def result_of(instance: Any = COINS, width: int | None = None, **changes: Any) -
     width = instance.K if width is None else width
     samples = rng.integers(50, 90, shape).astype(np.int32)
     times = rng.integers(0, 50, (*shape, width)).astype(np.int32)
+    usual = {field.name: field.default for field in dataclasses.fields(Experiment)}
+    call = usual | dict(
+        instance=instance, problem=problem, rule=je.LinGapE(), delta=deltas, stopping=stopping,
+        runs=runs, seed=3, max_samples=1000, initial_pulls=1,
+        ridge=instance.family.ridge_of(None, instance),
+    )  # fmt: skip
+    call |= {name: changes.pop(name) for name in call.keys() & changes.keys()}
     given = dict(
-        instance=instance, problem=problem, rule=je.LinGapE(), deltas=deltas, stopping=stopping,
-        runs=runs, samples=samples, stopped=rng.random(shape) < 0.8,
+        samples=samples, stopped=rng.random(shape) < 0.8,
         answer=rng.random((*shape, width)) < 0.5, correct=rng.random(shape) < 0.9,
         pulls=rng.integers(1, 30, (*shape, instance.K)).astype(np.int32), elimination_times=times,
         tests_stopping=rng.integers(0, 2**40, shape), tests_sampling=rng.integers(0, 9, shape),
-        solves=None, elimination=None, threshold=je.Heuristic(),
-        timings={"seconds": 0.1 + 0.2, "compile_seconds": 1 / 3, "samples_drawn": 12345},
+        solves=None, timings={"seconds": 0.1 + 0.2, "compile_seconds": 1 / 3,
+                              "samples_drawn": 12345},
         layout={"lanes": 16, "form": None, "entrance": "lanes"},
+        origin={"proven": "it was not simulated", "version": je.__version__, "revision": 5,
+                "instance_sha256": hash_of(instance)},
     )  # fmt: skip
-    given |= changes
-    parts = ("problem", "rule", "elimination", "threshold")
-    settings = {
-        "instance": instance.name or repr(instance), **{name: repr(given[name]) for name in parts},
-        "stopping": ", ".join(map(repr, stopping)), "seed": 3, "max_samples": 1000,
-        "initial_pulls": 1, "noise": "seeded", "proven": "it was not simulated",
-        **instance.family_settings,
-        "version": je.__version__, "revision": 5, "instance_sha256": hash_of(instance),
-    }  # fmt: skip
-    return je.Result(**{"settings": settings, **given})
+    return je.Result(experiment=Experiment.unchecked(**call), **given | changes)

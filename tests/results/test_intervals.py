@@ -152,9 +152,9 @@ def test_refusals():
         with pytest.raises(je.errors.UnsupportedError, match=r'record=\("means",\)'):
             call(dataclasses.replace(coins, means=None))
         with pytest.raises(je.errors.UnsupportedError, match="family with a mixture"):
-            family = dataclasses.replace(coins, instance=je.Instance.unstructured(
-                [0.8, 0.4, 0.3], _Own()))  # fmt: skip
-            call(family)
+            own = je.Instance.unstructured([0.8, 0.4, 0.3], _Own())
+            given = {**coins.experiment.fields, "instance": own}
+            call(dataclasses.replace(coins, experiment=type(coins.experiment).unchecked(**given)))
         with pytest.raises(je.errors.UnsupportedError, match="None or 0 as ridge"):
             call(played("linear", ridge=1.0))
     stacks = [[0.0, 1.0, 1.0, 1.0] * 10, [0.0, 1.0, 0.0, 0.0] * 10]

@@ -176,12 +176,9 @@ def test_the_threshold_of_kaufmann_and_koolen():
     problem = je.BestArm(items=items)
     instance = je.Instance(arms[0], theta[0])
     assert instance.structure == "unstructured"
-    assert je.thresholds.KaufmannKoolen.of(instance, problem) == je.thresholds.KaufmannKoolen(
-        1, 5, True
-    )
-    assert je.thresholds.KaufmannKoolen.of(instance, je.BestArm()) == je.thresholds.KaufmannKoolen(
-        4, 2, True
-    )
+    koolen = je.thresholds.KaufmannKoolen
+    assert koolen().bound(instance, problem) == koolen(1, 5, True)
+    assert koolen().bound(instance, je.BestArm()) == koolen(4, 2, True)
 
 
 def test_the_problem_is_certified():

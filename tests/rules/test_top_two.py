@@ -167,13 +167,13 @@ def test_names_of_papers():
     assert PAPERS["tstc"] == je.T3C() and je.TTUCB().select == "tracking"
     assert {rule.share for rule in PAPERS.values()} == {0.5}
     for name, rule in PAPERS.items():
-        assert catalogue.rule_with(name, []) == rule
+        assert catalogue.made("rule", name) == rule
         assert eval(repr(rule), NAMES) == rule and name.upper() in je.__all__
-    assert catalogue.rule_with("t3c", ["share=ids", "select=tracking"]) == je.T3C("ids", "tracking")
-    assert catalogue.rule_with("top-two", ["leader=ucb"]) == je.TopTwo("ucb")
+    assert catalogue.made("rule", "t3c('ids', select='tracking')") == je.T3C("ids", "tracking")
+    assert catalogue.made("rule", "top-two('ucb')") == je.TopTwo("ucb")
     assert "key" in je.T3C().traits.reads and "key" not in je.EBTCI().traits.reads
     with pytest.raises(je.errors.ArgumentError, match="share"):
-        catalogue.rule_with("t3c", ["shares=ids"])
+        catalogue.made("rule", "t3c(shares='ids')")
 
 
 @pytest.mark.parametrize("given", [

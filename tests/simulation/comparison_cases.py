@@ -26,7 +26,8 @@ def made(
         "stopping": (je.LLR(), je.SelectiveElimination())[:s],
         "instance": INSTANCE,
         "rule": je.Uniform(),
-        "settings": {"seed": seed, "noise": "seeded"},
+        "experiment": types.SimpleNamespace(seed=seed),
+        "origin": {},
         "batched": False,
     }
     return types.SimpleNamespace(**{**fields, **more})

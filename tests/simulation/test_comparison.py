@@ -132,10 +132,10 @@ def test_runs_are_paired_by_their_indices():
         "their seeds are 0 and 5": made(b, seed=5),
         "their run indices differ": made(b, runs=np.arange(1, 21)),
         "their instances differ": made(b, instance=je.Instance.unstructured([2.0, 0.0])),
-        "not known to be the same": made(b, settings={"seed": 0, "noise": "given"}),
+        "they have other noise": made(b, origin={"noise_sha256": "ab"}),
     }
-    given = {"seed": 0, "noise": "given", "noise_sha256": "ab"}
-    assert row_of(made(a, settings=given), made(b, settings=dict(given)))["paired"]
+    given = {"noise_sha256": "ab"}
+    assert row_of(made(a, origin=given), made(b, origin=dict(given)))["paired"]
     for words, other in cases.items():
         found = je.compare([made(a), other])
         assert not found.rows[0]["paired"] and words in found.notes[0], words

@@ -79,7 +79,7 @@ PROVEN = {
     "all arms": (COINS, BEST, je.Uniform(), KOOLEN(1, 3), LLR),
     "the bound of exponential families": (NORMAL, BEST, je.Uniform(), KOOLEN(2), LLR),
     "variances by arm": (BY_ARM, BEST, je.EBTCI(), KOOLEN(2, 2, True), EVERY),
-    "linear arms": (LINEAR, BEST, je.LinGapE(), KOOLEN.of(LINEAR, BEST), EVERY),
+    "linear arms": (LINEAR, BEST, je.LinGapE(), KOOLEN().bound(LINEAR, BEST), EVERY),
     "a ridge that is covered": (
         LINEAR,
         BEST,
@@ -99,7 +99,7 @@ PROVEN = {
         LLR,
         je.Resets(EVERY[1], alpha=lambda t, delta: plain(t, delta) / 9),
     ),
-    "phases of pairs": (LINEAR, BEST, je.XYAdaptive(), KOOLEN.of(LINEAR, BEST), NATIVE),
+    "phases of pairs": (LINEAR, BEST, je.XYAdaptive(), KOOLEN().bound(LINEAR, BEST), NATIVE),
     "e-values, unknown variance": (UNKNOWN, BEST, je.Uniform(), je.Mixture(), LLR),
     "rounds of its intervals": (NORMAL, BEST, je.Racing(), je.Mixture(), NATIVE),
     "rows of a table": (recorded("bootstrap"), BEST, je.Uniform(), KOOLEN(2), LLR),
@@ -117,7 +117,7 @@ NOT = {
     "plain states no proof": (NORMAL, BEST, je.Uniform(), plain, LLR),
     "needs pieces = 2 and arms = 2": (NORMAL, BEST, je.Uniform(), KOOLEN(1, 2, True), LLR),
     "needs pieces = 1 and arms = 3": (LINEAR, BEST, je.LinGapE(), KOOLEN(2, 2, True), LLR),
-    "pools phases": (LINEAR, BEST, je.RAGE(), KOOLEN.of(LINEAR, BEST), NATIVE),
+    "pools phases": (LINEAR, BEST, je.RAGE(), KOOLEN().bound(LINEAR, BEST), NATIVE),
     "needs pieces = 2, and the threshold has 1": (
         COINS,
         BEST,
@@ -286,7 +286,7 @@ def test_live_runs_name_threshold_and_guarantee():
 def test_the_bound_of_known_variances():
     """Gaussian rewards of several known variances have C_G, 15.8 in place of 32.6."""
     instance = je.Instance.unstructured([0.5, 0.4, 0.3, 0.2], je.Gaussian(std=[1.0, 2.0, 3.0, 1.0]))
-    made = KOOLEN.of(instance, BEST)
+    made = KOOLEN().bound(instance, BEST)
     assert made == KOOLEN(3, 2, True)
     level = float(made(jnp.asarray(1000.0), jnp.asarray(0.1)))
     other = float(KOOLEN(3, 2)(jnp.asarray(1000.0), jnp.asarray(0.1)))
@@ -308,11 +308,11 @@ class StatedByArm(LaplaceByArm):
 
 def test_a_family_that_draws_otherwise_than_its_base_has_no_law():
     instance = je.Instance.unstructured([0.9, 0.1], LaplaceByArm((1.0, 1.0)))
-    threshold = KOOLEN.of(instance, BEST)
+    threshold = KOOLEN().bound(instance, BEST)
     assert threshold.gaussian is False
     result = je.simulate(instance, BEST, je.Uniform(), threshold=threshold, runs=1, max_samples=2)
     assert "states no law of its own" in result.proven
     stated = je.Instance.unstructured([0.9, 0.1], StatedByArm((1.0, 1.0)))
-    assert KOOLEN.of(stated, BEST).gaussian is True
+    assert KOOLEN().bound(stated, BEST).gaussian is True
     for family in (je.Bernoulli(), je.Poisson(), je.Gaussian(), je.GaussianUnknownVariance()):
         assert family.stated_law() == family.law()

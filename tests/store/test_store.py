@@ -11,7 +11,6 @@ import pytest
 import jaxelim as je
 from jaxelim import files, store
 from jaxelim.simulation import blocks
-from jaxelim.simulation.keys import key_of
 from jaxelim.store import Store
 from tests.calls import checked
 
@@ -219,7 +218,7 @@ class Mine(je.Uniform):
 
 def key(rule=None, instance=ONE, **more) -> str:
     given = {"runs": 6, "delta": 0.1, "max_samples": 400, **more}
-    return key_of(checked(instance, je.BestArm(), rule or je.Uniform(), **given))
+    return checked(instance, je.BestArm(), rule or je.Uniform(), **given).key
 
 
 def test_what_a_key_has():

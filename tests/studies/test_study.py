@@ -72,7 +72,8 @@ def test_the_table(whole):
 
 def test_the_table_has_costs_where_a_result_has(whole):
     free, key = whole["even", "easy"], ("even", "easy", "best-arm")
-    priced = dataclasses.replace(free, instance=EASY.with_costs([1, 2, 5]))
+    priced = dataclasses.replace(
+        free, experiment=free.experiment.replace(instance=EASY.with_costs([1, 2, 5])))  # fmt: skip
     rows = je.Study({key: priced, ("free", *key[1:]): free}).summary().rows
     spent = (priced.pulls[0] @ np.array([1, 2, 5])).mean(-1)
     assert [row["mean cost"] for row in rows[:2]] == pytest.approx(spent.tolist())
@@ -221,7 +222,6 @@ def test_refused_combinations_are_named(monkeypatch):
         "under the key": dict(instances={"instance": None, "costs": [1, 2, 5]}),
         "problem such as": dict(problem=3), "an Instance": dict(instances=3),
         "lingape": dict(rules="lingap"), "linear-d10": dict(instances="linear-d1"),
-        "none beside": dict(rules={"rule": je.Uniform(), "settings": {"a": 1}}),
         "block": dict(block=0), "progress": dict(progress=3),
     }.items():  # fmt: skip
         given = dict(instances=EASY, problem=je.BestArm(), rules=je.Uniform(), runs=2)
@@ -245,8 +245,8 @@ def test_names_of_entries():
     assert [name for name, *_ in names([je.FWS(), je.FWS()])] == ["FWS() (0)", "FWS() (1)"]
     of_names = names(["ttucb", {"rule": "ebtci"}, "uniform"])
     assert [name for name, *_ in of_names] == ["ttucb", "ebtci", "Uniform"]
-    problems = names(je.FWS(), problem=[je.TopM(1), {"problem": "top-m", "m": 2}, "best-arm"])
-    assert [name for *_, name in problems] == ["TopM(m=1)", "top-m, m=2", "best-arm"]
+    problems = names(je.FWS(), problem=[je.TopM(1), "TopM(2)", "best-arm"])
+    assert [name for *_, name in problems] == ["top-m", "TopM(2)", "best-arm"]
     shipped = names(je.FWS(), instances=["unstructured-k40"], problem="top-m")
     assert shipped == [("FWS", "unstructured-k40", "top-m")]
 
@@ -261,7 +261,7 @@ def test_the_command(whole, tmp_path, capsys, monkeypatch):
     problem = "best-arm"
     delta = [0.1, 0.02]
     max_samples = 2000
-    engine = {devices = 1}
+    engine = "Engine(devices=1)"
     [rules]
     even = "uniform"
     oracle = {rule = "oracle"}
@@ -352,7 +352,9 @@ def test_the_figure_of_one_delta(tmp_path, capsys, monkeypatch):
     arrays = ("samples", "stopped", "correct")
     tiled = {name: np.tile(getattr(one["even"], name), 200) for name in arrays}
     few = np.array([1e-4])
-    rare = dataclasses.replace(one["even"], runs=np.arange(4000), deltas=few, **tiled)
+    rare = dataclasses.replace(
+        one["even"], **tiled,
+        experiment=one["even"].experiment.replace(runs=4000, delta=few))  # fmt: skip
     drawn = je.figures.study_figure({"one": {"even": rare}, "two": {"even": rare}})
     drawn.draw_without_rendering()
     for axes in drawn.axes:  # no label of a tick reaches into another, or into the next panel

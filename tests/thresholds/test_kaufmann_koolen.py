@@ -111,7 +111,7 @@ LINEAR = je.Instance([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.2])
     (LINEAR, je.BestArm(), (1, 3, True)), (LINEAR, je.TopM(2), (1, 3, True)),
 ])  # fmt: skip
 def test_pieces_and_arms_of_an_instance(instance, problem, right):
-    made = je.thresholds.KaufmannKoolen.of(instance, problem)
+    made = je.thresholds.KaufmannKoolen().bound(instance, problem)
     assert made == je.thresholds.KaufmannKoolen(*right)
     assert eval(repr(made), NAMES) == made and hash(eval(repr(made), NAMES)) == hash(made)
 
@@ -119,7 +119,7 @@ def test_pieces_and_arms_of_an_instance(instance, problem, right):
 def test_other_problems_and_families_are_refused():
     quadrants = je.HalfSpaces(lambda theta: jnp.int32(theta[0] > 0), np.eye(5)[None, :1])
     with pytest.raises(je.errors.UnsupportedError, match="for others give pieces and arms"):
-        je.thresholds.KaufmannKoolen.of(MEANS, quadrants)
+        je.thresholds.KaufmannKoolen().bound(MEANS, quadrants)
 
     class Unknown:
         name = "unknown variance"
@@ -130,7 +130,7 @@ def test_other_problems_and_families_are_refused():
     with pytest.raises(
         je.errors.UnsupportedError, match="gaussian of known variance, or a one-par"
     ):
-        je.thresholds.KaufmannKoolen.of(Other(), je.BestArm())
+        je.thresholds.KaufmannKoolen().bound(Other(), je.BestArm())
 
 
 @pytest.mark.parametrize("arguments, name", [
@@ -148,7 +148,7 @@ EASY = je.Instance.unstructured([9.0, 0.0, -3.0])
 @pytest.mark.slow
 def test_runs_and_their_settings():
     """The same runs as with the threshold written as a function, and a repr in the settings."""
-    threshold = je.thresholds.KaufmannKoolen.of(EASY, je.BestArm())
+    threshold = je.thresholds.KaufmannKoolen().bound(EASY, je.BestArm())
     common = dict(runs=20, delta=1e-300, max_samples=500, stopping=je.LLR())
     found = je.simulate(EASY, je.BestArm(), je.Uniform(), threshold=threshold, **common)
     first, slope = lines(True)
@@ -170,7 +170,7 @@ def test_command_line(capsys, tmp_path):
     assert cli.main(words) == 0 and "llr" in capsys.readouterr().out
     assert cli.main([*words[:-1], "kaufmann-kolen"]) == 2
     assert "nearest: 'kaufmann-koolen'" in capsys.readouterr().err
-    found = catalogue.find_threshold("kaufmann-koolen", COINS, je.TopM(2))
+    found = catalogue.made("threshold", "kaufmann-koolen").bound(COINS, je.TopM(2))
     assert found == je.thresholds.KaufmannKoolen(6)
 
 
@@ -179,4 +179,4 @@ def test_the_table_of_thresholds_is_printed_from_the_code():
     found = re.search(r"<!-- thresholds: .*? -->\n(.*?)<!-- /thresholds -->", text, re.S)
     assert found and found[1].strip() == catalogue.markdown(catalogue.threshold_rows()).strip()
     for name in catalogue.THRESHOLDS:
-        catalogue.find_threshold(name, MEANS, je.BestArm())
+        assert callable(catalogue.made("threshold", name))

@@ -16,7 +16,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.looks import look_time
 from jaxelim.simulation import plan
-from jaxelim.simulation.call import CheckedCall
+from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.results.proven import proven
 from tests import calls
 
@@ -204,7 +204,7 @@ def starvation(instance, threshold, rule=None):
     ridge = threshold.ridge if isinstance(threshold, je.thresholds.LinearThreshold) else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", je.errors.StarvationWarning)
-        CheckedCall.checked(
+        Experiment(
             instance=instance, problem=je.BestArm(), rule=rule or je.LinGapE(), delta=0.1,
             stopping=je.LLR(), elimination=None, threshold=threshold, runs=1, seed=0,
             max_samples=1000, ridge=ridge,

@@ -83,7 +83,7 @@ def test_samples_beside_other_thresholds(case):
         ).samples.mean()
         for name, threshold in (
             ("heuristic", je.Heuristic()),
-            ("koolen", je.thresholds.KaufmannKoolen.of(instance, best)),
+            ("koolen", je.thresholds.KaufmannKoolen().bound(instance, best)),
             ("mixture", je.Mixture()),
         )
     }

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from jaxelim.simulation.results.result import Result
 
-_READ = ("samples", "stopped", "correct", "runs", "deltas", "stopping", "instance", "settings",
-         "batched")  # fmt: skip
+_READ = ("samples", "stopped", "correct", "runs", "deltas", "stopping", "instance", "experiment",
+         "origin", "batched")  # fmt: skip
 """What is read of a result."""
 
 
@@ -242,16 +242,15 @@ def _named(results: Any) -> "dict[str, Result]":
 def _apart(a: "Result", b: "Result") -> list[str]:
     """Why runs of two results are not paired, in words; nothing where they are."""
     why = []
-    seeds = [result.settings.get("seed") for result in (a, b)]
+    seeds = [result.experiment.seed for result in (a, b)]
     if seeds[0] != seeds[1]:
         why.append(f"their seeds are {seeds[0]} and {seeds[1]}")
     if not np.array_equal(np.sort(a.runs), np.sort(b.runs)):
         why.append("their run indices differ")
     if a.instance != b.instance:
         why.append("their instances differ")
-    noises = [r.settings.get("noise_sha256", r.settings.get("noise")) for r in (a, b)]
-    if noises[0] != noises[1] or noises[0] == "given":
-        why.append("the noise they were given is not known to be the same")
+    if a.origin.get("noise_sha256") != b.origin.get("noise_sha256"):
+        why.append("they have other noise")
     return why
 
 

@@ -177,7 +177,7 @@ def of_result(
     if instance.family.has("estimated") and result.variances is None:
         allowed = f"a live run: results keep no powers of the rewards of {instance.family!r}"
         raise UnsupportedError(name, instance.family, allowed)
-    reason = missing(instance, result.settings.get("ridge"))
+    reason = missing(instance, result.experiment.ridge)
     if reason:
         raise UnsupportedError(name, instance.family, reason)
     if isinstance(result.threshold, Text):
@@ -204,8 +204,8 @@ def _of_instances(result: "Result") -> Iterator[MeansOfRuns]:
         moments = list(result.variances.reshape(rows) / scale**2)
     for i, alone in enumerate(instance.unbatched):
         family = alone.family.settled(
-            instance=alone, problem=BestArm(), ridge=result.settings.get("ridge"),
-            max_samples=result.settings["max_samples"], sums=False, theta=False, tuned=True,
+            instance=alone, problem=BestArm(), ridge=result.experiment.ridge,
+            max_samples=result.experiment.max_samples, sums=False, theta=False, tuned=True,
         )  # fmt: skip
         grid = priors(result.threshold)
         yield MeansOfRuns(arms=alone, family=family, grid=grid, counts=counts[i], means=means[i],

@@ -1,5 +1,6 @@
 """Reads results from files."""
 
+import dataclasses
 import io
 import json
 import os
@@ -19,6 +20,7 @@ from jaxelim.errors import (
     StoreError,
 )
 from jaxelim.instances.instance import Instance
+from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.results.descriptions import (
     ARRAYS,
     TABLES,
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 _PARTS = ("instance", "problem", "rule", "family", "source", "elimination", "threshold")
 """What a caller may pass, beside stopping rules."""
-_NO_SOURCE = {"text": "None", "value": None}
 
 
 def load_result(
@@ -107,13 +108,12 @@ def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
     if "jaxelim_result" not in data.attrs:
         raise StoreError(path, "it holds no result of jaxelim")
     try:
-        StoreError.refuse_newer(path, int(data.attrs["jaxelim_result"]), FORMAT)
+        StoreError.refuse_other(path, int(data.attrs["jaxelim_result"]), FORMAT)
         told = str(data.attrs["experiment"])
         if checksum(data, told) != data.attrs["checksum"]:
             raise DamagedFileError(path, "it does not have the checksum that was written with it")
         arrays = {str(name): np.asarray(x.values) for name, x in data.variables.items()}
         numbers = {name: arrays[name] for name in (*NUMBERS, "arm_costs") if name in arrays}
-        arrays |= {"deltas": arrays["delta"], "runs": arrays["run"]}
         return assembled(path, json.loads(told), numbers, arrays, **passed)
     except JaxelimError:
         raise
@@ -147,26 +147,27 @@ def assembled(
     """
     for name in passed:
         checks.choice("part", name, _PARTS)
-    parts: dict[str, Any] = dict.fromkeys(_PARTS) | passed
-    family = recovered(path, "family", told["family"], parts["family"])
+    axes = {**told["axes"], "times_axes": tuple(told["axes"]["times_axes"])}
+    parts = {
+        name: recovered(path, name, one, passed.get(name), **(axes if name == "problem" else {}))
+        for name, one in told["arguments"].items()
+        if name != "stopping"
+    }
+    family, source = parts.pop("family"), parts.pop("source")
     if isinstance(family, Text):
-        family = StoredFamily(str(family), json.dumps(family.description))
-    source = recovered(path, "source", told.get("source", _NO_SOURCE), parts["source"])
+        family = StoredFamily(str(family), family.description)
     if isinstance(source, Text):
-        source = StoredSource(str(source), json.dumps(source.description))
+        source = StoredSource(str(source), source.description)
     costs = numbers.get("arm_costs")
     arms, theta, name = numbers["arms"], numbers["theta"], told["name"]
     instance = Instance(arms, theta, None, name, family, source=source, costs=costs)
-    if parts["instance"] is not None and parts["instance"] != instance:
-        raise ArgumentError("instance", parts["instance"], f"{instance!r}, which the file holds")
-    problem = told["problem"]
-    axes = {"answer_axis": problem["answer_axis"], "times_axes": tuple(problem["times_axes"])}
+    if passed.get("instance") not in (None, instance):
+        raise ArgumentError("instance", passed["instance"], f"{instance!r}, which the file holds")
+    usual = {field.name: field.default for field in dataclasses.fields(Experiment)}
     return Result(
-        instance=instance,
-        problem=recovered(path, "problem", problem, parts["problem"], **axes),
-        stopping=_stopping(path, told["stopping"], stopping),
-        **{name: recovered(path, name, told[name], parts[name])
-           for name in ("rule", "elimination", "threshold")},
+        experiment=Experiment.unchecked(**usual | parts | dict(
+            instance=instance, stopping=_stopping(path, told["stopping"], stopping),
+            runs=arrays["run"])),
         **{name: arrays.get(name) for name in ARRAYS},
         **{name: made(told[name]) for name in TABLES},
     )  # type: ignore[arg-type]  # fmt: skip

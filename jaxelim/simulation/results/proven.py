@@ -9,8 +9,6 @@ from jaxelim.contracts.proofs import UNKNOWN_VARIANCE, Call, proof_of
 from jaxelim.errors import abbreviate
 from jaxelim.thresholds.mixture import Mixture
 
-PROVEN = "True"
-"""How a result's settings say that all its stops are proven."""
 GIVEN = "the noise was given, and its law is not known"
 """The reason of a call that is proven for rewards of the family's own noise."""
 PENDING = "with a batch or a delay the rule's own test counts rewards that are pending"
@@ -65,17 +63,6 @@ def _counts_pending(call: Any, stopping: Any) -> bool:
     """Whether the rule's own test may end runs: it reads more than entered rewards."""
     always = call.rule.traits.native == "always" and not isinstance(call.threshold, Mixture)
     return stopping.native or always
-
-
-def in_settings(reason: bool | str) -> str:
-    """As a result's settings have it."""
-    return PROVEN if reason is True else str(reason)
-
-
-def of_settings(settings: dict) -> bool | str:
-    """Whether a result's stops are proven, from its settings."""
-    reason = settings["proven"]
-    return True if reason == PROVEN else str(reason)
 
 
 def sentence(threshold: Any, reason: bool | str, family: Any) -> str:

@@ -12,6 +12,7 @@ from jaxelim.contracts import looks
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
+from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.results import comparison, confidence
 from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.descriptions import (
@@ -21,7 +22,6 @@ from jaxelim.simulation.results.descriptions import (
     same_array,
     same_experiment,
 )
-from jaxelim.simulation.results.proven import in_settings, of_settings, proven
 from jaxelim.simulation.results.summary import BIASED, Summary, summarised
 from jaxelim.thresholds.mixture import Mixture
 
@@ -63,6 +63,7 @@ class Result:
     `BestArm(items=..)` in `answer` and `elimination_times` the number P of items.
 
     Attributes:
+        experiment: what was simulated: every argument of the call, checked.
         samples: int32, samples drawn until the run was over (tau where it stopped), those
             whose rewards were pending too.
         stopped: bool, whether its stopping rule ended the run.
@@ -94,16 +95,11 @@ class Result:
             meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
             too; `choose_rounds`, calls of `choose`.
         layout: how the runs were laid out, and by which versions they were computed.
-        settings: all that determines the numbers, as text: also the version and the
-            `REVISION` of jaxelim, and a hash of the instance's numbers.
+        origin: of what it was made: the version and the `REVISION` of jaxelim, hashes of the
+            instance's numbers and of given noise, `proven`, and what the rule reports.
     """
 
-    instance: Any
-    problem: Any
-    rule: Any
-    deltas: np.ndarray
-    stopping: tuple
-    runs: np.ndarray
+    experiment: Experiment
     samples: np.ndarray
     stopped: np.ndarray
     answer: np.ndarray
@@ -115,12 +111,68 @@ class Result:
     solves: np.ndarray | None
     timings: dict
     layout: dict
-    settings: dict
-    elimination: Any = None
-    threshold: Any = None
+    origin: dict
     means: np.ndarray | None = None
     variances: np.ndarray | None = None
     entered: np.ndarray | None = None
+
+    @property
+    def instance(self) -> Any:
+        """The instance, or the batch."""
+        return self.experiment.instance
+
+    @property
+    def problem(self) -> Any:
+        """The problem."""
+        return self.experiment.problem
+
+    @property
+    def rule(self) -> Any:
+        """The sampling rule."""
+        return self.experiment.rule
+
+    @property
+    def stopping(self) -> tuple:
+        """The stopping rules."""
+        return self.experiment.stopping
+
+    @property
+    def elimination(self) -> Any:
+        """The elimination at sampling, or None."""
+        return self.experiment.elimination
+
+    @property
+    def threshold(self) -> Any:
+        """The threshold."""
+        return self.experiment.threshold
+
+    @property
+    def deltas(self) -> np.ndarray:
+        """The error probabilities, [D]."""
+        return self.experiment.delta
+
+    @property
+    def runs(self) -> np.ndarray:
+        """The run indices, [R]."""
+        return self.experiment.runs
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that determines the numbers, as text for people; `experiment` has the values."""
+        call = self.experiment
+        return {
+            "instance": call.instance.name or repr(call.instance),
+            **{name: repr(getattr(call, name)) for name in ("problem", "rule")},
+            "stopping": ", ".join(map(repr, call.stopping)),
+            **{name: repr(getattr(call, name)) for name in ("elimination", "threshold")},
+            **{name: getattr(call, name) for name in ("seed", "max_samples", "initial_pulls")},
+            **({"batch": call.batch, "delay": call.delay} if call.waits else {}),
+            **({} if call.ridge is None else {"ridge": call.ridge}),
+            "noise": "given" if "noise_sha256" in self.origin else "seeded",
+            **call.instance.family_settings,
+            **self.origin,
+            "proven": str(self.proven),
+        }
 
     @property
     def costs(self) -> np.ndarray | None:
@@ -190,38 +242,9 @@ class Result:
         """The result of a checked call: its runs' arrays, in its order, and what they took."""
         if isinstance(call.threshold, Mixture):
             layout = {**layout, "looks": looks.WORDS}
-        settings = {
-            "instance": call.instance.name or repr(call.instance),
-            "problem": repr(call.problem),
-            "rule": repr(call.rule),
-            "stopping": ", ".join(map(repr, call.stopping)),
-            "elimination": repr(call.elimination),
-            "threshold": repr(call.threshold),
-            "seed": call.seed,
-            "max_samples": call.max_samples,
-            "proven": in_settings(proven(call)),
-            "initial_pulls": call.initial_pulls,
-            **call.waiting,
-            **({} if call.ridge is None else {"ridge": call.ridge}),
-            "noise": "given" if call.noise is not None else "seeded",
-            **call.instance.family_settings,
-            **call.rule.report(call.computed, call.problem),
-            **origin(call),
-        }
-        return Result(
-            instance=call.instance,
-            problem=call.problem,
-            rule=call.rule,
-            deltas=call.deltas,
-            stopping=call.stopping,
-            runs=call.runs,
-            timings=timings,
-            layout=layout,
-            settings=settings,
-            elimination=call.elimination,
-            threshold=call.threshold,
-            **{name: arrays.get(name) for name in ARRAYS[2:]},  # type: ignore[arg-type]
-        )
+        known = {name: arrays.get(name) for name in ARRAYS}
+        parts: Any = dict(timings=timings, layout=layout, origin=origin(call))
+        return Result(experiment=call, **known, **parts)  # type: ignore[arg-type]
 
     @property
     def proven(self) -> bool | str:
@@ -230,7 +253,7 @@ class Result:
         The proof is the threshold's, for this family, problem, rule, ridge and all stops.
         It takes the rewards to be draws of the family. Truncated runs have no guarantee.
         """
-        return of_settings(self.settings)
+        return self.origin["proven"]
 
     def summary(self) -> Summary:
         """Mean and standard deviation of tau, errors and cost.
@@ -286,46 +309,23 @@ class Result:
         of_answer = self.problem.answer_axis or (
             "arm" if self.answer.shape[-1] == self.pulls.shape[-1] else "answer_index"
         )
-        names = ("samples", "stopped", "truncated", "correct", "tests_stopping", "tests_sampling")
-        data: dict[str, Any] = {name: (dims, getattr(self, name)) for name in names}
-        if self.solves is not None:
-            data["solves"] = (dims, self.solves)
+        own = {"answer": (of_answer,), "times": self.problem.times_axes}
+        data: dict[str, Any] = {"truncated": (dims, self.truncated)}
         if self.costs is not None:
             data["costs"] = (dims, self.costs)
-        data["answer"] = ((*dims, of_answer), self.answer)
-        data["pulls"] = ((*dims, "arm"), self.pulls)
-        times = self.elimination_times
-        if times is not None:
-            data["elimination_times"] = ((*dims, *self.problem.times_axes), times)
-        for name in ("means", "variances", "entered"):
-            if getattr(self, name) is not None:
-                data[name] = ((*dims, "arm"), getattr(self, name))
-        coords = {
-            "stopping": [rule.name for rule in self.stopping],
-            "delta": self.deltas,
-            "run": self.runs,
+        for name, (axes, unit) in ARRAYS.items():
+            x = getattr(self, name)
+            if x is not None:
+                more = own[axes[0]] if axes and axes[0] in own else axes
+                data[name] = ((*dims, *more), x, {"units": unit} if unit else {})
+        coords = {"stopping": [rule.name for rule in self.stopping], "delta": self.deltas,
+                  "run": self.runs}  # fmt: skip
+        attributes = {
+            **self.settings,
+            **{f"plan_{name}": _attribute(x) for name, x in self.layout.items()},
+            **{f"work_{name}": _attribute(x) for name, x in self.timings.items()},
         }
-        units = {
-            "samples": "samples",
-            "pulls": "samples",
-            "elimination_times": "samples",
-            "tests_stopping": "half-space tests",
-            "tests_sampling": "half-space tests",
-            "solves": "solves",
-        }
-        ds = xr.Dataset(
-            data,
-            coords,
-            {
-                **self.settings,
-                **{f"plan_{k}": _attribute(v) for k, v in self.layout.items()},
-                **{f"work_{k}": _attribute(v) for k, v in self.timings.items()},
-            },
-        )
-        for name, unit in units.items():
-            if name in ds:
-                ds[name].attrs["units"] = unit
-        return ds
+        return xr.Dataset(data, coords, attributes)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result and its experiment to one NetCDF file; `load_result` reads it back.
@@ -365,7 +365,7 @@ class Result:
 
     def __repr__(self) -> str:
         return (
-            f"<Result {self.settings['rule']} on {self.settings['instance']}: "
+            f"<Result {self.rule!r} on {self.instance.name or repr(self.instance)}: "
             f"{'x'.join(map(str, self.samples.shape))} runs>"
         )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from jaxelim.simulation.results.result import Result
 
-FORMAT = 1
+FORMAT = 2
 """Version of the files' layout; raise it when the layout changes."""
 NUMBERS = {"arms": ("arm", "dimension"), "theta": ("dimension",)}
 """The arrays of an instance, and their axes."""

@@ -74,11 +74,8 @@ def summarised(result: "Result") -> Summary:
         spent = None if costs is None else costs[i, s, d]
         counted = (x[i, s, d] for x in (samples, stopped, correct, tests))
         rows.append(named | row(*counted, costs=spent))
-    settings = result.settings
-    title = (
-        f"{settings['rule']} on {settings['instance']}, {result.problem}, "
-        f"at sampling: {settings['elimination']}"
-    )
+    named = result.instance.name or repr(result.instance)
+    title = f"{result.rule!r} on {named}, {result.problem}, at sampling: {result.elimination!r}"
     return Summary(title, tuple(rows), tuple(_notes(result)))
 
 
@@ -120,15 +117,15 @@ def _notes(result: "Result") -> list[str]:
     cut, runs = cut_off(result)
     if cut:
         source = "noise" if result.instance.source is None else "rewards"
-        ends = f"at {result.settings['max_samples']} samples or at the end of their {source}"
+        ends = f"at {result.experiment.max_samples} samples or at the end of their {source}"
         biased = "" if result.truncated.all() else f", and {BIASED}"
         several = np.prod(result.truncated.shape[-3:-1]) > 1
         where = " for some stopping rule or delta" if several else ""
         notes.append(
             f"{cut} of {runs} runs were cut off{where} {ends}: they are in no mean{biased}."
         )
-    if "batch" in result.settings:
-        batch, delay = result.settings["batch"], result.settings["delay"]
+    if result.experiment.waits:
+        batch, delay = result.experiment.batch, result.experiment.delay
         notes.append(
             f"Rewards entered in batches of {batch}, after delays of {delay} samples. tau counts "
             "pulls whose rewards were pending at the end."

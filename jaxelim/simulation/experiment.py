@@ -1,0 +1,344 @@
+"""A call as a value: its arguments, checked on the host before anything compiles."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, TypedDict, TypeVar
+
+import numpy as np
+
+from jaxelim import checks
+from jaxelim.contracts import Problem, SamplingRule, StoppingRule
+from jaxelim.contracts.traits import KNOWN_STOPPING
+from jaxelim.errors import ArgumentError
+from jaxelim.families import noise as random
+from jaxelim.instances.arms import Arms
+from jaxelim.instances.instance import Instance
+from jaxelim.problems.lanewise import traced_shape
+from jaxelim.simulation import refusals
+from jaxelim.simulation.basis import computed
+from jaxelim.simulation.keys import key_of
+from jaxelim.simulation.results.proven import proven
+from jaxelim.stopping.llr import LLR
+from jaxelim.thresholds.basic import Heuristic
+from jaxelim.thresholds.kaufmann_koolen import KaufmannKoolen
+from jaxelim.thresholds.mixture import Mixture
+
+LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
+F = TypeVar("F", bound=Callable)
+RECORDS = ("pair_times", "means")
+"""What a call may record beside its arrays."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """Layout of the work. It changes no run.
+
+    Args:
+        lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
+            backend and number of runs. With a number, runs stay side by side until the
+            queue is empty.
+        chunk: steps between two refills of the lanes; None: chosen by backend and rule.
+        devices: how many of JAX's devices to use; None: all (never more than
+            there are runs). With JAX 0.11.2 it is one, as its compiler fails on several.
+        shrink: take runs one after the other in a single lane, which needs another
+            compilation: the last runs of the queue, and all runs of a rule with rare work.
+            None: on a CPU where it pays, by the time that runs have taken so far. It
+            needs a rule that is lanes last, and float64.
+
+    Raises:
+        ArgumentError: a value is not allowed.
+    """
+
+    lanes: int | None = None
+    chunk: int | None = None
+    devices: int | None = None
+    shrink: bool | None = None
+
+    def __post_init__(self):
+        for name in ("lanes", "chunk", "devices"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, checks.integer(name, value, low=1))
+        if self.shrink is not None and not isinstance(self.shrink, bool):
+            raise ArgumentError("shrink", self.shrink, "None, True or False")
+
+
+def of_truth(instance: Any) -> Instance:
+    """An instance whose theta is known, as all but live runs need.
+
+    Raises:
+        ArgumentError: it is none.
+    """
+    if not isinstance(instance, Instance):
+        allowed = "an Instance, such as load_instance('linear-d20')"
+        raise ArgumentError("instance", instance, allowed)
+    return instance
+
+
+class Settings(TypedDict, total=False):
+    """The arguments of `simulate` beside instance, problem and rule; see there."""
+
+    delta: Any
+    stopping: StoppingRule | Sequence[StoppingRule]
+    elimination: Any
+    threshold: Callable
+    runs: Any
+    seed: int
+    max_samples: int
+    ridge: float | None
+    noise: Any
+    record: str | Sequence[str]
+    engine: Engine
+    initial_pulls: int | None
+    batch: int
+    delay: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Experiment:
+    """A call of `simulate` as a value: its arguments, checked and converted.
+
+    Run r is a function of it and of r. Everything later in a call takes this object, and no
+    argument of its own. A result has it as `experiment`.
+
+    Args:
+        instance: an `Instance`; in live runs `Arms`, whose theta nobody knows.
+        problem, rule: as of `simulate`.
+        delta: then the error probabilities, [D] float64.
+        stopping: then a tuple of stopping rules.
+        runs: then run indices, [R] int64.
+        ridge: then the family's, where None was given.
+        initial_pulls: then a number, where None was given.
+        elimination, threshold, seed, max_samples, noise, record, engine, batch, delay: as of
+            `simulate`.
+
+    Raises:
+        ArgumentError, UnsupportedError: as `simulate`.
+    """
+
+    instance: Any
+    problem: Any
+    rule: Any
+    _: dataclasses.KW_ONLY
+    delta: Any = 0.01
+    stopping: Any = LLR()  # noqa: RUF009 (frozen)
+    elimination: Any = None
+    threshold: Any = Heuristic()  # noqa: RUF009 (frozen)
+    runs: Any = 1000
+    seed: Any = 0
+    max_samples: Any = checks.MAX_SAMPLES
+    ridge: Any = None
+    noise: Any = None
+    record: Any = ()
+    engine: Any = Engine()  # noqa: RUF009 (frozen)
+    initial_pulls: Any = None
+    batch: Any = 1
+    delay: Any = 0
+
+    def __post_init__(self) -> None:
+        self._set(_given=self.fields)
+        instance, problem, rule = self.instance, self.problem, self.rule
+        if not isinstance(instance, Arms):
+            of_truth(instance)
+        if not isinstance(problem, Problem):
+            raise ArgumentError("problem", problem, "a problem such as BestArm()")
+        if not isinstance(rule, SamplingRule):
+            raise ArgumentError("rule", rule, "a sampling rule such as LinGapE()")
+        if not isinstance(self.engine, Engine):
+            raise ArgumentError("engine", self.engine, "an Engine(...)")
+        family, first = instance.family, instance.family.initial_pulls * instance.K
+        self._set(delta=checks.deltas(self.delta), stopping=_stopping_rules(self.stopping))
+        self._set(runs=checks.runs(self.runs), seed=checks.seed(self.seed))
+        most = checks.integer("max_samples", self.max_samples, low=first, high=LONGEST)
+        self._set(max_samples=most)
+        self._set(initial_pulls=_initial_pulls(self.initial_pulls, instance, most))
+        self._set(batch=checks.integer("batch", self.batch, low=1, high=most),
+                  delay=checks.integer("delay", self.delay, low=0, high=most))  # fmt: skip
+        if self.ridge is not None:
+            self._set(ridge=checks.real("ridge", self.ridge, low=0))
+        if self.noise is not None:
+            noise = _noise(self.noise, self.runs.size, self.initial_pulls, instance.K)
+            _check_noise_lasts(noise, self.initial_pulls * instance.K, self.batch, self.delay)
+            drawn = instance.source or family
+            random.check(drawn.noise, noise, drawn)
+            self._set(noise=noise)
+        if instance.source is not None:
+            instance.source.check_runs(self.runs, self.initial_pulls)
+        self._set(record=_record(self.record))
+        for features in instance.arms if instance.batched else (instance.arms,):
+            problem.check_arms(features)
+        for single in instance.truth.unbatched if instance.truth else ():
+            problem.check(*single.compared(problem))
+        family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
+        self._set(ridge=family.ridge_of(self.ridge, instance))
+        if isinstance(self.threshold, Mixture | KaufmannKoolen):
+            own = ("rule", "ridge", "stopping", "elimination")
+            others = {name: getattr(self, name) for name in own}
+            self._set(threshold=self.threshold.bound(instance, problem, **others))
+        refusals.check(self)
+        proven(self)  # refuses what contradicts the threshold's terms
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def unchecked(cls, **fields: Any) -> "Experiment":
+        """An experiment of all fields as they are, such as one of a file."""
+        made = object.__new__(cls)
+        made._set(**fields, _given=fields)
+        return made
+
+    def replace(self, **changes: Any) -> "Experiment":
+        """This experiment with other arguments, checked anew.
+
+        Raises:
+            ArgumentError, UnsupportedError: as `simulate`.
+        """
+        return Experiment(**vars(self)["_given"] | changes)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """All arguments by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of all that determines the numbers of a run: its name in a store.
+
+        Raises:
+            ArgumentError: an argument that its value does not identify, such as a function.
+        """
+        return key_of(self)
+
+    @cached_property
+    def computed(self) -> Arms:
+        """The instance that the runs are computed on."""
+        return computed(self)
+
+    @property
+    def waits(self) -> bool:
+        """Whether rewards wait: in batches, or for a delay."""
+        return self.batch > 1 or self.delay > 0
+
+    @property
+    def shared(self) -> bool:
+        """Whether all deltas can be observed on one trajectory."""
+        return self.delta.size == 1 or not (
+            "delta" in self.rule.traits.reads or self.elimination is not None
+        )
+
+    @property
+    def trajectories(self) -> int:
+        """The number of trajectories of each run: of each instance, and of each delta apart."""
+        return self.instance.size * (1 if self.shared else self.delta.size)
+
+    @property
+    def cap(self) -> int:
+        """The most samples of a run, its noise included."""
+        return (
+            self.max_samples if self.noise is None else min(self.max_samples, self.noise.shape[1])
+        )
+
+    def on_one_device(self) -> "Experiment":
+        """This experiment, laid out on one device."""
+        engine = dataclasses.replace(self.engine, devices=1)
+        return Experiment.unchecked(**self.fields | {"engine": engine})
+
+    def part(self, runs: np.ndarray) -> "Experiment":
+        """This experiment with some of its runs [n], in the order given, and their noise."""
+        noise = self.noise
+        if noise is not None:
+            order = np.argsort(self.runs)
+            rows = order[np.searchsorted(self.runs, runs, sorter=order)]
+            together = rows.size > 0 and bool((np.diff(rows) == 1).all())  # then it is a view
+            noise = noise[rows[0] : rows[-1] + 1] if together else noise[rows]
+        return Experiment.unchecked(**{**self.fields, "runs": runs, "noise": noise})
+
+
+def takes_settings(*left_out: str, **defaults: Any) -> Callable[[F], F]:
+    """Give a function with `**settings` the signature that says them.
+
+    Args:
+        left_out: those that it does not take.
+        defaults: those that differ from an `Experiment`'s.
+    """
+
+    def signed(function: F) -> F:
+        own = inspect.signature(function)
+        first = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        known = inspect.signature(Experiment).parameters
+        more = [
+            known[name].replace(annotation=kind, default=defaults.get(name, known[name].default))
+            for name, kind in Settings.__annotations__.items()
+            if name not in left_out
+        ]
+        setattr(function, "__signature__", own.replace(parameters=[*first, *more]))  # noqa: B010
+        return function
+
+    return signed
+
+
+def _noise(noise: Any, runs: int, initial_pulls: int, arms: int) -> np.ndarray:
+    """Noise [runs, T] with a row for each run, which must last for the initial pulls."""
+    noise, first = checks.real_array("noise", noise, ndim=2), initial_pulls * arms
+    if noise.shape[0] != runs or noise.shape[1] < first:
+        least = "K" if initial_pulls == 1 else "initial_pulls K"
+        allowed = f"shape [{runs} runs, at least {least} = {first} samples]"
+        raise ArgumentError("noise", noise.shape, allowed)
+    return noise
+
+
+def _check_noise_lasts(noise: np.ndarray, first: int, batch: int, delay: int) -> None:
+    """Refuse noise [runs, T] that ends before the first reward could enter."""
+    least = first + -(-(1 + delay) // batch) * batch
+    if (batch > 1 or delay) and noise.shape[1] < least:
+        allowed = f"at least {least} samples: {first} initial pulls, and {least - first} until a "
+        allowed += f"reward enters with batch={batch} and delay={delay}"
+        raise ArgumentError("noise", noise.shape, allowed)
+
+
+def _record(record: Any) -> tuple[str, ...]:
+    """The names of what is recorded."""
+    if not isinstance(record, str | Sequence):
+        allowed = f"a sequence of names, of {' and '.join(map(repr, RECORDS))}"
+        raise ArgumentError("record", record, allowed)
+    names = (record,) if isinstance(record, str) else tuple(record)
+    return tuple(checks.choice("record", name, RECORDS) for name in names)
+
+
+def _initial_pulls(pulls: Any, instance: Arms, max_samples: int) -> int:
+    """The number of initial pulls of each arm; None: the family's least."""
+    family, most = instance.family, max_samples // instance.K
+    if pulls is None:
+        return family.initial_pulls
+    try:
+        return checks.integer("initial_pulls", pulls, low=family.initial_pulls, high=most)
+    except ArgumentError:
+        low = f"an integer from {family.initial_pulls}, the least for {family!r},"
+        allowed = f"None, or {low} to {most}, which max_samples leaves for K = {instance.K}"
+        raise ArgumentError("initial_pulls", pulls, allowed) from None
+
+
+def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
+    rules = (stopping,) if isinstance(stopping, StoppingRule) else stopping
+    if (
+        not isinstance(rules, Sequence)
+        or not rules
+        or not all(isinstance(rule, StoppingRule) for rule in rules)
+    ):
+        raise ArgumentError(
+            "stopping", stopping, "a stopping rule such as LLR(), or a non-empty sequence of them"
+        )
+    for rule in rules:
+        if not rule.name:
+            raise ArgumentError("stopping", rule, "a stopping rule whose class has a `name`")
+        if rule.name in KNOWN_STOPPING and not checks.shipped(rule):
+            allowed = f"a `name` other than {', '.join(map(repr, KNOWN_STOPPING))}, which are taken"
+            raise ArgumentError("stopping", rule, allowed)
+    if len({rule.name for rule in rules}) < len(rules):
+        allowed = "stopping rules of different `name`: results are told apart by it"
+        raise ArgumentError("stopping", stopping, allowed)
+    return tuple(rules)

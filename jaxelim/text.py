@@ -1,0 +1,235 @@
+"""Text is repr: `parse` reads "TopM(m=3)", and `text_of` writes what it reads.
+
+Files, stores, the command line and TOML files all have this one form. Nothing is executed
+but the constructors of the classes that are named.
+"""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import math
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxelim.errors import ArgumentError, unknown_name
+
+_CONSTANTS = {"none": None, "true": True, "false": False, "inf": math.inf, "nan": math.nan}
+_ALLOWED = "a name or a call, such as TopM(m=3)"
+_OWN = re.compile(r"([A-Za-z_][\w.]*):(?=[A-Za-z_])")
+
+
+class NotHere(Exception):
+    """A text that names a class or a function outside jaxelim."""
+
+
+class StandIn:
+    """What stands for something that is not jaxelim's own and was not passed."""
+
+    description: str
+    """Its text, as in the file."""
+
+
+class Text(str, StandIn):
+    """The text of a part of a loaded result that is not jaxelim's own and was not passed."""
+
+    name: str = ""  # of a stopping rule
+    eliminates: bool = False
+    answer_axis: str | None = None  # of a problem
+    times_axes: tuple[str, ...] = ()
+
+    def __new__(cls, text: str, description: str = "", **attributes: Any) -> "Text":
+        made = super().__new__(cls, text)
+        made.description = description
+        vars(made).update(attributes)
+        return made
+
+    def __getnewargs__(self) -> tuple[str, str]:
+        return str(self), self.description
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def parse(
+    text: Any,
+    argument: str,
+    known: Mapping[str, Any],
+    inner: Mapping[str, Any] | None = None,
+    files: bool = False,
+) -> Any:
+    """The value of a text: a number, a string, a tuple, or what a named class makes.
+
+    Upper case, hyphens and underscores of a name do not count: "top-m(3)" is "TopM(3)". A name
+    without parentheses is a call without arguments.
+
+    Args:
+        text: the text.
+        argument: the name of the argument, for messages.
+        known: classes and functions by name, of which the text has one.
+        inner: further names, of what is within the parentheses.
+        files: whether the text is of a file: then nothing outside `known` is imported.
+
+    Raises:
+        ArgumentError: the text is none of these. Or there is no such name, or its class
+            refuses the arguments.
+        NotHere: with `files`, a name outside `known`.
+    """
+    allowed = _ALLOWED if files else f"{_ALLOWED}; of one's own module:Class(..)"
+    if not isinstance(text, str):
+        raise ArgumentError(argument, text, allowed)
+    body = _OWN.sub(r"\1.", text.strip(), count=1) if _OWN.match(text.strip()) else text.strip()
+    head = re.match(r"[A-Za-z][\w-]*(?![\w.])", body)
+    if head is not None:
+        body = head[0].replace("-", "_") + body[head.end() :]
+    try:
+        tree = ast.parse(body, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ArgumentError(argument, text, allowed) from None
+    names = {_plain(name): thing for name, thing in {**(inner or {}), **known}.items()}
+    outer = tree.func if isinstance(tree, ast.Call) else tree
+    if isinstance(outer, ast.Name) and not files:
+        thing = names.get(_plain(outer.id), _CONSTANTS)
+        if thing not in known.values() and _plain(outer.id) not in _CONSTANTS:
+            raise unknown_name(argument, head[0] if head else text, known)
+
+    def value(node: ast.AST) -> Any:
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
+                return -value(node.operand)
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
+                return -math.inf
+            case ast.Tuple():
+                return tuple(map(value, node.elts))
+            case ast.List():
+                return list(map(value, node.elts))
+            case ast.Dict() if None not in node.keys:
+                entries = zip(node.keys, node.values, strict=True)
+                return {value(key): value(entry) for key, entry in entries if key is not None}
+            case ast.Name() if _plain(node.id) in _CONSTANTS:
+                return _CONSTANTS[_plain(node.id)]
+            case ast.Name() | ast.Attribute():
+                thing = named(node)
+                made = isinstance(thing, type) or isinstance(node, ast.Name)
+                return called(thing, ast.unparse(node)) if made else thing
+            case ast.Call() if all(one.arg for one in node.keywords):
+                given = {str(one.arg): value(one.value) for one in node.keywords}
+                return called(named(node.func), ast.unparse(node.func), *map(value, node.args),
+                              **given)  # fmt: skip
+        raise ArgumentError(argument, text, allowed)
+
+    def named(node: ast.AST) -> Any:
+        name = ast.unparse(node)
+        if isinstance(node, ast.Name):
+            if (thing := names.get(_plain(name))) is not None:
+                return thing
+            if name == "array":
+                return _array
+            if files:
+                raise NotHere(name)
+            raise unknown_name(argument, name, names)
+        if not re.fullmatch(r"[\w.]+", name):
+            raise ArgumentError(argument, text, allowed)
+        if files:
+            raise NotHere(name)
+        return _imported(argument, text, name)
+
+    def called(thing: Any, name: str, *given: Any, **settings: Any) -> Any:
+        parameters = inspect.signature(thing).parameters
+        for setting in settings:
+            if setting not in parameters:
+                raise unknown_name("setting", setting, parameters)
+        try:
+            inspect.signature(thing).bind(*given, **settings)
+        except TypeError as error:
+            allowed = f"{name}({', '.join(map(str, parameters))})"
+            raise ArgumentError(argument, text, allowed, str(error)) from None
+        return thing(*given, **settings)
+
+    return value(tree)
+
+
+def _plain(name: str) -> str:
+    """A name without case, hyphens and underscores."""
+    return name.replace("-", "").replace("_", "").lower()
+
+
+def _array(entries: list, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """An array, as `text_of` writes it."""
+    return np.array(entries, dtype).reshape(shape)
+
+
+def _imported(argument: str, text: str, name: str) -> Any:
+    """The class or function of a dotted name.
+
+    Raises:
+        ArgumentError: the module cannot be imported, or has no such name.
+    """
+    module, _, last = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), last)
+    except (ImportError, AttributeError) as error:
+        raise ArgumentError(argument, text, _ALLOWED, str(error)) from error
+
+
+def text_of(argument: str, value: Any) -> str:
+    """The text that `parse` reads as an equal value; fields at their defaults are left out.
+
+    Raises:
+        ArgumentError: a lambda or another object that has no name in a file.
+    """
+    text = lambda entry: text_of(argument, entry)  # noqa: E731
+    if isinstance(value, StandIn):
+        return value.description
+    if value is None or isinstance(value, bool | str | int):
+        return repr(value)
+    if isinstance(value, float | np.number | np.bool_):
+        return repr(value.item() if isinstance(value, np.generic) else value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return f"array({text(value.ravel().tolist())}, {value.dtype.name!r}, {value.shape})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(text, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(text, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{text(key)}: {text(one)}' for key, one in value.items())}}}"
+    kind = type(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        settings = [f"{field.name}={text(own)}" for field, own in fields
+                    if field.init and not _default(field, own)]  # fmt: skip
+        return f"{name_of(kind)}({', '.join(settings)})"
+    if callable(value) and _defined(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    if not isinstance(value, type) and not callable(value) and getattr(value, "__dict__", 1) == {}:
+        return f"{name_of(kind)}()"
+    allowed = (
+        "what a file can name: a frozen dataclass, also one with __call__, or a function that "
+        "a module defines; not a lambda"
+    )
+    raise ArgumentError(argument, value, allowed)
+
+
+def name_of(kind: Any) -> str:
+    """A class's name in texts: bare for jaxelim's own, so that moving a module changes none."""
+    own = kind.__module__.startswith("jaxelim.")
+    return kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _default(field: Any, value: Any) -> bool:
+    """Whether a field has its default, which is of its type."""
+    return type(value) is type(field.default) and bool(value == field.default)
+
+
+def _defined(value: Any) -> bool:
+    """Whether a function's module has it under its name, as it has no lambda."""
+    place: Any = sys.modules.get(getattr(value, "__module__", None) or "")
+    for part in getattr(value, "__qualname__", "<").split("."):
+        place = getattr(place, part, None)
+    return place is value and not isinstance(value, type)
