@@ -1,9 +1,7 @@
-"""Run an experiment's cells in blocks into a store: resumable, sharded, with progress.
+"""What the command lines of all experiments share: options, a study in a store, a main function.
 
-A cell (`experiments.cell`) holds one simulation's settings without its runs. Its
-runs are computed in blocks, in this process, on workers here or on a cluster. A finished
-block is stored (`jaxelim.store`) and never computed again. `Options` is what the command
-lines of all experiments share; `script` is their main function.
+Runs are computed in blocks, in this process, on workers here or on a cluster. A finished block
+is stored and never computed again.
 """
 
 import dataclasses
@@ -20,12 +18,10 @@ import tyro
 
 import jaxelim as je
 from experiments import paper
-from experiments.cell import Cell
 from jaxelim import checks, cli, program_cache
 from jaxelim.errors import ArgumentError, JaxelimError, WorkerError
 from jaxelim.files import make_folder, writable_file
 from jaxelim.parallel import asked_for
-from jaxelim.simulation.blocks import run_calls
 
 _JOIN = (
     "Join the folders of all shards with `je.store.merge([A, B], C)`, then give the same command "
@@ -38,9 +34,9 @@ class Options:
     """Options that all experiments share."""
 
     told: ClassVar[tuple[str, ...]] = ("seed", "max_samples")
-    """Options that are in a cell's name where they are not the usual ones."""
+    """Options that are in an experiment's name where they are not the usual ones."""
     runs: int = 100
-    """Runs of every cell, indexes 0 .. runs - 1; finished runs are not repeated."""
+    """Runs of every experiment, indexes 0 .. runs - 1; finished runs are not repeated."""
     seed: int = 0
     """Seed of the noise."""
     output: Path = Path("results")
@@ -66,7 +62,7 @@ class Options:
             checks.integer("workers", self.workers, low=0)
 
     def named(self, name: str) -> str:
-        """A cell's name; a seed or cap other than the default is appended.
+        """An experiment's name; a seed or cap other than the default is appended.
 
         A folder can then hold several.
         """
@@ -75,6 +71,15 @@ class Options:
             f"/{key}={getattr(self, key)}" for key in self.told if getattr(self, key) != usual[key]
         ]
         return name + "".join(said)
+
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of every experiment: the shard's runs, the seed, the cap, one device."""
+        number, shards = parse_shard(self.shard)
+        runs = np.array_split(np.arange(self.runs), shards)[number - 1]
+        return {"runs": runs, "seed": self.seed, "max_samples": self.max_samples,
+                "engine": je.Engine(devices=1)}  # fmt: skip
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -89,64 +94,31 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(first), int(second)
 
 
-def shard_of(options: Options) -> np.ndarray:
-    """The runs of a shard, of every cell; each shard has equally many, but for one."""
-    number, shards = parse_shard(options.shard)
-    return np.array_split(np.arange(options.runs), shards)[number - 1]
-
-
 def studied(options: Options, files: Sequence[Path], *grid: Any, **more: Any) -> je.Study | None:
-    """`je.study` with the options' runs, store and workers; None for a shard of several.
+    """`je.study` with the options' store and workers; None, with a message, for a shard of several.
 
     Args:
         options: of the command line.
         files: what the caller writes; checked first.
-        grid: instances, problem and rules.
+        grid: instances, problem and rules, which get the options' runs, seed and cap; or
+            experiments by name alone.
         more: other arguments of `je.study`.
 
     Raises:
         ArgumentError: one of the files cannot be written; and as `je.study`.
     """
-    _writable(files)
+    for path in files:
+        make_folder(path.parent)
+        writable_file("output", path)
+    if len(grid) > 1:
+        more |= options.settings
     with asked_for(options.workers, options.scheduler) as executor:
-        found = je.study(
-            *grid, runs=shard_of(options), seed=options.seed, max_samples=options.max_samples,
-            store=options.output, block=options.block, executor=executor,
-            engine=je.Engine(devices=1), **more,
-        )  # fmt: skip
+        kept: Any = dict(store=options.output, block=options.block, executor=executor)
+        found = je.study(*grid, **kept, **more)
     if parse_shard(options.shard)[1] > 1:
         print(_JOIN)
         return None
     return found
-
-
-def _writable(files: Sequence[Path]) -> None:
-    for path in files:
-        make_folder(path.parent)
-        writable_file("output", path)
-
-
-def run_and_load(
-    jobs: Sequence[Cell], options: Options, files: Sequence[Path] = ()
-) -> dict[str, je.Result] | None:
-    """Check that `files` can be written, and run the missing runs; the results by name.
-
-    None, with a message, for a shard of several: others have the other runs.
-
-    Raises:
-        ArgumentError: one of the files cannot be written.
-        StoreError: the folder cannot be written; finished blocks stay.
-        WorkerError, KeyboardInterrupt: likewise.
-    """
-    _writable(files)
-    calls = [one.call(shard_of(options)) for one in jobs]
-    labels = [{"rule": one.name} for one in jobs]
-    with asked_for(options.workers, options.scheduler) as executor:
-        found = run_calls(calls, list, None, executor, options.block, options.output, labels)
-    if parse_shard(options.shard)[1] > 1:
-        print(_JOIN)
-        return None
-    return {one.name: result for one, result in zip(jobs, found, strict=True)}
 
 
 def _stop(number: int, frame: Any) -> None:
@@ -198,4 +170,4 @@ def _how_to_go_on(given: Sequence[str]) -> str:
     return f"Every finished block is kept; to go on from there, say again:\n  {command}"
 
 
-__all__ = ["Cell", "Options", "run_and_load", "script"]
+__all__ = ["Options", "script", "studied"]

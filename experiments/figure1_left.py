@@ -11,7 +11,6 @@ import sys
 
 import jaxelim as je
 from experiments import cells, tables
-from experiments.pages import stopping_times
 from jaxelim import figures
 from jaxelim.figures.entries import left_out
 
@@ -51,7 +50,7 @@ def draw(options: Left) -> None:
     """Run the missing runs and draw the figures."""
     rows = chosen(options, options.rules)
     files = [options.output / f"{name}.{ending}" for name in DRAWN for ending in ("png", "pdf")]
-    held = cells.run_and_load(tables.jobs(list(rows.values())), options, files)
+    held = cells.studied(options, files, tables.jobs(list(rows.values())))
     if held is None:
         return
     seen = {key: tables.observed(row, held) for key, row in rows.items()}
@@ -59,16 +58,16 @@ def draw(options: Left) -> None:
         algorithm: data for (algorithm, column), data in seen.items() if column == "selective"
     }
     plain = {algorithm: data for (algorithm, column), data in seen.items() if column == "none"}
-    instance = next(iter(rows.values())).cell.instance
+    instance = next(iter(rows.values())).experiment.instance
     solved = je.complexity(instance, je.BestArm())
     lower, practical = (
         je.bounds.sample_bound(0.01, solved),
         je.bounds.practical_time(0.01, solved),
     )
-    tau = {name: stopping_times(data) for name, data in plain.items()}
+    tau = {name: tables.stopping_times(data) for name, data in plain.items()}
     active, pulls = {}, {}
     for name, data in selective.items():
-        stop = stopping_times(data)
+        stop = tables.stopping_times(data)
         counts = figures.active_counts(data["elimination_times"].values, stop)
         active[name + left_out(stop)] = counts
     for name, data in plain.items():

@@ -11,7 +11,6 @@ import sys
 from experiments import cells, tables
 from experiments.figure1_left import chosen
 from experiments.figures import full_selective_figure
-from experiments.pages import stopping_times
 from jaxelim import catalogue, figures
 from jaxelim.errors import UnsupportedError
 
@@ -36,7 +35,7 @@ def draw(options: Middle) -> None:
         raise UnsupportedError("rule", options.rule, "a rule that elimination can stop")
     path = options.output / f"figure1_middle_{catalogue.name_of(kind)}"
     files = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]
-    held = cells.run_and_load(tables.jobs(list(rows.values())), options, files)
+    held = cells.studied(options, files, tables.jobs(list(rows.values())))
     if held is None:
         return
     curves = {}
@@ -44,7 +43,7 @@ def draw(options: Middle) -> None:
         data = tables.observed(row, held)
         place = "both" if algorithm.endswith(" + elim") else "stopping"
         curves[column, place] = figures.active_counts(
-            data["elimination_times"].values, stopping_times(data)
+            data["elimination_times"].values, tables.stopping_times(data)
         )
     figure = full_selective_figure(curves)
     figure.axes[0].set_title(

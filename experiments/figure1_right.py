@@ -5,13 +5,12 @@ Both stopping rules observe one trajectory; for rules that ignore delta, all del
 Written as PNG and PDF, and the numbers as CSV.
 """
 
-import csv
 import dataclasses
-import io
 import sys
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 import jaxelim as je
 from experiments import cells, paper
@@ -60,27 +59,14 @@ def ratios(result: je.Result) -> np.ndarray:
 
 def numbers(found: dict[str, np.ndarray], delta: tuple[float, ...]) -> str:
     """CSV per rule and delta: runs, mean ratio, standard error, standard deviation."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["rule", "delta", "runs", "cut_off", "mean_ratio", "se", "sd", "least"])
+    rows = []
     for rule, ratio in found.items():
         for level, row in zip(delta, ratio, strict=True):
-            kept = row[np.isfinite(row)]
-            sd = kept.std(ddof=1) if kept.size > 1 else np.nan
-            mean, least = (kept.mean(), kept.min()) if kept.size else (np.nan, np.nan)
-            writer.writerow(
-                [
-                    rule,
-                    level,
-                    kept.size,
-                    row.size - kept.size,
-                    mean,
-                    sd / max(kept.size, 1) ** 0.5,
-                    sd,
-                    least,
-                ]
-            )
-    return text.getvalue()
+            kept = pd.Series(row[np.isfinite(row)])
+            rows.append({"rule": rule, "delta": level, "runs": kept.size,
+                         "cut_off": row.size - kept.size, "mean_ratio": kept.mean(),
+                         "se": kept.sem(), "sd": kept.std(), "least": kept.min()})  # fmt: skip
+    return pd.DataFrame(rows).to_csv(index=False)
 
 
 def draw(options: Right) -> None:

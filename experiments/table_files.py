@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 import jaxelim as je
 from experiments import cells, tables
-from experiments.pages import comma_separated
 from jaxelim import catalogue
 from jaxelim.files import write_whole
 
@@ -105,7 +105,7 @@ def markdown(table: str, lines: Sequence[dict], options: tables.TableOptions) ->
     return "\n".join(parts + [f"- {note}" for note in notes(lines, options)]) + "\n"
 
 
-def every_run(found: Sequence[tables.Row], held: dict[str, je.Result]) -> xr.Dataset:
+def every_run(found: Sequence[tables.Row], held: je.Study) -> xr.Dataset:
     """One dataset of all runs, [row, run] and [row, run, arm], padded with 0.
 
     Rows are named problem/algorithm/column. Top m has no elimination times: they would
@@ -154,7 +154,7 @@ def every_run(found: Sequence[tables.Row], held: dict[str, je.Result]) -> xr.Dat
 def write(
     table: str,
     found: Sequence[tables.Row],
-    held: dict[str, je.Result],
+    held: je.Study,
     options: tables.TableOptions,
 ) -> str:
     """Write a table as .md, .csv and .nc; return the Markdown page."""
@@ -174,7 +174,7 @@ def write(
     }
     contents = (
         page.encode(),
-        comma_separated(lines).encode(),
+        pd.DataFrame(lines).to_csv(index=False).encode(),
         bytes(data.to_netcdf(engine="h5netcdf", encoding=packed)),
     )
     for ending, one in zip(ENDINGS, contents, strict=True):
@@ -186,7 +186,7 @@ def make(table: str, options: tables.TableOptions) -> None:
     """Run the missing blocks of a table's cells, and write the table."""
     found = tables.rows(table, options)
     files = [Path(options.output) / f"{table}{ending}" for ending in ENDINGS]
-    held = cells.run_and_load(tables.jobs(found), options, files)
+    held = cells.studied(options, files, tables.jobs(found))
     if held is not None:
         print(write(table, found, held, options))
         print(f"{Path(options.output) / table}.md, .csv, and .nc with every run")

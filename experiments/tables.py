@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import xarray as xr
 from scipy import stats
 
@@ -92,7 +93,8 @@ class Row:
     problem: str
     algorithm: str
     column: str
-    cell: cells.Cell
+    name: str  # of the experiment, which several rows may observe
+    experiment: je.Experiment
     stopping: str  # the observer's name
     paper: dict[str, float]  # empty for a row that the paper lacks
 
@@ -127,9 +129,9 @@ def rows(table: str, options: TableOptions) -> list[Row]:
         ):
             continue
         for name in (algorithm, EXACT) if kind is je.Oracle else (algorithm,):
-            cell, stopping = _cell(layout, problem, name, column, options)
             theirs = numbers if options.papers else {}
-            found.append(Row(problem, name, column, cell, stopping, theirs))
+            observed = _experiment(layout, problem, name, column, options)
+            found.append(Row(problem, name, column, *observed, theirs))
     for problem in problems or layout.instances:
         for kind in sorted(wanted - rules_of(table, problem), key=catalogue.name_of):
             found += _unpublished(table, problem, kind, options)
@@ -173,8 +175,8 @@ def _unpublished(
                 continue
             if column == "stopping+sampling" and not traits.elimination:
                 continue
-            cell, stopping = _cell(layout, problem, algorithm, column, options)
-            found.append(Row(problem, algorithm, column, cell, stopping, {}))
+            observed = _experiment(layout, problem, algorithm, column, options)
+            found.append(Row(problem, algorithm, column, *observed, {}))
     return found
 
 
@@ -193,10 +195,10 @@ def _problem(layout: Layout, problem: str) -> je.contracts.Problem:
     return je.BestArm() if problem == "bai" else je.Thresholding()
 
 
-def _cell(
+def _experiment(
     layout: Layout, problem: str, algorithm: str, column: str, options: TableOptions
-) -> tuple[cells.Cell, str]:
-    """The cell of a row, and the name of its stopping rule."""
+) -> tuple[str, je.Experiment, str]:
+    """The experiment of a row, by its name, and the name of its stopping rule."""
     name = layout.instances[problem]
     if algorithm == EXACT:
         rule: Any = je.Oracle()
@@ -223,34 +225,33 @@ def _cell(
             "watched",
         )
     instance, asked = je.load_instance(name), _problem(layout, problem)
-    cell = cells.Cell(
-        options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}"),
-        instance,
-        asked,
-        rule,
-        stopping,
-        elimination,
-        delta=(options.delta,),
-        seed=options.seed,
-        max_samples=options.max_samples,
-        threshold=catalogue.made("threshold", options.threshold),
-        ridge=options.ridge,
-    )
-    return cell, stopping[0].name if len(stopping) == 1 else observers[column].name
+    experiment = je.Experiment(
+        instance, asked, rule, stopping=stopping, elimination=elimination, delta=options.delta,
+        threshold=catalogue.made("threshold", options.threshold), ridge=options.ridge,
+        **options.settings,
+    )  # fmt: skip
+    name = options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}")
+    observer = stopping[0] if len(stopping) == 1 else observers[column]
+    return name, experiment, observer.name
 
 
-def jobs(found: Sequence[Row]) -> list[cells.Cell]:
-    """The distinct cells of rows, the paper's longest first: devices idle less."""
+def jobs(found: Sequence[Row]) -> dict[str, je.Experiment]:
+    """The distinct experiments of rows, the paper's longest first: devices idle less."""
     dearest = sorted(found, key=lambda row: -row.paper.get("mean", 0) * row.paper.get("ms", 0))
-    return list({row.cell.name: row.cell for row in dearest}.values())
+    return {row.name: row.experiment for row in dearest}
 
 
-def observed(row: Row, held: dict[str, je.Result]) -> xr.Dataset:
+def observed(row: Row, held: je.Study) -> xr.Dataset:
     """The runs of a row: variables [run], and [run, arm]."""
-    return held[row.cell.name].to_xarray().isel(delta=0).sel(stopping=row.stopping)
+    return held[row.name].to_xarray().isel(delta=0).sel(stopping=row.stopping)
 
 
-def measures(found: Sequence[Row], held: dict[str, je.Result]) -> list[dict[str, Any]]:
+def stopping_times(data: xr.Dataset) -> np.ndarray:
+    """tau [run], NaN for runs that were cut off."""
+    return np.where(data["stopped"].values, data["samples"].values, np.nan)
+
+
+def measures(found: Sequence[Row], held: je.Study) -> list[dict[str, Any]]:
     """Measures of each row, NaN if undefined.
 
     - problem, algorithm, column: the row. Table 3's algorithm contains "+ elim".
@@ -272,12 +273,12 @@ def measures(found: Sequence[Row], held: dict[str, je.Result]) -> list[dict[str,
     """
     lines = []
     for row in found:
-        data, whole = observed(row, held), held[row.cell.name]
+        data, whole = observed(row, held), held[row.name]
         tau, stopped = data["samples"].values.astype(float), data["stopped"].values
         wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
         low, high = clopper_pearson(wrong, n)
         # The paper's means include runs cut off at its cap.
-        comparable = n == tau.size or row.cell.max_samples == paper.CAP
+        comparable = n == tau.size or row.experiment.max_samples == paper.CAP
         comparable = comparable and bool(row.paper) and tau.size > 1
         lines.append(
             {

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import xarray as xr
 
 import jaxelim as je
 from experiments import cells
@@ -91,9 +90,11 @@ class Observed:
     tests_stopping: np.ndarray
 
     @staticmethod
-    def of(data: xr.Dataset) -> "Observed":
-        """Convert a store's arrays."""
-        return Observed(*(data[field.name].values for field in dataclasses.fields(Observed)))
+    def of(held: je.Study, name: str) -> "Observed":
+        """The arrays of an experiment, of which a study has each instance apart."""
+        parts = [one for key, one in held.results.items() if key[0] == name]
+        names = [field.name for field in dataclasses.fields(Observed)]
+        return Observed(*(np.stack([getattr(one, name) for one in parts]) for name in names))
 
 
 def cell(
@@ -102,7 +103,7 @@ def cell(
     batch: je.Instance,
     eps: Sequence[float],
     delta: Sequence[float],
-) -> cells.Cell:
+) -> tuple[str, je.Experiment]:
     """The oracle on a batch, without ridge: the theorem is about the plain LLR."""
     listed = {"eps": eps, "delta": delta}
     told = "/".join(
@@ -110,17 +111,8 @@ def cell(
         for word, values in listed.items()
     )
     name = config.named(f"two-dimensional/{kind}/K={batch.K}/{told}")
-    return cells.Cell(
-        name,
-        batch,
-        je.BestArm(),
-        je.Oracle(),
-        STOPPING,
-        delta=tuple(delta),
-        seed=config.seed,
-        max_samples=config.max_samples,
-        ridge=0.0,
-    )
+    return name, je.Experiment(batch, je.BestArm(), je.Oracle(), stopping=STOPPING, delta=delta,
+                               ridge=0.0, **config.settings)  # fmt: skip
 
 
 def twin(batch: je.Instance) -> je.Instance:
@@ -401,7 +393,7 @@ def main(config: TwoDimensional) -> None:
         [config.at_delta],
     )
 
-    def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> cells.Cell:
+    def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> tuple[str, je.Experiment]:
         return cell(config, "example", two_dimensional(K, eps), eps, delta)
 
     asked = {
@@ -416,11 +408,10 @@ def main(config: TwoDimensional) -> None:
         field.name: getattr(config, field.name) for field in dataclasses.fields(cells.Options)
     }
     options = cells.Options(**{**shared, "output": config.results})
-    jobs = list({one.name: one for one in asked.values()}.values())
-    held = cells.run_and_load(jobs, options, files)
+    held = cells.studied(options, files, dict(asked.values()))
     if held is None:
         return
-    found = {key: Observed.of(held[one.name].to_xarray()) for key, one in asked.items()}
+    found = {key: Observed.of(held, name) for key, (name, _) in asked.items()}
     by_eps, by_delta, twins = found["by eps"], found["by delta"], found["twins"]
     by_arms = [found[f"K = {K}"] for K in config.test_arms]
     costs_by_eps, costs_by_delta = found["tests by eps"], found["tests by delta"]

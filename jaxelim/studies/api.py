@@ -13,8 +13,8 @@ from jaxelim.studies.study import Study
 @takes_settings("noise")
 def study(
     instances: Any,
-    problem: Any,
-    rules: Any,
+    problem: Any = None,
+    rules: Any = None,
     *,
     progress: Any = None,
     executor: Any = None,
@@ -30,7 +30,8 @@ def study(
     Args:
         instances: an instance, a batch, the name or the path of one, or several of them,
             in a list or a mapping from names. Each instance of a batch has a result. A
-            mapping with the key "instance" gives costs: {"instance": .., "costs": [..]}.
+            mapping with the key "instance" gives costs: {"instance": .., "costs": [..]}. Or,
+            without problem and rules, experiments by name: `{"a": Experiment(..), ..}`.
         problem: a problem, or several likewise. Also texts, as on the command line: "TopM(3)".
         rules: a sampling rule or its text, or several likewise. A mapping with the key "rule"
             gives a rule arguments of its own: {"rule": LUCB(), "stopping": Native()}. They are

@@ -39,6 +39,8 @@ def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Plac
     Raises:
         ArgumentError: as `simulate`; its note names the combination.
     """
+    if problem is None and rules is None:
+        return _experiments(instances, shared)
     named = {
         rule: (settings.pop("rule"), settings)
         for rule, settings in _named("rules", rules, _rule, _name_of_rule).items()
@@ -51,6 +53,20 @@ def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Plac
         for where, instance in arms.items()
         for what, question in asked.items()
         for key in ((name, where, what),)
+    ]
+
+
+def _experiments(given: Any, settings: dict[str, Any]) -> list[Place]:
+    """The places of experiments by name."""
+    several = isinstance(given, Mapping) and given
+    if not several or not all(isinstance(one, Experiment) for one in given.values()):
+        allowed = "experiments by name; else problem and rules too"
+        raise ArgumentError("instances", given, allowed)
+    for name, value in settings.items():
+        raise ArgumentError(name, value, "nothing: an experiment has its own")
+    return [
+        Place(str(name), one.instance.name or "instance", one.problem.name, one)
+        for name, one in given.items()
     ]
 
 

@@ -68,6 +68,10 @@ class Study:
     def _names(self, axis: int) -> tuple[str, ...]:
         return tuple(dict.fromkeys(key[axis] for key in self.results))
 
+    @property
+    def _known(self) -> list[str]:
+        return [name for axis in range(3) for name in self._names(axis)]
+
     def __len__(self) -> int:
         return len(self.results)
 
@@ -78,28 +82,21 @@ class Study:
     def __getitem__(self, key: str | tuple[str, ...]) -> Result:
         """A result, by the names of its rule, instance and problem, in this order.
 
+        Names may be left out where one result has the others.
+
         Raises:
-            ArgumentError: there is no such name.
-            ArgumentError: several results have these names, or none has.
+            ArgumentError: there is no such name; or several results have these names, or none.
         """
-        left = [key] if isinstance(key, str) else list(key)
-        names: list[str] = []
-        for axis, known in zip(AXES, map(self._names, range(3)), strict=True):
-            if left and left[0] in known:
-                names.append(left.pop(0))
-            elif len(known) == 1 and axis != "rule":
-                names.append(known[0])
-            elif left:
-                raise unknown_name(axis, left[0], known)
-            else:
-                allowed = f"a key with one of its {len(known)} {axis}s: {', '.join(known)}"
-                raise ArgumentError("key", key, allowed)
-        if left:
-            raise ArgumentError("key", key, "the names of a rule, an instance and a problem")
-        found = self.results.get((names[0], names[1], names[2]))
-        if found is None:
-            raise ArgumentError("key", key, "a combination of which runs are over")
-        return found
+        names, known = [key] if isinstance(key, str) else list(key), self._known
+        for name in names:
+            if name not in known:
+                raise unknown_name("key", name, known)
+        found = [one for one in self.results if _are_in(names, one)]
+        if len(found) != 1:
+            several = "; ".join(map(", ".join, found[:3]))
+            note = f"{len(found)} results have these names" + (f": {several}" if found else "")
+            raise ArgumentError("key", key, "the names of one rule, instance and problem", note)
+        return self.results[found[0]]
 
     def select(self, rule: Any = None, instance: Any = None, problem: Any = None) -> "Study":
         """The part of a study with these names, one or several of each axis; None: all.
@@ -274,3 +271,9 @@ class Study:
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
+
+
+def _are_in(names: list[str], key: Key) -> bool:
+    """Whether a key has these names, in their order."""
+    left = iter(key)
+    return all(name in left for name in names)

@@ -47,19 +47,18 @@ def test_the_tables_have_all_cells_of_the_paper():
         assert sum(not row.reproduces for row in found) == sum(
             row.algorithm == "Oracle" for row in found
         )
-        names = [job.name for job in tables.jobs(found)]
-        assert len(names) == len(set(names))
+        assert len(tables.jobs(found)) == len({row.name for row in found})
         # Columns without elimination at sampling observe the same runs.
         for row in found:
             watched = row.column in ("none", "stopping") or (
                 name == "table3" and "elim" not in row.algorithm
             )
-            native = row.cell.rule.traits.stopping == ("native",)
-            assert row.cell.name.endswith(
+            native = row.experiment.rule.traits.stopping == ("native",)
+            assert row.name.endswith(
                 "native" if native else "watched" if watched else "-at-both"
             )
-            assert (row.cell.elimination is None) == (native or watched)
-            assert row.stopping in [one.name for one in row.cell.stopping]
+            assert (row.experiment.elimination is None) == (native or watched)
+            assert row.stopping in [one.name for one in row.experiment.stopping]
     assert sorted(seen) == sorted(paper.cells()) and len(seen) == 145
 
 
@@ -68,7 +67,7 @@ def test_cells_are_those_of_the_paper():
         (row.problem, row.algorithm, row.column): row
         for row in tables.rows("table1", tables.TableOptions())
     }
-    cell = rows["topm", "MisLid", "stopping+sampling"].cell
+    cell = rows["topm", "MisLid", "stopping+sampling"].experiment
     assert (
         cell.rule == je.LinGame()
         and cell.problem == je.TopM(5)
@@ -79,28 +78,28 @@ def test_cells_are_those_of_the_paper():
         and cell.elimination == je.SelectiveElimination()
     )
     assert (
-        cell.delta == (0.01,)
+        cell.delta.tolist() == [0.01]
         and cell.max_samples == 10**6
         and cell.threshold == je.Heuristic()
         and cell.ridge == 1
     )
-    assert rows["osi", "Oracle", "none"].cell.instance == je.load_instance("linear-d20-osi")
+    assert rows["osi", "Oracle", "none"].experiment.instance == je.load_instance("linear-d20-osi")
     np.testing.assert_array_equal(
-        rows["osi", "Oracle", "none"].cell.rule.weights,
+        rows["osi", "Oracle", "none"].experiment.rule.weights,
         paper.oracle_weights("linear-d20-osi", "osi"),
     )
-    assert rows["osi", tables.EXACT, "none"].cell.rule == je.Oracle()
+    assert rows["osi", tables.EXACT, "none"].experiment.rule == je.Oracle()
     full = {
         (row.algorithm, row.column): row
         for row in tables.rows("table3", tables.TableOptions(problems=("topm",)))
     }
-    assert full["MisLid + elim", "full"].cell.elimination == je.FullElimination()
-    assert full["MisLid", "full"].cell.stopping == (
+    assert full["MisLid + elim", "full"].experiment.elimination == je.FullElimination()
+    assert full["MisLid", "full"].experiment.stopping == (
         je.LLR(),
         je.SelectiveElimination(),
         je.FullElimination(),
     )
-    assert full["MisLid", "full"].cell.problem == je.TopM(3)
+    assert full["MisLid", "full"].experiment.problem == je.TopM(3)
     with pytest.raises(je.errors.ArgumentError, match="lingape"):
         tables.rows("table1", tables.TableOptions(rules=("lingap",)))
     with pytest.raises(je.errors.ArgumentError, match="topm"):
@@ -113,7 +112,7 @@ def test_cells_are_those_of_the_paper():
 def test_rules_without_the_papers_numbers(table, count):
     found = tables.rows(table, tables.TableOptions(rules=("tas",)))
     assert len(found) == count and all(row.paper == {} for row in found)
-    assert {row.cell.rule for row in found} == {je.TrackAndStop()}
+    assert {row.experiment.rule for row in found} == {je.TrackAndStop()}
     both = tables.rows(table, tables.TableOptions(rules=("tas", "lingape"), problems=("topm",)))
     assert [row.problem for row in both] == ["topm"] * len(both) and len(both) > count / 3
 
@@ -231,10 +230,10 @@ def test_tables_of_other_settings(tmp_path, capsys):
     other = tables.TableOptions(rules=("lucb",), problems=("osi",), delta=0.1, ridge=0.0)
     assert usual.papers and not other.papers
     row, changed = (tables.rows("table4", one)[0] for one in (usual, other))
-    assert changed.cell.name == f"{row.cell.name}/delta=0.1/ridge=0.0" and changed.paper == {}
-    assert (changed.cell.delta, changed.cell.ridge) == ((0.1,), 0.0)
+    assert changed.name == f"{row.name}/delta=0.1/ridge=0.0" and changed.paper == {}
+    assert (changed.experiment.delta, changed.experiment.ridge) == (0.1, 0.0)
     gk16 = tables.rows("table4", tables.TableOptions(rules=("lucb",), threshold="gk16"))[0]
-    assert gk16.cell.threshold == je.GK16() and gk16.cell.name.endswith("/threshold=gk16")
+    assert gk16.experiment.threshold == je.GK16() and gk16.name.endswith("/threshold=gk16")
     arguments = [*TINY, "--rules", "lucb", "--problems", "osi", "--delta", "0.1", "--ridge", "0",
                  "--output", str(tmp_path)]  # fmt: skip
     assert table4.main(arguments) == 0

@@ -27,7 +27,7 @@ from experiments import (
     figure1_left,
     figure1_middle,
     figure1_right,
-    small_instances,
+    studies,
     table4,
     two_dimensional,
 )
@@ -163,9 +163,7 @@ EXPERIMENTS = {
         ["--output", folder, "--rules", "lingape"]
     ),
     "table4.nc": lambda folder: table4.main(["--output", folder, "--rules", "lucb"]),
-    "small_instances.md": lambda folder: cells.script(
-        small_instances.Small, small_instances.main, ["--output", folder, "--rules", "lucb"]
-    ),
+    "gk16.md": lambda folder: studies.main(["gk16", "--output", folder, "--rules", "tas-d"]),
     "example-bounds.png": lambda folder: cells.script(
         two_dimensional.TwoDimensional,
         two_dimensional.main,
@@ -177,7 +175,7 @@ EXPERIMENTS = {
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments_check_their_files_first(here, monkeypatch, capsys, name):
     """A folder has the name of a figure or of a table."""
-    monkeypatch.setattr(cells, "run_calls", never)
+    monkeypatch.setattr(je, "study", never)
     (here / "results" / name).mkdir(parents=True)
     assert EXPERIMENTS[name]("results") == 2
     told = f"ArgumentError: output: got 'results/{name}' (it is a folder); allowed: a file"

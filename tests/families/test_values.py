@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from experiments import cells
 from jaxelim.instances.instance import stack
 from tests.calls import NAMES
 from tests.families.family_cases import Binomial
@@ -66,13 +65,12 @@ def test_equality_includes_the_family():
 def test_results_are_stored_and_resumed(family, tmp_path):
     """Three runs, then six: the store adds three, and holds what one call computes."""
     instance = arms([2.0, 0.2, 0.3, 0.4], family)
-    cell = cells.Cell("a", instance, je.BestArm(), je.LUCB(), (je.LLR(),), delta=(0.1,),
-                      ridge=None, max_samples=2000)  # fmt: skip
+    given = dict(delta=0.1, max_samples=2000)
     for runs, files in ((3, 1), (6, 2), (6, 2)):
-        options = cells.Options(runs=runs, output=tmp_path, block=3, workers=0)
-        held = cells.run_and_load([cell], options)
+        call = je.Experiment(instance, je.BestArm(), je.LUCB(), runs=runs, **given)
+        held = je.study({"a": call}, store=tmp_path, block=3)
         assert len(list(tmp_path.glob("blocks/*/*.npz"))) == files
-    direct = je.simulate(instance, cell.problem, cell.rule, delta=0.1, runs=6, max_samples=2000)
+    direct = je.simulate(instance, je.BestArm(), je.LUCB(), runs=6, **given)
     assert held["a"].equals(direct)
 
 
@@ -80,6 +78,5 @@ def test_families_do_not_share_stored_results():
     """The key of a cell differs by the family."""
     kinds = [je.Gaussian(), je.Gaussian([1.0] * 4), je.Gaussian([1.0] * 3 + [2.0]),
              je.Exponential(), je.Poisson()]  # fmt: skip
-    made = [cells.Cell("a", arms(ONE, kind), je.BestArm(), je.LUCB(), (je.LLR(),), ridge=None)
-            for kind in kinds]  # fmt: skip
-    assert len({cell.call(np.arange(1)).key for cell in made}) == len(kinds)
+    made = [je.Experiment(arms(ONE, kind), je.BestArm(), je.LUCB()) for kind in kinds]
+    assert len({one.key for one in made}) == len(kinds)

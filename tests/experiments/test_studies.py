@@ -1,0 +1,74 @@
+"""Studies beyond the paper, at tiny sizes from their command line."""
+
+import csv
+import math
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from experiments import studies
+
+HERE = "--workers=0"
+
+
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_every_study_is_defined(name):
+    """Every combination is checked, as before a study runs."""
+    from jaxelim.studies.grid import places
+
+    asked = studies.chosen(studies.Options(name=name, runs=2))
+    found = places(asked.instances, asked.problem, asked.rules, runs=2, **asked.settings)
+    problems = len(asked.problem) if isinstance(asked.problem, dict) else 1
+    assert len(found) == len(asked.rules) * len(asked.instances) * problems
+
+
+def test_names_that_are_none():
+    for wrong, nearest in (
+        ({"name": "gk17"}, "gk16"), ({"rules": ("tas-e",)}, "tas-"),
+        ({"instances": ("3",)}, "'1', '2'"), ({"rules": ("tas-d",) * 2}, "once"),
+    ):  # fmt: skip
+        with pytest.raises(je.errors.ArgumentError, match=nearest):
+            studies.chosen(studies.Options(**wrong))
+
+
+@pytest.mark.slow
+def test_the_table_and_its_numbers(tmp_path, capsys):
+    """KL-Racing on the second instance: the numbers are those of `simulate`; it resumes."""
+    arguments = ["gk16", "--runs", "6", "--instances", "2", "--rules", "kl-racing", HERE,
+                 "--output", str(tmp_path)]  # fmt: skip
+    assert studies.main(arguments) == 0
+    page = capsys.readouterr().out
+    with open(tmp_path / "gk16.csv", newline="") as file:
+        (line,) = csv.DictReader(file)
+    known = je.simulate(
+        je.Instance.unstructured(studies.GK16, je.Bernoulli()), je.BestArm(),
+        je.Racing(), delta=0.1, threshold=je.GK16(), stopping=je.Native(), runs=6,
+    )  # fmt: skip
+    tau = known.samples[0, 0]
+    assert float(line["mean"]) == pytest.approx(tau.mean())
+    assert float(line["se"]) == pytest.approx(tau.std(ddof=1) / math.sqrt(6))
+    assert float(line["median"]) == np.median(tau) and float(line["over the first"]) == 1
+    bound = float(je.bounds.kl_bound(0.1, je.complexity(known.instance, known.problem)))
+    assert float(line["over the bound"]) == pytest.approx(tau.mean() / bound)
+    assert line["errors"] == str((~known.correct).sum()) and line["stopped"] == "6"
+    assert f"| kl-racing | {tau.mean():.0f} ± " in page
+    assert (tmp_path / "gk16.md").read_text() in page
+    assert all((tmp_path / f"gk16.{one}").stat().st_size > 5000 for one in ("png", "pdf"))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("blocks/*/*.npz")}
+    assert studies.main(arguments) == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("blocks/*/*.npz")} == before
+    study = je.load_store(tmp_path)
+    assert list(study) == [("kl-racing", "2", "best-arm")] and study["kl-racing"].equals(known)
+
+
+@pytest.mark.slow
+def test_runs_that_are_cut_off_are_flagged(tmp_path, capsys):
+    arguments = ["transductive", "--runs", "4", "--rules", "uniform", "--max-samples", "100", HERE,
+                 "--output", str(tmp_path)]  # fmt: skip
+    assert studies.main(arguments) == 2  # nothing to draw
+    capsys.readouterr()
+    page = (tmp_path / "transductive.md").read_text()
+    assert "| 100 ± 0† |" in page and "† 12 runs were cut off" in page
+    stored = je.load_store(tmp_path)["uniform"].to_xarray()
+    assert stored["answer"].dims[-1] == stored["elimination_times"].dims[-1] == "item"
