@@ -119,7 +119,7 @@ def transductive(n: int = 5) -> Asked:
 
 
 def price_of_proof() -> Asked:
-    """Samples with each threshold, in five families."""
+    """Samples with each threshold, in four families."""
     near, wide = (0.5, 0.4, 0.3, 0.2, 0.1), (1.0, 0.5, 0.0, -0.5, -1.0)
     means: dict[str, Any] = {
         "gaussian 1": (near, je.Gaussian()), "gaussian 2": (wide, je.Gaussian()),
@@ -129,8 +129,10 @@ def price_of_proof() -> Asked:
         "bernoulli 3": ((0.9, 0.8, 0.7), je.Bernoulli()),
         "poisson 1": ((2.0, 1.6, 1.4, 1.0), je.Poisson()),
         "poisson 2": ((3.0, 1.0, 0.5), je.Poisson()),
+        "poisson 3": ((10.0, 9.0, 8.0), je.Poisson()),
         "exponential 1": ((1.0, 0.8, 0.6, 0.4), je.Exponential()),
         "exponential 2": ((1.0, 0.4, 0.2), je.Exponential()),
+        "exponential 3": ((5.0, 4.0, 4.0), je.Exponential()),
     }  # fmt: skip
     thresholds = {"gk16": je.GK16(), "heuristic": je.Heuristic(), "mixture": je.Mixture(),
                   "kaufmann-koolen": je.thresholds.KaufmannKoolen()}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The scripts of the two-dimensional example and of allocations, at small sizes."""
+"""The scripts of the two-dimensional example, at a small size."""
 
 import dataclasses
 import types
@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from experiments import allocations, two_dimensional
+from experiments import two_dimensional
 from jaxelim import store
 from jaxelim.errors import ArgumentError
 
@@ -74,15 +74,3 @@ def test_the_two_dimensional_example_at_a_small_size(tmp_path, capsys):
     names = ["small-bounds.pdf", "small-bounds.png", "small.pdf", "small.png"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     assert all(path.stat().st_size > 10_000 for path in (tmp_path / "out").iterdir())
-
-
-@pytest.mark.slow
-def test_allocations_at_a_small_size(tmp_path, capsys):
-    config = allocations.Allocations(runs=8, output=tmp_path, dpi=60, endings=("png",))
-    allocations.main(config)
-    text = capsys.readouterr().out
-    for part in config.parts:
-        assert f"{part}:" in text
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "allocation.png", "pulls.png", "survival.png", "tau.png",
-    ]  # fmt: skip

@@ -21,7 +21,6 @@ import jaxelim as je
 import jaxelim.cli.instances
 import jaxelim.cli.results
 from experiments import (
-    allocations,
     cells,
     demo,
     figure1_left,
@@ -186,14 +185,6 @@ def test_experiments_check_their_files_first(here, monkeypatch, capsys, name):
 def test_the_example_in_two_dimensions_needs_a_name():
     with pytest.raises(je.errors.ArgumentError, match="output: got '.'"):
         two_dimensional.TwoDimensional(output=Path("."))
-
-
-def test_allocations_check_their_files_first(here, monkeypatch):
-    monkeypatch.setattr(je, "complexity", never)
-    (here / "results" / "survival.pdf").mkdir(parents=True)
-    with pytest.raises(je.errors.ArgumentError, match="survival.pdf"):
-        allocations.main(allocations.Allocations())
-    assert allocations.DRAWN.keys() <= set(allocations.Allocations().parts)
 
 
 # Failures while writing

@@ -46,7 +46,8 @@ def test_each_result_is_that_of_a_call(whole):
 def test_keys_that_are_wrong(whole):
     with pytest.raises(je.errors.ArgumentError, match="even"):
         whole["evn", "easy"]
-    with pytest.raises(je.errors.ArgumentError, match=r"3 results have these names: even, easy, best-arm; even, pair\[0\]"):
+    several = r"3 results have these names: even, easy, best-arm; even, pair\[0\]"
+    with pytest.raises(je.errors.ArgumentError, match=several):
         whole["even"]
     with pytest.raises(je.errors.ArgumentError, match="got .more."):
         whole["even", "easy", "best-arm", "more"]
