@@ -13,7 +13,7 @@ from jaxelim.cli.instances import RULE, Compiles, Settings, text
 from jaxelim.errors import ArgumentError, StoreError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import order, report
+from jaxelim.live import report
 from jaxelim.live.run import LiveRun
 
 File = Annotated[Path, tyro.conf.Positional]
@@ -100,10 +100,6 @@ class Tell(Compiles):
     """Name of the file's column of arms, if it has more than two columns."""
     reward: str | None = None
     """Name of its column of rewards."""
-    in_order: bool = False
-    """Test after each row, as they came in this order; else once, after the last."""
-    unchecked: bool = False
-    """With --in-order: even if the order looks sorted."""
     missing: Literal["refuse", "skip"] = "refuse"
     """What to do with rows that have an empty cell."""
     counts: tuple[str, ...] = ()
@@ -125,14 +121,10 @@ class Tell(Compiles):
                 run.tell(words[::2], words[1::2])
             else:
                 table: Any = sys.stdin if str(self.csv) == "-" else self.csv
-                in_order = order.UNCHECKED if self.unchecked else self.in_order
                 own: Any = dict(arm=self.arm, reward=self.reward, missing=self.missing)
-                left_out = run.tell(table, in_order=in_order, **own)
+                left_out = run.tell(table, **own)
                 if left_out:
                     notes.append(f"Rows left out for an empty cell: {left_out}.")
-                if not in_order:
-                    notes.append("The table is tested once, at its end. After each row: "
-                                 "--in-order.")  # fmt: skip
             _keep_state(run)
             print("\n".join([*notes, *report.standing(run)]))
 

@@ -59,7 +59,6 @@ def _rewards(run: "LiveRun") -> list[np.ndarray]:
     of_arms: list[list[float]] = [[] for _ in run.names]
     for line in run._events:
         event = json.loads(line.split(b"\t")[0])
-        told = event.get("tell", event.get("together", ()))
-        for k, reward in zip(told, event.get("rewards", ()), strict=False):
+        for k, reward in zip(event.get("tell", ()), event.get("rewards", ()), strict=True):
             of_arms[k].append(reward)
     return list(map(np.array, of_arms))

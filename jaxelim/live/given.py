@@ -47,8 +47,8 @@ class Entries(NamedTuple):
 
 def entries(
     told: Any, value: Any, arm: Any, reward: Any, missing: str, arms: Arms
-) -> tuple[Entries, bool]:
-    """The rewards that `LiveRun.tell` is given, checked, and whether they are a table.
+) -> Entries:
+    """The rewards that `LiveRun.tell` is given, checked.
 
     Raises:
         ArgumentError: as of `LiveRun.tell`.
@@ -57,11 +57,11 @@ def entries(
     if value is None and not table:
         value, reward = reward, None
     if table or _several(told):
-        return _of_rows(_rows(told, value, arm, reward, arms), arms, missing), table
+        return _of_rows(_rows(told, value, arm, reward, arms), arms, missing)
     number = int(value) if isinstance(value, bool | np.bool_) else value
     values = checks.real_array("reward", number, shape=()).reshape(-1).tolist()
     _check_rewards(arms.family, values)
-    return Entries([arms.index(told)], values, 0), False
+    return Entries([arms.index(told)], values, 0)
 
 
 # Rows.

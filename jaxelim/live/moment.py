@@ -32,7 +32,6 @@ class Moment:
         early: further rewards (arm, reward) that came meanwhile.
         asked: arms that were asked for and not told, in order.
         told: number of rewards.
-        at_once: whether those in `early` enter together, with one check.
     """
 
     lane: Lane | None
@@ -42,7 +41,6 @@ class Moment:
     early: tuple[tuple[int, float], ...]
     asked: tuple[int, ...]
     told: int
-    at_once: bool = False
 
     @property
     def over(self) -> bool:
@@ -76,13 +74,12 @@ class Moments:
         rounds = range(self.job.call.initial_pulls)
         return [k for n in rounds for k in range(self.arms) if len(moment.first[k]) <= n]
 
-    def told(
-        self, moment: Moment, arms: Sequence[int], rewards: Sequence[float], at_once: bool = False
-    ) -> Moment:
-        """The moment after rewards of these arms, checked each by each or `at_once`."""
+    def told(self, moment: Moment, arms: Sequence[int], rewards: Sequence[float]) -> Moment:
+        """The moment after rewards of these arms, which enter together, with one check."""
         told = moment.told + len(arms)
         if moment.lane is not None:
-            return dataclasses.replace(self._entered(moment, arms, rewards, at_once), told=told)
+            moment = self._entered(moment, np.asarray(arms), np.asarray(rewards) / self._scale)
+            return dataclasses.replace(moment, told=told)
         first, early = [list(each) for each in moment.first], list(moment.early)
         for arm, reward in zip(arms, rewards, strict=True):
             if len(first[arm]) < self.job.call.initial_pulls:
@@ -90,10 +87,11 @@ class Moments:
             else:
                 early.append((arm, reward))
         now = dataclasses.replace(
-            moment, first=tuple(map(tuple, first)), early=tuple(early), told=told,
-            at_once=moment.at_once or at_once,
-        )  # fmt: skip
-        return now if self.due(now) else self._started(now)
+            moment, first=tuple(map(tuple, first)), early=tuple(early), told=told
+        )
+        if self.due(now):
+            return now
+        return self._checked(self._begun(now), *self._columns(early), self.job.first + len(early))
 
     def pooled(self, moment: Moment, given: Pooled) -> Moment:
         """The moment after rewards of which counts and sums are known, with one check.
@@ -117,110 +115,59 @@ class Moments:
         with scope.engine():
             lane = self.program.pool(self.job.inputs, moment.lane, left.astype(float), *units)
         moment = dataclasses.replace(moment, lane=lane, asked=tuple(asked))
-        return dataclasses.replace(self._settled(moment), told=told)
+        return dataclasses.replace(self._checked(moment, *self._columns(()), told), told=told)
 
     def _begun(self, moment: Moment) -> Moment:
         """The moment at which all first rewards enter together, without a check."""
         rounds = np.array(moment.first).T.ravel() / self._scale
         with scope.engine():
             lane = self.program.start(self.job.inputs, self.job.queue, rounds)
-        return dataclasses.replace(moment, lane=lane, first=(), early=(), at_once=False)
-
-    def _started(self, moment: Moment) -> Moment:
-        """The moment after all first rewards, and then those that came early."""
-        early, bare = moment.early, self._begun(moment)
-        if moment.at_once:
-            return self._settled(self._in_group(bare, *self._columns(early)))
-        now = self._turned(bare, np.zeros(1, int), np.zeros(1), False, not early)
-        if not early:
-            return now
-        arms, rewards = zip(*early, strict=True)
-        return self._entered(now, arms, rewards)
+        return dataclasses.replace(moment, lane=lane, first=(), early=())
 
     def _columns(self, early: Sequence[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
         """Arms and their rewards in the unit of a run: [n] each."""
         table = np.array(early, float).reshape(-1, 2)
         return table[:, 0].astype(int), table[:, 1] / self._scale
 
-    def _entered(
-        self, moment: Moment, arms: Sequence[int], rewards: Sequence[float], at_once: bool = False
-    ) -> Moment:
-        """The moment after rewards in the engine's statistics.
+    def _entered(self, moment: Moment, arms: np.ndarray, rewards: np.ndarray) -> Moment:
+        """The moment after rewards of arms, with one check.
 
-        Those that answer arms that were asked for enter together, in the order of their
-        pulls. Each of the others is followed by a check, unless all enter `at_once`.
+        Those that answer arms that were asked for enter first, in the order of their pulls.
         """
-        left, places = Counter(arms) & Counter(moment.asked), {}
-        for place, arm in enumerate(arms):
+        left, places = Counter(arms.tolist()) & Counter(moment.asked), {}
+        for place, arm in enumerate(arms.tolist()):
             if left[arm] > len(places.setdefault(arm, [])):
                 places[arm].append(place)
         group, asked = [], []
         for arm in moment.asked:  # the first of equal arms is answered first
             group.append(places[arm].pop(0)) if places.get(arm) else asked.append(arm)
-        moment = dataclasses.replace(moment, asked=tuple(asked))
         others = sorted(set(range(len(arms))) - set(group))
-        order, scaled = np.array(group + others), np.asarray(rewards, float) / self._scale
-        if len(group) <= 1 and not asked and not at_once:
-            return self._one_by_one(moment, np.asarray(arms), scaled, True)
-        pulled, rewarded = np.asarray(arms)[order], scaled[order]
-        if at_once:
-            return self._settled(self._in_group(moment, pulled, rewarded))
-        if group:
-            size = len(group)
-            moment = self._together(moment, pulled[:size], rewarded[:size])
-            pulled, rewarded = pulled[size:], rewarded[size:]
-        if others:
-            moment = self._one_by_one(moment, pulled[:-1], rewarded[:-1], False)
-            moment = self._together(moment, pulled[-1:], rewarded[-1:])
-        return moment
-
-    def _one_by_one(
-        self, moment: Moment, arms: np.ndarray, rewards: np.ndarray, chooses: bool
-    ) -> Moment:
-        """The moment after rewards with a check after each; perhaps the rule then chooses."""
-        rows = range(0, len(arms), BLOCK)
-        many: Any = dict(delay=LONG, leave=False, unit=" rewards", unit_scale=BLOCK)
-        blocks = bar(iterable=rows, **many) or rows
-        for start in blocks:
-            stop = min(start + BLOCK, len(arms))
-            part = arms[start:stop], rewards[start:stop]
-            moment = self._turned(moment, *part, True, chooses and stop == len(arms))
-        return moment
-
-    def _together(self, moment: Moment, arms: np.ndarray, rewards: np.ndarray) -> Moment:
-        """The moment after rewards with one check after the last, and the next choice."""
-        return self._settled(self._in_group(moment, arms, rewards), len(arms))
+        order = np.array(group + others)
+        moment = dataclasses.replace(moment, asked=tuple(asked))
+        return self._checked(moment, arms[order], rewards[order], len(arms))
 
     def _in_group(self, moment: Moment, arms: np.ndarray, rewards: np.ndarray) -> Moment:
         """The moment after rewards, without a check."""
-        lane = moment.lane
+        lane, rows = moment.lane, range(0, len(arms), BLOCK)
+        many: Any = dict(delay=LONG, leave=False, unit=" rewards", unit_scale=BLOCK)
         with scope.engine():
-            for start in range(0, len(arms), BLOCK):
+            for start in bar(iterable=rows, **many) or rows:
                 part = arms[start : start + BLOCK], rewards[start : start + BLOCK]
-                lane = self.program.enter(self.job.inputs, lane, _told(*part, True, False))
+                lane = self.program.enter(self.job.inputs, lane, _told(*part))
         return dataclasses.replace(moment, lane=lane)
 
-    def _settled(self, moment: Moment, tested: int | None = None) -> Moment:
-        """The moment after one check and the next choice.
-
-        Args:
-            moment: with rewards that were not checked.
-            tested: their number, of which the times of looks depend; None: it looks now.
-        """
-        assert moment.lane is not None
-        with scope.engine():
-            out = _out(moment.asked, int(moment.lane.stats.t[0]) if tested is None else tested)
-            turned = self.program.settle(self.job.inputs, moment.lane, out)
-            seen = Seen(*np.asarray(turned.seen).tolist())
-        return dataclasses.replace(moment, lane=turned.lane, state=turned.state, seen=seen)
-
-    def _turned(
-        self, moment: Moment, arms: np.ndarray, rewards: np.ndarray, counts: bool, chooses: bool
+    def _checked(
+        self, moment: Moment, arms: np.ndarray, rewards: np.ndarray, tested: int
     ) -> Moment:
-        """The moment after one call of the compiled `turn`."""
-        told = _told(arms, rewards, counts, chooses)
+        """The moment after rewards, one check and the next choice.
+
+        `tested`: the rewards since the last check, of which the times of looks depend.
+        """
+        before = max(len(arms) - 1, 0) // BLOCK * BLOCK
+        moment = self._in_group(moment, arms[:before], rewards[:before])
+        told, out = _told(arms[before:], rewards[before:]), _out(moment.asked, tested)
         with scope.engine():
-            turned = self.program.turn(self.job.inputs, moment.lane, told)
+            turned = self.program.told(self.job.inputs, moment.lane, told, out)
             seen = Seen(*np.asarray(turned.seen).tolist())
         return dataclasses.replace(moment, lane=turned.lane, state=turned.state, seen=seen)
 
@@ -294,14 +241,10 @@ class Moments:
         return lane, state
 
 
-def _told(arms: np.ndarray, rewards: np.ndarray, counts: bool, chooses: bool) -> Told:
+def _told(arms: np.ndarray, rewards: np.ndarray) -> Told:
     """At most `BLOCK` rewards, as the program takes them."""
-    size = len(arms)
-    told = Told(
-        np.zeros(BLOCK, np.int32), np.zeros(BLOCK), np.full(BLOCK, counts), np.int32(size),
-        np.bool_(chooses),
-    )  # fmt: skip
-    told.arms[:size], told.rewards[:size] = arms, rewards
+    told = Told(np.zeros(BLOCK, np.int32), np.zeros(BLOCK), np.int32(len(arms)))
+    told.arms[: len(arms)], told.rewards[: len(arms)] = arms, rewards
     return told
 
 

@@ -9,7 +9,6 @@ make of it what a rule sees, as the engine's steps do with a batch or a delay.
 """
 
 import dataclasses
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,25 +19,22 @@ from jax import Array
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import looks
 from jaxelim.contracts.pieces import Pairs
-from jaxelim.contracts.views import Snapshot, Statistics, Tree, View
+from jaxelim.contracts.views import Snapshot, Statistics, Tree
 from jaxelim.engine import Inputs, Lane, Queue, Spec
-from jaxelim.engine.asking import Asking, Choice
 from jaxelim.engine.pending import Pending, Schedule
 from jaxelim.engine.step import Step
 from jaxelim.lanes import where
 
 BLOCK = 64
-"""Most rewards that one call of `turn` takes."""
+"""Most rewards that one call takes."""
 
 
 class Told(NamedTuple):
-    """Rewards for one call of `turn`: [BLOCK] each, the first `length` in use."""
+    """Rewards for one call: [BLOCK] each, the first `length` in use."""
 
     arms: np.ndarray  # int32
     rewards: np.ndarray  # in the unit of a run
-    counts: np.ndarray  # bool: False for none, as after the start
     length: np.int32
-    chooses: np.bool_  # whether the rule chooses after the last
 
 
 class Out(NamedTuple):
@@ -71,36 +67,8 @@ class Seen(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class LiveAsking(Asking):
-    """Calls of the rule, which chooses only where `chooses` [] bool holds."""
-
-    chooses: Array | bool = True
-
-    def asked(self, view: View, lane: Lane) -> Choice:
-        """The choice; without one, an arm that is never read and the state as it was."""
-        choice, no = super().asked(view, lane), ~jnp.asarray(self.chooses)
-        return choice._replace(
-            arm=jnp.where(no, 0, choice.arm),
-            state=where(no, lane.rule_state, choice.state),
-            ready=choice.ready | no,
-            asks=choice.asks & ~no,
-        )
-
-    def natively(self, view: View, state: Tree, still: Array) -> tuple[Array, Array] | None:
-        """The native test, which belongs to a choice."""
-        return super().natively(view, state, still & self.chooses)
-
-
-@dataclasses.dataclass(frozen=True)
 class LiveStep(Step):
     """Steps with given rewards."""
-
-    chooses: Array | bool = True
-
-    @property
-    def asking(self) -> LiveAsking:
-        """The calls of the sampling rule."""
-        return LiveAsking(self.spec, self.chooses)
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
         """The rewards of the initial pulls, given in place of noise: [n K, B]."""
@@ -117,10 +85,9 @@ class LiveProgram:
         schedule = Schedule(places=0)  # the caller keeps what is pending
         waiting = _Functions(dataclasses.replace(spec, schedule=schedule), self._count)
         self.start = Jitted(functions.start, compiler_options=options)
-        self.turn = Jitted(functions.turn, compiler_options=options)
         self.enter = Jitted(functions.enter, compiler_options=options)
         self.pool = Jitted(functions.pool, compiler_options=options)
-        self.settle = Jitted(waiting.settle, compiler_options=options)
+        self.told = Jitted(waiting.told, compiler_options=options)
         self.ahead = Jitted(waiting.ahead, compiler_options=options)
         self.look = Jitted(functions.look, compiler_options=options)
         self._shapes: Any = None
@@ -155,48 +122,22 @@ class _Functions:
         item = jnp.where(lanes == 0, 0, spec.execution.queue).astype(jnp.int32)
         return LiveStep(spec).start(inputs, queue, item, run, jnp.zeros_like(lanes), wide)
 
-    def turn(self, inputs: Inputs, lane: Lane, told: Told) -> Turned:
-        """Enter rewards one by one, with a check after each; then let the rule choose."""
-        self.count()
-        two_speed, before = self.spec.rule.rare, lane.rule_state
-        asking = Asking(self.spec)
-
-        def body(c):
-            i, lane, _ = c
-            entered = partial(self._entered, inputs, told, i)
-            if two_speed:
-                choose = partial(asking.choose, inputs)
-                lane = jax.lax.cond(jnp.any(lane.asks), choose, entered, lane)
-            else:
-                lane = entered(lane)
-            chooses = (i == told.length - 1) & told.chooses
-            decided = LiveStep(self.spec, chooses).decide(inputs, lane)
-            now = where(lane.done, varying(lane), varying(decided.lane))
-            now = _whole(now, lane)
-            return i + (~jnp.any(now.asks)).astype(i.dtype), now, decided.arm
-
-        def more(c):
-            return c[0] < told.length
-
-        none = jnp.zeros((self.spec.execution.lanes,), jnp.int32)
-        _, lane, arm = jax.lax.while_loop(more, body, (jnp.int32(0), lane, none))
-        now = dataclasses.replace(lane, rule_state=before)
-        return Turned(now, lane.rule_state, _seen(lane, arm))
-
     def _entered(self, inputs: Inputs, told: Told, i: Array, lane: Lane) -> Lane:
         """The lanes with one more reward in their statistics."""
         spec = self.spec
         seen = LiveStep(spec).observing.snapshot(inputs, lane)
-        arm, reward, go = (
-            jnp.broadcast_to(x[i], lane.done.shape) for x in (told.arms, told.rewards, told.counts)
-        )
-        stats = spec.family.update(seen, arm, reward, go)
-        t = lane.stats.t + go.astype(jnp.int32)
+        arm, reward = (jnp.broadcast_to(x[i], lane.done.shape) for x in (told.arms, told.rewards))
+        stats = spec.family.update(seen, arm, reward, jnp.ones_like(lane.done))
+        t = lane.stats.t + 1
         return dataclasses.replace(lane, stats=dataclasses.replace(stats, t=t))
 
     def enter(self, inputs: Inputs, lane: Lane, told: Told) -> Lane:
-        """Enter rewards one by one, without a check."""
+        """Enter rewards, without a check."""
         self.count()
+        return self._all_entered(inputs, lane, told)
+
+    def _all_entered(self, inputs: Inputs, lane: Lane, told: Told) -> Lane:
+        """The lanes with all of the rewards in their statistics."""
 
         def body(i: Array, lane: Lane) -> Lane:
             return _whole(varying(self._entered(inputs, told, i, lane)), lane)
@@ -218,14 +159,16 @@ class _Functions:
         t = lane.stats.t + jnp.sum(pulls).astype(jnp.int32)
         return dataclasses.replace(lane, stats=dataclasses.replace(stats, t=t))
 
-    def settle(self, inputs: Inputs, lane: Lane, out: Out) -> Turned:
-        """Test the rewards that have entered since the last check, and let the rule choose.
+    def told(self, inputs: Inputs, lane: Lane, told: Told, out: Out) -> Turned:
+        """Enter rewards, test all that have entered since the last check, and choose.
 
         Args:
             inputs, lane: of the run.
+            told: the rewards.
             out: the pulls that are pending, and how many rewards are tested.
         """
         self.count()
+        lane = self._all_entered(inputs, lane, told)
         waiting = self._waiting(inputs, lane, out)
         now, arm = self._decided(inputs, waiting)
         closed = jnp.where(lane.closed_at == 0, jnp.minimum(now.closed_at, lane.stats.t), 0)

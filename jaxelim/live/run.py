@@ -13,7 +13,7 @@ from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, UnsupportedError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import book, given, order, report
+from jaxelim.live import book, given, report
 from jaxelim.live.arguments import arguments, encoded, versions
 from jaxelim.live.job import LiveJob
 from jaxelim.live.moment import Moment, Moments
@@ -142,7 +142,6 @@ class LiveRun(LiveState):
         arm: Any = None,
         reward: Any = None,
         counts: Any = None,
-        in_order: bool | str | None = None,
         missing: str = "refuse",
     ) -> int:
         """Take the reward of an arm, those of several arms in order, a table, or counts.
@@ -151,15 +150,13 @@ class LiveRun(LiveState):
 
             run.tell("bold", 1)
             run.tell(frame, arm="variant", reward="converted")
-            run.tell(Path("visitors.csv"), in_order=True)
+            run.tell(Path("visitors.csv"))
             run.tell(counts={"plain": (241, 5000), "bold": (267, 5000)})
 
-        Rewards of one call that answer arms that were asked for enter together, in the order
-        of their pulls, and one check follows. Rewards may come late, in any order, and from
-        arms that nobody asked for. Those enter statistics and t, each with a check, not the
-        rule's state. The first rewards of all arms enter together. A table, or counts, enter as
-        one group, with one check at the end. After the end of the run rewards are recorded,
-        and the answer stays.
+        The rewards of one call enter together, and one check follows. Those that answer arms
+        that were asked for come first, in the order of their pulls. Rewards may come late, in
+        any order, and from arms that nobody asked for. The first rewards of all arms enter
+        together. After the end of the run rewards are recorded, and the answer stays.
 
         Args:
             told: an arm, by name or number; a sequence of arms; or a table: a data frame, a
@@ -169,8 +166,6 @@ class LiveRun(LiveState):
                 a table, as `told` and `value`.
             counts: in place of `told`: a mapping of arms to (sum, number) of rewards, so
                 (hits, trials); of unknown variance to (sum, number, sum of squares).
-            in_order: whether a check follows each reward, as they came in this order. None:
-                not of a table. "unchecked": it does, even if the order looks sorted.
             missing: "refuse" rows with an empty cell, or "skip" them.
 
         Returns:
@@ -179,26 +174,19 @@ class LiveRun(LiveState):
         Raises:
             ArgumentError: no such arm or column, a cell that is no reward
                 of the family, with its row, or counts that lack first rewards of an arm.
-            ArgumentError: rewards in order look sorted.
             UnsupportedError: the family needs more than counts.
             StoreError: the file cannot be written. After any error nothing has changed.
         """
-        if in_order not in (None, False, True, order.UNCHECKED):
-            raise ArgumentError("in_order", in_order, f"True, False or {order.UNCHECKED!r}")
         if told is None:
             told, arm = arm, None
         if counts is not None:
             self._tell_counts(counts, told)
             return 0
         bandit = self._job.arms
-        found, table = given.entries(told, value, arm, reward, missing, bandit)
-        at_once = table if in_order is None else not in_order
-        if not at_once and in_order != order.UNCHECKED and not self._moment.over:
-            order.refuse_sorted(found.arms, found.rewards, bandit)
+        found = given.entries(told, value, arm, reward, missing, bandit)
         with self._lock:
-            after = self._moments.told(self._moment, found.arms, found.rewards, at_once)
-            word = "together" if at_once else "tell"
-            self._commit(after, {word: found.arms, "rewards": found.rewards})
+            after = self._moments.told(self._moment, found.arms, found.rewards)
+            self._commit(after, {"tell": found.arms, "rewards": found.rewards})
         return found.left_out
 
     def _tell_counts(self, counts: Any, told: Any) -> None:
@@ -427,11 +415,9 @@ class LiveRun(LiveState):
 
     def _replay(self, event: dict) -> bool:
         """Repeat an event; returns whether the rule chose other arms than those recorded."""
-        for name in ("tell", "together"):
-            if name in event:
-                told = event[name], event["rewards"], name == "together"
-                self._moment = self._moments.told(self._moment, *told)
-                return False
+        if "tell" in event:
+            self._moment = self._moments.told(self._moment, event["tell"], event["rewards"])
+            return False
         if "counts" in event:
             pooled = given.Pooled.of(event["counts"], self._job.arms.K)
             self._moment = self._moments.pooled(self._moment, pooled)

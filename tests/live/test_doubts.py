@@ -19,9 +19,8 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("word", ["tell", "together"])
 @pytest.mark.parametrize("name", WORDS)
-def test_rewards_that_contradict_the_family_are_named(name, word):
+def test_rewards_that_contradict_the_family_are_named(name):
     """In the summary, beside the family that the guarantee takes for granted."""
     family, words, rewards = WORDS[name]
     families = {"unknown": je.GaussianUnknownVariance(), "known": je.Gaussian()}
@@ -34,7 +33,7 @@ def test_rewards_that_contradict_the_family_are_named(name, word):
     run._events = [
         book.line({"n": 0, "tell": [0, 0], "rewards": [1.0, 2.0]}),
         book.line({"n": 1, "ask": [1]}),
-        book.line({"n": 2, word: [1] * len(rewards), "rewards": list(map(float, rewards))}),
+        book.line({"n": 2, "tell": [1] * len(rewards), "rewards": list(map(float, rewards))}),
         book.line({"n": 3, "counts": [[0, 3.0, 2]]}),
     ]  # fmt: skip
     found = doubts.doubt(run)

@@ -362,7 +362,7 @@ def test_a_terminal_shows_how_many_rewards_have_entered(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(moment, "LONG", 0.0)
     told(run, 40)
-    assert "/128" in capsys.readouterr().err
+    assert "/64" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -124,8 +124,6 @@ def test_rows_of_frames_and_sequences():
     assert one.told == 0
     with pytest.raises(je.errors.ArgumentError, match="missing: got 'drop'"):
         one.tell(["red"], [1], missing="drop")
-    with pytest.raises(je.errors.ArgumentError, match="in_order: got 'yes'"):
-        one.tell(["red"], [1], in_order="yes")
 
 
 def test_empty_cells_are_left_out_by_a_word(tmp_path):
@@ -172,17 +170,16 @@ def test_a_table_is_tested_once_at_its_end_in_any_order(tmp_path):
         assert one.stopped and one.samples == 300 and one.answer_arms == ("red",)
         one.close()
         found = book.read(path)
-        assert [set(event) for event in found.events] == [{"n", "together", "rewards"}]
+        assert [set(event) for event in found.events] == [{"n", "tell", "rewards"}]
         again = je.LiveRun.load(path, attach=False)
         assert again.samples == 300 and again.told == 300
         np.testing.assert_array_equal(again.p_values.pairs, one.p_values.pairs)
         looks.append(one.p_values.pairs)
         np.testing.assert_allclose(looks[-1], looks[0], rtol=1e-9)
     one = run()
-    one.tell(given, in_order=True)
-    two = run()
-    two.tell(given["arm"], given["reward"])
-    assert one.samples == two.samples < 300 and one.told == 300
+    for arm, reward in zip(given["arm"], given["reward"], strict=True):  # a check after each
+        one.tell(arm, reward)
+    assert one.samples < 300 and one.told == 300
 
 
 def test_first_rewards_in_two_tables_are_not_tested_in_their_order():
@@ -215,7 +212,7 @@ def test_arms_that_were_asked_for_are_answered_by_a_table():
 
 
 def test_from_the_shell(tmp_path, capsys):
-    """A table with other columns and an empty cell; it says that it is tested once."""
+    """A table with other columns and an empty cell."""
     path, csv = str(tmp_path / "mine.live"), tmp_path / "table.csv"
     csv.write_text("id,won,variant\n1,yes,red\n2,no,green\n3,,red\n4,no,blue\n")
     assert main(["live", "new", path, *NEW]) == 0
@@ -225,11 +222,5 @@ def test_from_the_shell(tmp_path, capsys):
     assert "no arm or no reward in 1 of 4 rows, first in row 4" in capsys.readouterr().err
     assert main([*tell, "--missing", "skip"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("Rows left out for an empty cell: 1.\nThe table is tested once")
+    assert shown.startswith("Rows left out for an empty cell: 1.\n")
     assert "The run is open after 3 rewards" in shown
-    rewards = [1] * 60 + [0] * 60
-    csv.write_text("arm,reward\n" + "".join(f"{a},{x}\n" for a in NAMES for x in rewards))
-    assert main(["live", "tell", path, "--csv", str(csv), "--in-order"]) == 2
-    assert "in_order: got True (p = " in capsys.readouterr().err
-    assert main(["live", "tell", path, "--csv", str(csv), "--in-order", "--unchecked"]) == 0
-    assert "The run stopped after" in capsys.readouterr().out
