@@ -1,15 +1,13 @@
-"""How often a threshold errs: in whole runs on hard instances, and against the true parameter."""
+"""How often a threshold errs, in whole runs on hard instances."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from scipy import stats
 
-from jaxelim import checks, scope
+from jaxelim import checks
 from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import UnsupportedError
 from jaxelim.families import Gaussian
@@ -17,9 +15,10 @@ from jaxelim.instances.instance import Instance
 from jaxelim.progress import by_parts
 from jaxelim.rules import Uniform
 from jaxelim.simulation.api import simulate
+from jaxelim.simulation.results.two_samples import rate
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR
-from jaxelim.testing.report import LUCK, Report, require
+from jaxelim.testing.report import LUCK, Report
 
 STOPS = (LLR(), SelectiveElimination(), FullElimination())
 VERDICTS = {
@@ -74,9 +73,7 @@ class ErrorRate:
 class ThresholdReport(Report):
     """The report of `check_threshold`.
 
-    Without a problem, `probability` estimates that L_t(theta_hat, theta) reaches beta;
-    `low` and `high` are its 99.9% Clopper-Pearson interval. With a problem the three
-    are those of the stopping rule in `rates` that erred most.
+    `probability`, `low` and `high` are those of the stopping rule in `rates` that erred most.
     """
 
     probability: float
@@ -158,7 +155,7 @@ def _range(family: Family, level: float | None) -> tuple[float, float, float]:
 
 def check_threshold(
     threshold: Callable,
-    problem: Problem | None = None,
+    problem: Problem,
     instance: Instance | None = None,
     rule: SamplingRule | None = None,
     *,
@@ -166,7 +163,6 @@ def check_threshold(
     arms: int = 4,
     stopping: Sequence[Any] = STOPS,
     delta: float = 0.1,
-    dimension: int = 3,
     runs: int = 2000,
     steps: int = 2000,
     seed: int = 0,
@@ -174,37 +170,29 @@ def check_threshold(
 ) -> ThresholdReport:
     """Estimate how often a threshold lets a run end with a wrong answer.
 
-    With a problem: `runs` runs of at most `steps` samples, each stopping rule observed
-    on the same runs. The default instances have one true piece near its boundary, then
-    all: a wrong piece is as easily refuted as a right one.
-
-    Without a problem: the probability that L_t(theta_hat, theta) reaches beta(t, delta).
-    L_t = sum_k N_k (theta_hat_k - theta_k)^2/2, with the arms e_1 .. e_d in turn, ridge
-    0 and Gaussian rewards. If it exceeds delta, the paper's argument does not give
-    delta-correctness. A heuristic threshold may still be safe in practice.
+    `runs` runs of at most `steps` samples, each stopping rule observed on the same runs. The
+    default instances have one true piece near its boundary, then all: a wrong piece is as
+    easily refuted as a right one.
 
     Args:
         threshold: beta, a callable of (t, delta).
-        problem: of the runs; None: the walks of L_t.
+        problem: of the runs.
         instance: of the runs; None: the two of `hard_instance(problem, family, arms)`.
         rule: the sampling rule of the runs; None: `Uniform()`.
         family, arms: of the default instances.
         stopping: the stopping rules of the runs. Add `Native()` for a rule's own.
         delta: the error probability.
-        dimension: d of the walks.
-        runs, steps: number of runs or walks, and most samples of each.
+        runs, steps: number of runs, and most samples of each.
         seed: of the noise.
         progress: as in `simulate`, over the instances. A callable gets (instances over,
             instances, 0, seconds).
 
     Returns:
-        A `ThresholdReport`. Its text begins with a verdict and with what was tried. With a
-        problem its `rates` hold errors, exact bounds and a verdict for each instance and
-        stopping rule.
+        A `ThresholdReport`. Its text begins with a verdict and with what was tried. Its `rates`
+        hold errors, exact bounds and a verdict for each instance and stopping rule.
 
     Raises:
-        ContractError: without a problem: beta is not finite, or decreases in t.
-        ArgumentError: with a problem: an argument that `simulate` refuses.
+        ArgumentError: an argument that `simulate` refuses.
 
     Example:
         >>> import jaxelim as je
@@ -212,9 +200,6 @@ def check_threshold(
         >>> report.above
         False
     """
-    if problem is None:
-        walks = partial(_walks, threshold, delta, dimension, runs, steps, seed)
-        return by_parts([("walks", walks)], progress)[0]
     rule = Uniform() if rule is None else rule
     if instance is None:
         several = [hard_instance(problem, family, arms, all_near=near) for near in (False, True)]
@@ -231,58 +216,18 @@ def check_threshold(
         late, label = result.truncated.reshape(shape).sum(1), instance.name or instance.structure
         return [
             ErrorRate(label, stop.name, n, wrong.shape[1], int(cut), delta,
-                      *_bounds(n, wrong.shape[1], LUCK))
+                      *rate(n, wrong.shape[1], 1 - 2 * LUCK)[1:])
             for stop, n, cut in zip(stopping, map(int, wrong.sum(1)), late, strict=True)
         ]  # fmt: skip
 
     parts = [(on.name or on.structure, partial(rates_on, on)) for on in several]
-    rates = [rate for found in by_parts(parts, progress) for rate in found]
-    worst = max(rates, key=lambda rate: rate.rate)
-    verdicts = [rate.verdict for rate in rates]
+    rates = [one for found in by_parts(parts, progress) for one in found]
+    worst = max(rates, key=lambda one: one.rate)
+    verdicts = [one.verdict for one in rates]
     verdict = next((one for one in VERDICTS if one in verdicts), "at most")
     tried = f"{problem!r}, {several[0].family!r} rewards alone, {rule!r}, delta = {delta}, "
     tried += f"{runs} runs of at most {steps} samples, {len(several)} instances"
     return ThresholdReport(
         repr(threshold), tuple(map(str, rates)), worst.rate, worst.low, worst.high, tuple(rates),
         verdict=VERDICTS[verdict], head=(f"tried: {tried} (others: family=, rule=)", MEANS),
-    )  # fmt: skip
-
-
-def _bounds(n: int, of: int, luck: float) -> tuple[float, float]:
-    """Exact bounds on a rate with n of `of`, each wrong with probability at most `luck`."""
-    low = 0.0 if n == 0 else float(stats.beta.ppf(luck, n, of - n + 1))
-    high = 1.0 if n == of else float(stats.beta.isf(luck, n + 1, of - n))
-    return low, high
-
-
-def _walks(
-    threshold: Callable, delta: float, dimension: int, runs: int, steps: int, seed: int
-) -> ThresholdReport:
-    """The probability that L_t(theta_hat, theta) reaches beta."""
-    rng = np.random.default_rng(seed)
-    with scope.engine():
-        times = np.arange(dimension, steps + 1, dtype=float)
-        beta = np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, delta)))
-    require(
-        np.isfinite(beta).all() and (np.diff(beta) >= -1e-12 * np.abs(beta[1:])).all(),
-        "beta is not finite, or falls in t",
-    )
-    sums, counts = np.zeros((runs, dimension)), np.zeros(dimension)
-    reached = np.zeros(runs, bool)
-    for t in range(1, steps + 1):
-        k = (t - 1) % dimension
-        sums[:, k] += rng.standard_normal(runs)
-        counts[k] += 1
-        if t >= dimension:
-            reached |= (sums**2 / counts).sum(1) / 2 >= beta[t - dimension]
-    n = int(reached.sum())
-    low, high = _bounds(n, runs, 0.0005)
-    line = (
-        f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: "
-        f"[{low:.4f}, {high:.4f}] at 99.9%, delta = {delta}"
-    )
-    verdict = "below" if high < delta else "above" if low > delta else "near"
-    return ThresholdReport(
-        repr(threshold), (line,), n / runs, low, high, verdict=f"L_t reaches beta {verdict} delta",
-        head=(f"tried: {runs} walks, Gaussian rewards alone; not shown: a rate of wrong answers",),
     )  # fmt: skip

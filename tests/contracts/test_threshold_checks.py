@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.simulation.results import two_samples
 from jaxelim.testing import ErrorRate, check_threshold, hard_instance
 
 PROBLEMS = [je.BestArm(), je.TopM(2), je.Thresholding(0.5)]
@@ -46,9 +47,7 @@ def test_a_threshold_that_errs_seldom_is_not():
 
 @pytest.mark.parametrize("errors, verdict", [(5, "at most"), (100, "undecided"), (300, "above")])
 def test_verdicts(errors, verdict):
-    from jaxelim.testing.threshold_checks import _bounds
-
-    low, high = _bounds(errors, 1000, 1e-6)
+    _, low, high = two_samples.rate(errors, 1000, 1 - 2e-6)
     rate = ErrorRate("one near", "llr", errors, 1000, 7, 0.1, low, high)
     assert rate.verdict == verdict and low < rate.rate < high
     assert "7 cut off (counted as no error)" in str(rate)
@@ -57,12 +56,10 @@ def test_verdicts(errors, verdict):
 def test_bounds_are_exact():
     from scipy.stats import binom
 
-    from jaxelim.testing.threshold_checks import _bounds
-
-    low, high = _bounds(12, 100, 1e-6)
+    _, low, high = two_samples.rate(12, 100, 1 - 2e-6)
     assert binom.sf(11, 100, low) == pytest.approx(1e-6)
     assert binom.cdf(12, 100, high) == pytest.approx(1e-6)
-    assert _bounds(0, 10, 1e-6)[0] == 0 and _bounds(10, 10, 1e-6)[1] == 1
+    assert two_samples.rate(0, 10, 0.9)[1] == 0 and two_samples.rate(10, 10, 0.9)[2] == 1
 
 
 @dataclasses.dataclass(frozen=True)
