@@ -74,7 +74,7 @@ def test_half_spaces_pass_as_a_problem():
 
 
 def reached(threshold, d, delta=0.05, runs=2000, steps=2000):
-    """Exact 99.9% bounds on P(L_t reaches beta), L_t = sum_k N_k (mean_k - mu_k)^2/2, arms in turn."""
+    """99.9% bounds on P(L_t reaches beta), L_t = sum_k N_k (mean_k - mu_k)^2/2, in turn."""
     rng, times = np.random.default_rng(0), np.arange(d, steps + 1, dtype=float)
     beta = np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, delta)))
     sums, counts, over = np.zeros((runs, d)), np.zeros(d), np.zeros(runs, bool)
