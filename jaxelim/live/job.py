@@ -14,6 +14,7 @@ from jaxelim.instances.arms import Arms
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
 from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
+from jaxelim.stopping.llr import LLR
 from jaxelim.thresholds.mixture import Mixture
 
 MOST_WITH_P_VALUES = 64
@@ -31,8 +32,9 @@ class LiveJob:
 
     @staticmethod
     def checked(
-        arms: Arms, *, rule: Any, delta: Any, stopping: Any, run: Any, **others: Any
-    ) -> "LiveJob":
+        arms: Arms, *, rule: Any, run: Any, delta: Any = 0.01, stopping: Any = LLR(),  # noqa: B008
+        **others: Any,
+    ) -> "LiveJob":  # fmt: skip
         """Check the arguments of a `LiveRun` as `simulate` does, but for the truth.
 
         Raises:

@@ -4,12 +4,11 @@ import dataclasses
 import os
 import threading
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from jaxelim import checks
-from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
+from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, UnsupportedError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
@@ -19,11 +18,15 @@ from jaxelim.live.job import LiveJob
 from jaxelim.live.moment import Moment, Moments
 from jaxelim.live.program import Seen
 from jaxelim.live.state import LiveState
-from jaxelim.simulation.experiment import LONGEST
+from jaxelim.simulation.experiment import LONGEST, Settings, takes_settings
 from jaxelim.simulation.results.summary import Summary
-from jaxelim.stopping.llr import LLR
 from jaxelim.text import NotHere, text_of
 from jaxelim.thresholds.mixture import Mixture
+
+_NOT_LIVE = {"runs", "noise", "record", "engine", "batch", "delay", "max_samples"}
+"""Arguments of `simulate` that a live run has not."""
+_OWN = ("problem", "rule", "family", "stopping", "elimination", "threshold")
+"""Arguments that may be objects of one's own."""
 
 
 class LiveRun(LiveState):
@@ -57,6 +60,7 @@ class LiveRun(LiveState):
         ArgumentError, UnsupportedError, FamilyError, RuleError: as `simulate`.
     """
 
+    @takes_settings(*_NOT_LIVE, threshold=Mixture())
     def __init__(
         self,
         arms: Any,
@@ -64,34 +68,26 @@ class LiveRun(LiveState):
         rule: SamplingRule,
         *,
         family: Family | None = None,
-        delta: float = 0.01,
-        stopping: StoppingRule = LLR(),  # noqa: B008 (frozen)
-        elimination: Any = None,
-        threshold: Callable = Mixture(),  # noqa: B008 (frozen)
-        ridge: float | None = None,
-        initial_pulls: int | None = None,
-        seed: int = 0,
-        run: int = 0,
         costs: Any = None,
+        run: int = 0,
+        **settings: Unpack[Settings],
     ):
         bandit = Arms.of(arms, family, costs)
-        others = dict(
-            problem=problem, rule=rule, stopping=stopping, elimination=elimination,
-            threshold=threshold, ridge=ridge, initial_pulls=initial_pulls, seed=seed, run=run,
-        )  # fmt: skip
-        self._job = LiveJob.checked(bandit, delta=delta, **others)
+        given: Any = {"threshold": Mixture(), **settings}
+        self._job = LiveJob.checked(bandit, problem=problem, rule=rule, run=run, **given)
         self._moments = Moments(self._job)
         self._moment = self._moments.begin
         self._events: list[bytes] = []
         self._saved = 0  # events before the last state in the file
         self._book: book.Book | None = None
         self._lock = threading.RLock()
-        self._settings = {
-            "arms": text_of("arms", bandit.arms), "names": text_of("names", bandit.names),
-            "family": encoded(family), "delta": encoded(float(delta)),
-            **{name: encoded(value) for name, value in others.items()},
-            **({} if bandit.costs is None else {"costs": encoded(bandit.costs.tolist())}),
-        }  # fmt: skip
+        call = self._job.call
+        own = {name: getattr(call, name) for name in Settings.__annotations__.keys() - _NOT_LIVE}
+        own |= dict(problem=problem, rule=rule, family=family, run=run, stopping=call.stopping[0],
+                    delta=float(call.delta[0]), names=bandit.names,
+                    costs=None if bandit.costs is None else bandit.costs.tolist())  # fmt: skip
+        self._settings = {name: encoded(value) for name, value in own.items()}
+        self._settings["arms"] = text_of("arms", bandit.arms)
 
     # Asking and telling.
 
@@ -331,17 +327,7 @@ class LiveRun(LiveState):
         }
 
     @staticmethod
-    def load(
-        path: Any,
-        *,
-        attach: bool = True,
-        problem: Problem | None = None,
-        rule: SamplingRule | None = None,
-        family: Family | None = None,
-        stopping: StoppingRule | None = None,
-        elimination: Any = None,
-        threshold: Callable | None = None,
-    ) -> "LiveRun":
+    def load(path: str | os.PathLike[str], *, attach: bool = True, **own: Any) -> "LiveRun":
         """Read a run from its file, and go on with it.
 
         The state is taken from the file if this version wrote it. Otherwise all events
@@ -350,8 +336,8 @@ class LiveRun(LiveState):
         Args:
             path: the file.
             attach: whether the run goes on in this file; False to look only.
-            problem, rule, family, stopping, elimination, threshold: those of the run
-                that are objects of one's own, not of jaxelim.
+            own: those of problem, rule, family, stopping, elimination and threshold that are
+                objects of one's own, not of jaxelim.
 
         Raises:
             StoreError: the file cannot be read, or has a newer format.
@@ -368,8 +354,8 @@ class LiveRun(LiveState):
         held = book.Book(path) if attach and path.is_file() else None
         try:
             contents = book.read(path)
-            own = dict(problem=problem, rule=rule, family=family, stopping=stopping,
-                       elimination=elimination, threshold=threshold)  # fmt: skip
+            for name in own:
+                checks.choice("own", name, _OWN)
             try:
                 arms, others = arguments(contents.settings, own)
                 run = LiveRun(arms, **others)
