@@ -1,13 +1,10 @@
-"""The files of a table: Markdown, CSV, and NetCDF with every run."""
+"""The files of a table: Markdown, CSV, and its study with every run."""
 
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
-import xarray as xr
 
 import jaxelim as je
 from experiments import cells, tables
@@ -105,52 +102,6 @@ def markdown(table: str, lines: Sequence[dict], options: tables.TableOptions) ->
     return "\n".join(parts + [f"- {note}" for note in notes(lines, options)]) + "\n"
 
 
-def every_run(found: Sequence[tables.Row], held: je.Study) -> xr.Dataset:
-    """One dataset of all runs, [row, run] and [row, run, arm], padded with 0.
-
-    Rows are named problem/algorithm/column. Top m has no elimination times: they would
-    be one per pair of arms.
-    """
-    parts = [tables.observed(row, held) for row in found]
-    arms = max(part.sizes["arm"] for part in parts)
-
-    def stacked(name: str) -> np.ndarray:
-        return np.stack([part[name].values for part in parts])
-
-    def padded(name: str) -> np.ndarray:
-        def one(part: xr.Dataset) -> np.ndarray:
-            if name not in part:
-                return np.zeros((part.sizes["run"], arms), np.int32)
-            values = part[name].values
-            return np.pad(values, ((0, 0), (0, arms - values.shape[-1])))
-
-        return np.stack([one(part) for part in parts])
-
-    flat = ("row", "run")
-    data: dict[str, Any] = {
-        name: (flat, stacked(name), {"units": unit} if unit else {})
-        for name, unit in (
-            ("samples", "samples"),
-            ("stopped", ""),
-            ("correct", ""),
-            ("tests_stopping", "half-space tests"),
-            ("tests_sampling", "half-space tests"),
-        )
-    }
-    data["pulls"] = ((*flat, "arm"), padded("pulls"), {"units": "samples"})
-    data["answer"] = ((*flat, "arm"), padded("answer"))
-    data["elimination_times"] = (
-        (*flat, "arm"),
-        padded("elimination_times"),
-        {"units": "samples", "note": "0: never, or not recorded"},
-    )
-    data["arms"] = ("row", np.array([part.sizes["arm"] for part in parts]))
-    for name in ("problem", "algorithm", "column"):
-        data[name] = ("row", [getattr(row, name) for row in found])
-    labels = [f"{row.problem}/{row.algorithm}/{row.column}" for row in found]
-    return xr.Dataset(data, {"row": labels, "run": parts[0]["run"].values})
-
-
 def write(
     table: str,
     found: Sequence[tables.Row],
@@ -160,25 +111,10 @@ def write(
     """Write a table as .md, .csv and .nc; return the Markdown page."""
     lines = tables.measures(found, held)
     page = markdown(table, lines, options)
-    data = every_run(found, held)
-    data.attrs = {
-        "title": tables.LAYOUTS[table].title,
-        "runs": options.runs,
-        "seed": options.seed,
-        "max_samples": options.max_samples,
-    }
-    packed = {
-        str(name): {"zlib": True, "complevel": 4}
-        for name in data.data_vars
-        if data[name].dtype.kind in "biuf"
-    }
-    contents = (
-        page.encode(),
-        pd.DataFrame(lines).to_csv(index=False).encode(),
-        bytes(data.to_netcdf(engine="h5netcdf", encoding=packed)),
-    )
-    for ending, one in zip(ENDINGS, contents, strict=True):
-        write_whole(Path(options.output) / f"{table}{ending}", one)
+    files = {ending: Path(options.output) / f"{table}{ending}" for ending in ENDINGS}
+    write_whole(files[".md"], page.encode())
+    write_whole(files[".csv"], pd.DataFrame(lines).to_csv(index=False).encode())
+    held.save(files[".nc"])
     return page
 
 

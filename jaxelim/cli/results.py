@@ -8,7 +8,6 @@ from typing import Annotated
 import tyro
 
 from jaxelim import catalogue, checks
-from jaxelim.cli.files import kind_of, table_of
 from jaxelim.cli.instances import OnInstance, Settings, text
 from jaxelim.errors import ArgumentError
 from jaxelim.figures import every_figure, save
@@ -18,7 +17,7 @@ from jaxelim.simulation.experiment import Engine
 from jaxelim.simulation.results.loading import load_result
 from jaxelim.simulation.results.result import Result
 from jaxelim.store import Store
-from jaxelim.studies.files import load_store, load_study
+from jaxelim.studies.files import is_study, load_store, load_study
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,33 +70,28 @@ class Show:
     """Print the summary of a file or of a store."""
 
     file: Annotated[Path, tyro.conf.Positional]
-    """A file of `jaxelim run --output` or `Result.save`; of `jaxelim study --output` or
-    `Study.save`; or of an experiment's table, such as table1.nc. Or a folder of finished blocks,
-    of `store=` or an experiment."""
+    """A file of `jaxelim run` or `study --output`, of `Result.save` or `Study.save`; or a folder
+    of finished blocks, of `store=` or an experiment."""
     baseline: str | None = None
     """Of a study: also print the comparison of all other rules with this one."""
 
     def act(self) -> int:
         """Print the summary, and the settings of a result; 1 where a store has damaged files."""
-        kind, contents = ("store", None) if self.file.is_dir() else kind_of(self.file)
-        damaged: list[Path] = []
-        if kind in ("study", "store"):
+        store = self.file.is_dir()
+        if store or is_study(self.file):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # damaged files are said below
-                found = load_study(self.file) if kind == "study" else load_store(self.file)
+                found = load_store(self.file) if store else load_study(self.file)
             compared = None if self.baseline is None else found.compare(self.baseline)
             print(found.summary() if len(found) else "no finished blocks")
             if compared is not None:
                 print(compared)
-            damaged = Store(self.file).damaged() if kind == "store" else []
+            damaged = Store(self.file).damaged() if store else []
             for path in damaged:
                 print(f"DAMAGED, and set aside: {path}")
             return 1 if damaged else 0
         if self.baseline is not None:
-            raise ArgumentError("baseline", self.baseline, f"a study's file; this is a {kind}")
-        if kind == "table":
-            print(table_of(contents, self.file.stem))  # type: ignore[arg-type]
-            return 0
+            raise ArgumentError("baseline", self.baseline, "a study's file; this is one result")
         result = load_result(self.file)
         print(result.summary())
         hidden = ("instance", "problem", "rule", "stopping", "elimination", "proven")
@@ -144,7 +138,7 @@ class Plot:
 
     def _by_name(self) -> dict[str, Result]:
         """The results, by rule."""
-        if len(self.files) == 1 and kind_of(self.files[0])[0] == "study":
+        if len(self.files) == 1 and is_study(self.files[0]):
             groups = [dict(named) for _, named in load_study(self.files[0]).groups()]
             if len(groups) > 1:
                 allowed = "a study of one instance and problem: `jaxelim study --figure` draws more"

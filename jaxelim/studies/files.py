@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,14 @@ def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
         raise
     except Exception as error:
         raise DamagedFileError(path, f"it cannot be read ({type(error).__name__})") from error
+
+
+def is_study(path: Path) -> bool:
+    """Whether a file is a study; False of what cannot be read."""
+    try:
+        return "jaxelim_study" in opened(path, xr.load_dataset).attrs
+    except StoreError:
+        return False
 
 
 def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:

@@ -374,7 +374,7 @@ def test_the_figure_of_one_delta(tmp_path, capsys, monkeypatch):
 
 
 def test_show_opens_every_file(whole, tmp_path, capsys):
-    """A study, a result, and the table of an experiment."""
+    """A study and a result."""
     whole.save(tmp_path / "a.nc")
     assert cli.main(["show", str(tmp_path / "a.nc")]) == 0
     assert capsys.readouterr().out == f"{whole.summary()}\n"
@@ -386,18 +386,6 @@ def test_show_opens_every_file(whole, tmp_path, capsys):
     whole["even", "easy"].save(tmp_path / "one.nc")
     assert cli.main(["show", str(tmp_path / "one.nc"), "--baseline", "even"]) == 2
     assert "baseline: got 'even'" in capsys.readouterr().err
-    one = whole["oracle", "easy"]
-    arrays = {name: (("row", "run"), getattr(one, name)[0])
-              for name in ("samples", "stopped", "correct", "tests_stopping")}  # fmt: skip
-    import xarray as xr
-
-    labels = {"row": ["bai/Oracle/none", "bai/Oracle/stopping"], "run": one.runs}
-    xr.Dataset(arrays, labels, {"title": "A table", "runs": 6}).to_netcdf(
-        tmp_path / "table1.nc", engine="h5netcdf"
-    )
-    assert cli.main(["show", str(tmp_path / "table1.nc")]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("A table\n") and f"{one.samples[0, 1].mean():.4g}" in said
     (tmp_path / "text.nc").write_text("text")
     assert cli.main(["show", str(tmp_path / "text.nc")]) == 2
     assert "no NetCDF file" in capsys.readouterr().err

@@ -63,17 +63,10 @@ def difference(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) 
     value = float(a.mean() - b.mean())
     if min(a.size, b.size) < 2:
         return Estimated(value, math.nan, math.nan)
-    error, freedom = _error(a, b, paired)
-    half = float(scipy.special.stdtrit(freedom, (1 + level) / 2)) * error
-    return Estimated(value, value - half, value + half)
-
-
-def _error(a: np.ndarray, b: np.ndarray, paired: bool) -> tuple[float, float]:
-    """The standard error of the difference of means, and the degrees of freedom."""
-    if paired:  # the variance of the differences, without cancellation
-        return float((a - b).std(ddof=1)) / a.size**0.5, a.size - 1.0
-    of = moments(a, b, paired)
-    return math.sqrt(of.of_a + of.of_b), of.freedom(1.0)
+    if not _spread(a, b, paired):
+        return Estimated(value, value, value)
+    ends = _test(a, b, paired).confidence_interval(level)
+    return Estimated(value, float(ends.low), float(ends.high))
 
 
 def means_test(a: np.ndarray, b: np.ndarray, paired: bool) -> float:
@@ -84,11 +77,20 @@ def means_test(a: np.ndarray, b: np.ndarray, paired: bool) -> float:
     """
     if min(a.size, b.size) < 2:
         return math.nan
-    value = float(a.mean() - b.mean())
-    error, freedom = _error(a, b, paired)
-    if error == 0:
-        return float(value == 0)
-    return 2 * float(scipy.special.stdtr(freedom, -abs(value) / error))
+    if not _spread(a, b, paired):
+        return float(a.mean() == b.mean())
+    return float(_test(a, b, paired).pvalue)
+
+
+def _test(a: np.ndarray, b: np.ndarray, paired: bool) -> Any:
+    from scipy import stats  # slow to import
+
+    return stats.ttest_rel(a, b) if paired else stats.ttest_ind(a, b, equal_var=False)
+
+
+def _spread(a: np.ndarray, b: np.ndarray, paired: bool) -> bool:
+    """Whether the difference of means has a standard error above 0."""
+    return bool(np.ptp(a - b) > 0 if paired else np.ptp(a) > 0 or np.ptp(b) > 0)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -142,10 +144,10 @@ def _fieller(of: Moments, quantile: float) -> tuple[float, float]:
 
 def rate(count: int, n: int, level: float = 0.95) -> Estimated:
     """count/n, with the interval of Clopper and Pearson; its level is at least `level`."""
-    rest = (1 - level) / 2
-    low = float(scipy.special.betaincinv(count, n - count + 1, rest)) if count > 0 else 0.0
-    high = float(scipy.special.betaincinv(count + 1, n - count, 1 - rest)) if count < n else 1.0
-    return Estimated(count / n, low, high)
+    from scipy import stats
+
+    ends = stats.binomtest(count, n).proportion_ci(level)
+    return Estimated(count / n, float(ends.low), float(ends.high))
 
 
 def sign_test(wins: int, losses: int) -> float:
