@@ -9,6 +9,7 @@ import tyro
 from jaxelim import catalogue, checks, instances
 from jaxelim.bounds import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.instances.instance import Instance
+from jaxelim.simulation.experiment import Settings as Given
 from jaxelim.tables import aligned
 
 
@@ -60,10 +61,15 @@ class Settings(Compiles):
     """Seed of the noise, and of the rule's own random choices."""
 
     def settings(self) -> dict[str, Any]:
-        """Those of them that `simulate` and `LiveRun` take by name."""
-        made = {name: catalogue.made(name, getattr(self, name))
-                for name in ("elimination", "threshold")}  # fmt: skip
-        return made | {name: getattr(self, name) for name in ("ridge", "initial_pulls", "seed")}
+        """Those that `simulate` and `LiveRun` take by name; texts made to what they say."""
+        names = [one.name for one in dataclasses.fields(self) if one.name in Given.__annotations__]
+        given = {name: getattr(self, name) for name in names}
+        for name in ("elimination", "threshold", "stopping"):
+            one = given[name]
+            several = isinstance(one, tuple)
+            made = [catalogue.made(name, x) for x in one] if several else catalogue.made(name, one)
+            given[name] = made
+        return given
 
 
 @dataclasses.dataclass(frozen=True)

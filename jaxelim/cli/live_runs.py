@@ -47,11 +47,8 @@ class New(Settings):
         if arms.names is not None:
             named = dict(zip(arms.names, arms.arms, strict=True))
         writable_file("file", self.file)
-        run = LiveRun(
-            named, problem, rule, family=arms.family, delta=self.delta, run=self.run,
-            stopping=catalogue.made("stopping", self.stopping), costs=arms.costs,
-            **self.settings(),
-        )  # fmt: skip
+        own: Any = dict(family=arms.family, costs=arms.costs, run=self.run, **self.settings())
+        run = LiveRun(named, problem, rule, **own)
         with run:
             run.save(self.file)
             print(f"{self.file}: {rule!r}, {problem!r}, {arms.K} arms. First: {run.ask()}")

@@ -52,13 +52,8 @@ class Run(OnInstance, Settings):
         problem = catalogue.problem_on(self.instance, self.problem)
         if self.output is not None:
             writable_file("output", self.output)
-        own = ("delta", "runs", "max_samples", "batch", "delay", "record")
-        result = simulate(
-            instance, problem, catalogue.made("rule", self.rule),
-            stopping=[catalogue.made("stopping", one) for one in self.stopping],
-            engine=Engine(lanes=self.lanes), **self.settings(),
-            **{name: getattr(self, name) for name in own},
-        )  # fmt: skip
+        rule, layout = catalogue.made("rule", self.rule), Engine(lanes=self.lanes)
+        result = simulate(instance, problem, rule, engine=layout, **self.settings())
         print(result.summary())
         if self.output is not None:
             result.save(self.output)
