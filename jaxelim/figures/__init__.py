@@ -15,7 +15,6 @@ from jaxelim.figures.allocations import (
     pulls_figure,
 )
 from jaxelim.figures.comparisons import comparison_figure
-from jaxelim.figures.deltas import delta_figure
 from jaxelim.figures.of_results import every_figure
 from jaxelim.figures.studies import study_figure
 from jaxelim.figures.style import MARKERS, STYLES, figure_file, save, write
@@ -29,7 +28,6 @@ __all__ = [
     "active_counts",
     "allocation_figure",
     "comparison_figure",
-    "delta_figure",
     "every_figure",
     "figure_file",
     "pulls_figure",

@@ -1,94 +1,19 @@
-"""Stopping times against delta, with the lower bound."""
+"""Means of stopping times against delta, and their bounds: parts of a study's figure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
-from jaxelim import checks
 from jaxelim.bounds import complexity
 from jaxelim.bounds.bounds import heuristic, kl_bound, practical_time, sample_bound
-from jaxelim.errors import ArgumentError
-from jaxelim.figures.entries import (
-    left_out,
-    mean_and_sd,
-    note_on,
-    some_stopped,
-    stopping_times,
-    tau_of_deltas,
-)  # fmt: skip
-from jaxelim.figures.style import GREY, MARKERS, Drawing, logarithmic, outside, styled
+from jaxelim.figures.entries import mean_and_sd
+from jaxelim.figures.style import GREY, MARKERS
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.results.result import Result
 
 _POINTS = 40  # of each bound
-
-
-def delta_figure(
-    results: Mapping[str, Any],
-    information: Any = None,
-    threshold: Callable | None = None,
-    level: float = 0.95,
-    stopping: int = 0,
-    *,
-    log: bool = False,
-) -> Figure:
-    """Draw mean tau, and mean tau/log(1/delta), against log(1/delta), with the bounds.
-
-    The lower bound is log(1/(2.4 delta)) T* (`sample_bound`); where n answers are right,
-    kl((1 - delta)/n, delta) T* (`kl_bound`). The practical bound is the first
-    t >= T* beta(t, delta) (`practical_time`). Both panels have both bounds, and the right
-    panel T*. Means are of the runs that stopped, with Student's intervals as bands.
-
-    Args:
-        results: by rule, a `Result` of one instance. Or a pair of deltas [D] and stopping
-            times [D, run] in samples, NaN for truncated runs.
-        information: H*, as of `sample_bound`: a `Complexity`, or H* per sample. None: that
-            of the results' instance and problem, if all have the same, else there are no
-            bounds.
-        threshold: beta of the practical bound, a callable of (t, delta). None: that of the
-            results, if all have the same, else log((1 + t)/delta).
-        level: the level of the bands, in (0, 1).
-        stopping: index of the stopping rule that is drawn.
-        log: whether the axes of samples are logarithmic.
-
-    Raises:
-        ArgumentError: an entry is none of these, no run of it stopped, or another
-            argument is out of range.
-    """
-    level = checks.real("level", level, low=0, high=1, open=True)
-    stopping = checks.integer("stopping", stopping, low=0)
-    drawn = [
-        (name, *_times(name, entry, stopping), style)
-        for (name, entry), style in styled("results", results)
-    ]
-    every = np.concatenate([deltas for _, deltas, _, _ in drawn])
-    time, right = characteristic(list(results.values()), information)
-    threshold = common_threshold(list(results.values())) if threshold is None else threshold
-    figure = Drawing(figsize=(10, 4.2), layout="constrained")
-    panels = figure.subplots(1, 2)
-    for place, (name, deltas, tau, (colour, dash)) in enumerate(drawn):
-        draw_means(panels, deltas, tau, level, place, (colour, dash), name + left_out(tau))
-    if time is not None:
-        draw_bounds(panels, every, time, right, threshold)
-    for axes in panels:
-        axes.set_xlabel("log(1/delta), natural logarithm")
-        if log:
-            axes.set_yscale("log")
-            logarithmic(axes.yaxis, *axes.get_ylim())
-        else:
-            axes.set_ylim(bottom=0)
-        axes.grid(alpha=0.25, linewidth=0.5)
-    panels[0].set_ylabel(
-        f"mean tau{_observer(results, stopping)} (samples), {100 * level:.3g}% bands"
-    )
-    panels[1].set_ylabel("mean tau / log(1/delta) (samples)")
-    note = note_on([tau for _, _, tau, _ in drawn])
-    # Above the panels, as curves may be anywhere inside.
-    outside(figure, "upper left", note)
-    return figure
 
 
 def draw_means(
@@ -98,7 +23,6 @@ def draw_means(
     level: float,
     place: int,
     style: tuple[Any, Any],
-    label: str | None = None,
 ) -> None:
     """Draw mean tau, and mean tau/log(1/delta), of stopping times [D, run], with bands."""
     order, (colour, dash) = np.argsort(-deltas), style
@@ -108,7 +32,7 @@ def draw_means(
         low, high = (mean - half) / unit, (mean + half) / unit
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.plot(x, mean / unit, color=colour, linestyle=dash, linewidth=1.7, markersize=4.5,
-                  marker=MARKERS[place % len(MARKERS)], label=label)  # fmt: skip
+                  marker=MARKERS[place % len(MARKERS)])  # fmt: skip
 
 
 def means_of(tau: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
@@ -117,38 +41,9 @@ def means_of(tau: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
     return mean, sd / np.sqrt(np.maximum(n, 1)) * stdtrit(np.maximum(n - 1, 1), (1 + level) / 2)
 
 
-def _times(name: str, entry: Any, stopping: int) -> tuple[np.ndarray, np.ndarray]:
-    """Deltas [D] and stopping times [D, run] of one entry, NaN for truncated runs."""
-    if isinstance(entry, Result):
-        if entry.batched or stopping >= len(entry.stopping):
-            allowed = f"results of one instance, with a stopping rule of index {stopping}"
-            raise ArgumentError("results", entry, allowed, f"rule {name!r}")
-        deltas, tau = entry.deltas, tau_of_deltas(entry, stopping)
-    else:
-        if not isinstance(entry, tuple | list) or len(entry) != 2:
-            allowed = "a Result, or a pair of deltas [D] and stopping times [D, run]"
-            raise ArgumentError("results", entry, allowed, f"rule {name!r}")
-        deltas = checks.deltas(entry[0])
-        tau = stopping_times("samples", entry[1], (deltas.size, None))
-    return deltas, some_stopped("results", name, tau)
-
-
-def _observer(results: Mapping[str, Any], stopping: int) -> str:
-    """Name the stopping rule that is drawn, where all entries have the same."""
-    rules = [getattr(entry, "stopping", None) for entry in results.values()]
-    names = {rule and rule[stopping].name for rule in rules}
-    return f" of {names.pop()}" if len(names) == 1 and all(rules) else ""
-
-
-def characteristic(entries: list, information: Any = None) -> tuple[float | None, int]:
-    """T*, or None, and the number of right answers."""
-    if information is not None:
-        value = getattr(information, "value", information)
-        if np.size(value) != 1:
-            allowed = "a Complexity of one instance, or one number"
-            raise ArgumentError("information", information, allowed)
-        return 1 / float(np.squeeze(value)), 1
-    asked = common_question(entries)
+def characteristic(results: list[Result]) -> tuple[float | None, int]:
+    """T*, None where results differ in instance or problem, and the number of right answers."""
+    asked = common_question(results)
     if asked is None:
         return None, 1
     instance, problem = asked
@@ -156,19 +51,15 @@ def characteristic(entries: list, information: Any = None) -> tuple[float | None
     return float(complexity(instance.without_costs(), problem).time), right  # tau is in samples
 
 
-def common_question(entries: list) -> tuple[Instance, Any] | None:
+def common_question(results: list[Result]) -> tuple[Instance, Any] | None:
     """The instance and the problem that all results have; None where they differ."""
-    asked = [(getattr(entry, "instance", None), getattr(entry, "problem", None))
-             for entry in entries]  # fmt: skip
-    instance, problem = asked[0]
-    if not isinstance(instance, Instance) or any(pair != asked[0] for pair in asked):
-        return None
-    return instance, problem
+    asked = [(one.instance, one.problem) for one in results]
+    return None if any(pair != asked[0] for pair in asked) else asked[0]
 
 
-def common_threshold(entries: list) -> Callable:
+def common_threshold(results: list[Result]) -> Callable:
     """The threshold of all results, or log((1 + t)/delta) where there is no such."""
-    kept = [getattr(entry, "threshold", None) for entry in entries]
+    kept = [one.threshold for one in results]
     return kept[0] if callable(kept[0]) and all(x == kept[0] for x in kept) else heuristic
 
 

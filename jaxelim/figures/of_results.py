@@ -10,7 +10,8 @@ from jaxelim.errors import ArgumentError, JaxelimError
 from jaxelim.figures.active import active_arms_figure
 from jaxelim.figures.allocations import pulls_figure
 from jaxelim.figures.comparisons import comparison_figure
-from jaxelim.figures.deltas import common_question, common_threshold, delta_figure
+from jaxelim.figures.deltas import common_question, common_threshold
+from jaxelim.figures.studies import study_figure
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
 from jaxelim.simulation.results.comparison import compare
 from jaxelim.simulation.results.result import Result
@@ -82,7 +83,7 @@ def _delta(results: Results, *, log: bool) -> Figure:
     several = {name: result for name, result in results.items() if result.deltas.size > 1}
     if not several:
         raise ArgumentError("results", dict(results), "a result of two or more deltas")
-    return delta_figure(several, log=log)
+    return study_figure({"": several}, log=log)
 
 
 def _pulls(results: Results) -> Figure:

@@ -36,11 +36,13 @@ def study_figure(
 ) -> Figure:
     """Draw mean tau, mean tau/log(1/delta) and the share of errors, against log(1/delta).
 
-    A column a group. The first two rows have the bounds of `delta_figure`; the third has
-    delta. Means are of the runs that stopped, with Student's intervals as bands; errors
-    are of all runs, with Clopper and Pearson's intervals as bars. Results of one delta
-    have a line a rule and a row of panels a group: mean tau on the left, the share of
-    errors on the right.
+    A column a group. The first two rows have bounds where all results of a group have one
+    instance and problem: the lower bound log(1/(2.4 delta)) T* (`sample_bound`; where n answers
+    are right, kl((1 - delta)/n, delta) T*), and the practical bound, the first
+    t >= T* beta(t, delta) (`practical_time`). The third row has delta. Means are of the runs
+    that stopped, with Student's intervals as bands; errors are of all runs, with Clopper and
+    Pearson's intervals as bars. Results of one delta have a line a rule and a row of panels a
+    group: mean tau on the left, the share of errors on the right.
 
     Args:
         groups: by title, results of one instance and problem by rule, as of a `Study`.

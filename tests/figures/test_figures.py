@@ -9,7 +9,6 @@ import re
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from scipy import stats
 
 import jaxelim as je
 from experiments import figures as drawings
@@ -59,13 +58,7 @@ FOUND = Complexity(
     information=np.array([0.1, 0.1, 0.3, 0.2, np.inf]),
     pieces=HalfSpaces(*np.zeros((3, 1, 5))),
 )
-SWEEP = {
-    "LinGapE": (DELTAS, 300 * np.log(1 / DELTAS)[:, None] * RNG.lognormal(0, 0.3, (5, 40))),
-    "Oracle": (DELTAS[::-1], 250 * np.log(1 / DELTAS[::-1])[:, None] + RNG.random((5, 40))),
-}
-
 FIGURES = {
-    "delta": lambda: figures.delta_figure(SWEEP, 1 / 200),
     "active": lambda: figures.active_arms_figure(ACTIVE),
     "middle": lambda: drawings.full_selective_figure(FOUR),
     "ratio": lambda: figures.ratio_figure(RATIOS, DELTAS),
@@ -183,46 +176,6 @@ def test_a_figure_of_few_rules_has_room_for_its_labels(rules):
     assert axes.bbox.y0 - 1 <= box.y0 and box.y1 <= axes.bbox.y1 + 1
 
 
-def test_means_over_delta_and_bounds():
-    """Both panels: means, Student's bands, log(1/(2.4 delta)) T* and the first t >= T* beta."""
-    left, right = made("delta").axes
-    for name, (deltas, tau) in SWEEP.items():
-        order = np.argsort(-deltas)
-        x, mean = np.log(1 / deltas)[order], tau.mean(1)[order]
-        for axes, unit in ((left, 1), (right, x)):
-            (line,) = [one for one in axes.lines if one.get_label() == name]
-            np.testing.assert_allclose(line.get_xdata(), x)
-            np.testing.assert_allclose(line.get_ydata(), mean / unit)
-    deltas, tau = SWEEP["LinGapE"]
-    low, high = stats.t.interval(
-        0.95, 39, tau.mean(1), tau.std(1, ddof=1) / 40**0.5
-    )  # fmt: skip
-    band = left.collections[0].get_paths()[0].vertices[:, 1]
-    np.testing.assert_allclose([band.min(), band.max()], [low.min(), high.max()])
-    (lower,) = [one for one in left.lines if one.get_label().startswith("lower bound")]
-    x, y = lower.get_xydata().T
-    np.testing.assert_allclose(y, 200 * (x - np.log(2.4)))
-    (practical,) = [one for one in right.lines if one.get_label().startswith("practical")]
-    x, y = practical.get_xydata().T
-    t = np.round(y * x)
-    assert (t >= 200 * (np.log(1 + t) + x)).all()
-    assert (t - 1 < 200 * (np.log(t) + x)).all()
-    assert right.lines[-1].get_ydata()[0] == 200.0
-    (legend,) = left.figure.legends
-    names = [*SWEEP, "lower bound log(1/(2.4 delta)) T*", "practical bound T* beta", "T* = 200"]
-    assert [text.get_text() for text in legend.get_texts()] == names
-
-
-def test_a_sweep_of_delta_counts_runs_that_were_cut_off():
-    tau = np.full((2, 6), 100.0)
-    tau[1, :4] = np.nan
-    figure = figures.delta_figure({"x": ([0.1, 0.01], tau)})
-    axes, (legend,) = figure.axes[0], figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["x (4 cut off)"]
-    assert "biased where some were cut off" in legend.get_title().get_text()
-    assert [one.get_label() for one in axes.lines] == ["x (4 cut off)"]  # T* is not known
-
-
 def lines(figure, label):
     (line,) = [one for one in figure.axes[0].lines if one.get_label().startswith(label)]
     return line
@@ -273,21 +226,12 @@ def test_sweeps_and_ratios_of_results():
         delta=[0.2, 0.05], runs=6,
     )  # fmt: skip
     solved = je.complexity(instance, je.BestArm())
-    whole = figures.delta_figure({"x": result}, stopping=1)
-    plain = figures.delta_figure({"x": (result.deltas, result.samples[1])}, solved)
-    by_number = figures.delta_figure({"x": (result.deltas, result.samples[1])}, float(solved.value))
-    assert len(by_number.axes[0].lines) == len(plain.axes[0].lines)
-    for a, b in zip(whole.axes, plain.axes, strict=True):
-        for one, other in zip(a.lines, b.lines, strict=True):
-            np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
     gk16 = dataclasses.replace(result, experiment=result.experiment.replace(threshold=je.GK16()))
     (practical,) = [
         one
-        for one in figures.delta_figure({"x": gk16}).axes[0].lines
+        for one in figures.study_figure({"": {"x": gk16}}).axes[0].lines
         if one.get_label().startswith("practical")
     ]
-    label = lambda axes: axes[0].get_ylabel()  # noqa: E731
-    assert label(whole.axes).startswith("mean tau of llr (") and " of " not in label(plain.axes)
     assert practical.get_ydata()[-1] == je.bounds.practical_time(0.05, solved, je.GK16())
     ratio = result.samples[1] / result.samples[0]
     (bars,) = figures.ratio_figure({"x": result}).axes[0].containers
@@ -299,8 +243,6 @@ def test_sweeps_and_ratios_of_results():
     )  # fmt: skip
     with pytest.raises(ArgumentError, match="finite ratio"):
         figures.ratio_figure({"x": alone})
-    with pytest.raises(ArgumentError, match="index 2"):
-        figures.delta_figure({"x": result}, stopping=2)
 
 
 def test_legends_count_runs_that_were_cut_off():
@@ -437,13 +379,6 @@ def test_saving(tmp_path):
         (lambda: figures.ratio_figure({"x": np.ones((2, 3))}, [0.0, 0.1]), "delta"),
         (lambda: figures.ratio_figure(RATIOS), "deltas"),
         (lambda: figures.ratio_figure({}), "at least one entry"),
-        (lambda: figures.delta_figure({}), "at least one entry"),
-        (lambda: figures.delta_figure({"x": np.ones(3)}), "pair of deltas"),
-        (lambda: figures.delta_figure({"x": (DELTAS, np.ones((4, 3)))}), "samples"),
-        (lambda: figures.delta_figure({"x": (DELTAS, np.zeros((5, 3)))}), "above 0"),
-        (lambda: figures.delta_figure({"x": (DELTAS, np.full((5, 3), np.nan))}), "stopped"),
-        (lambda: figures.delta_figure(SWEEP, -1.0), "information"),
-        (lambda: figures.delta_figure(SWEEP, level=1.0), "level"),
         (lambda: figures.tau_figure({"x": [1.0, np.inf]}), "samples"),
         (lambda: figures.tau_figure({"x": [np.nan]}), "stopped"),
         (lambda: figures.tau_figure(TAU, lower=-1.0), "bound"),

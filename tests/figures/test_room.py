@@ -66,23 +66,6 @@ def test_the_counts_of_a_live_run_are_on_the_page(arms):
         assert place.y0 >= 0 and place.y1 <= figure.bbox.y1
 
 
-def test_many_curves_leave_room_for_their_names():
-    """Both panels of a figure of delta are as wide as ever, and the legend is on the page."""
-    rng = np.random.default_rng(0)
-    sweep = {
-        f"a rule whose name is as long as names of rules are, {k}": (
-            DELTAS, (200 + 30 * k) * np.log(1 / DELTAS)[:, None] * rng.lognormal(0, 0.3, (6, 40)))
-        for k in range(6)
-    }  # fmt: skip
-    figure = figures.delta_figure(sweep, 1 / 200)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    legend = figure.legends[0].get_window_extent(canvas.get_renderer())
-    assert legend.x0 >= 0 and legend.x1 <= figure.bbox.x1
-    for axes in figure.axes:
-        assert axes.bbox.width > 0.35 * figure.bbox.width and axes.bbox.y1 <= legend.y0
-
-
 def test_a_comparison_of_many_rows_has_room_for_rare_errors():
     """A delta far above all rates is a mark at the edge; each other is a line."""
     rng = np.random.default_rng(1)
