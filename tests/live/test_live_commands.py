@@ -122,6 +122,6 @@ def test_the_example(tmp_path, capsys, monkeypatch):
     assert "200 of them before the end was seen" in shown
     ab_test.main(["--table", str(tmp_path / "table.md"), "--runs", "64"])
     rows = (tmp_path / "table.md").read_text().splitlines()[7:]
-    assert len(rows) == 11 and all(line.count("|") == 7 for line in rows)
+    assert len(rows) == 10 and all(line.count("|") == 7 for line in rows)
     committed = (ROOT / "docs" / "results" / "ab_test.md").read_text().splitlines()
     assert [row.split("|")[1] for row in committed[7:]] == [row.split("|")[1] for row in rows]

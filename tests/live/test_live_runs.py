@@ -241,7 +241,7 @@ def test_evidence_summary_and_figure():
 
 @pytest.mark.slow
 def test_many_at_once_and_other_forms_of_arms():
-    """200 rewards in one call; a mapping of names to features; top m with its pairs."""
+    """200 rewards in one call, with one check; a mapping of names to features; top m."""
     case = dataclasses.replace(CASES["lingape-top"], delta=1e-8)
     one, many = case.live(), case.live()
     rng = np.random.default_rng(1)
@@ -251,9 +251,9 @@ def test_many_at_once_and_other_forms_of_arms():
     for arm, reward in zip(arms, rewards, strict=True):
         one.tell(int(arm), reward)
     np.testing.assert_array_equal(one.means, many.means)
-    np.testing.assert_array_equal(one.elimination_times, many.elimination_times)
-    assert one.stopped == many.stopped and one.samples == many.samples
-    assert many.elimination_times.shape == (4, 4)
+    first, last = one.elimination_times, many.elimination_times
+    assert set(last.ravel()) == {0, 200} and ((last > 0) <= (first > 0)).all()
+    assert one.told == many.told == 200 and last.shape == (4, 4)
     features = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [0.6, 0.8]}
     run = je.LiveRun(features, je.BestArm(), je.LinGapE(), threshold=je.Heuristic())
     run.tell(["a", "b", "c"], [1.0, 0.0, 0.6])
