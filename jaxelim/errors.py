@@ -192,7 +192,7 @@ class DamagedFileError(StoreError):
 
 
 class LiveFileWarning(UserWarning):
-    """The file of a live run was read with something left out; the text says what."""
+    """A rule chooses other arms than the file of a live run records; those stay."""
 
 
 class OverError(JaxelimError, RuntimeError):

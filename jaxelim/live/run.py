@@ -12,7 +12,7 @@ from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, UnsupportedError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import book, given, report
+from jaxelim.live import given, log, report
 from jaxelim.live.arguments import arguments, encoded, versions
 from jaxelim.live.job import LiveJob
 from jaxelim.live.moment import Moment, Moments
@@ -77,9 +77,9 @@ class LiveRun(LiveState):
         self._job = LiveJob.checked(bandit, problem=problem, rule=rule, run=run, **given)
         self._moments = Moments(self._job)
         self._moment = self._moments.begin
-        self._events: list[bytes] = []
+        self._events: list[dict] = []
         self._saved = 0  # events before the last state in the file
-        self._book: book.Book | None = None
+        self._log: log.Log | None = None
         self._lock = threading.RLock()
         call = self._job.call
         own = {name: getattr(call, name) for name in Settings.__annotations__.keys() - _NOT_LIVE}
@@ -208,10 +208,9 @@ class LiveRun(LiveState):
 
     def _commit(self, after: Moment, event: dict) -> None:
         """Write an event, then change the state."""
-        event = {"n": len(self._events), **event}
-        if self._book is not None:
-            self._book.append(event)
-        self._events.append(book.line(event))
+        if self._log is not None:
+            self._log.append(len(self._events), event)
+        self._events.append(event)
         self._moment = after
 
     def stop(self) -> Summary:
@@ -261,9 +260,8 @@ class LiveRun(LiveState):
     def save(self, path: Any = None) -> None:
         """Write the run to a file; from then on every `ask` and `tell` is appended to it.
 
-        The file holds the settings, all that was asked and told, and the state. It is
-        replaced by rename. Each later event is on the disk before its call returns, so a
-        killed process loses nothing.
+        The file holds the settings, all that was asked and told, and the state. Each later
+        event is on the disk before its call returns, so a killed process loses nothing.
 
         Args:
             path: a new file, or the file that the run has; None: the latter.
@@ -271,28 +269,24 @@ class LiveRun(LiveState):
         Raises:
             ArgumentError: the file exists already, or the path cannot be written.
             StoreError: another process has the file open.
-            StoreError: it cannot be written; then an older file stays.
+            StoreError: it cannot be written; then an older file stays as it was.
         """
         with self._lock:
-            if path is None and self._book is None:
+            if path is None and self._log is None:
                 raise ArgumentError("path", None, "the path of a new file")
-            if self._book is None or (
-                path is not None and os.path.abspath(path) != os.path.abspath(self._book.path)
+            if self._log is None or (
+                path is not None and os.path.abspath(path) != os.path.abspath(self._log.path)
             ):
                 path = writable_file("path", path)
                 if path.exists():
                     raise ArgumentError("path", str(path), "a new file; this one exists")
-                new = book.Book(path)
-                try:
-                    new.rewrite(self._settings, self._events, self._state())
-                except BaseException:
-                    new.close()
-                    raise
+                new = log.Log(path, self._settings, self._events)
                 self.close()
-                self._book = new
-            else:
-                self._book.rewrite(self._settings, self._events, self._state())
-            self._saved = len(self._events)
+                self._log = new
+            state = self._state()
+            if state is not None:
+                self._log.keep(state, len(self._events))
+                self._saved = len(self._events)
 
     @property
     def unsaved(self) -> int:
@@ -302,9 +296,9 @@ class LiveRun(LiveState):
     def close(self) -> None:
         """Release the file; the run goes on without one."""
         with self._lock:
-            if self._book is not None:
-                self._book.close()
-                self._book = None
+            if self._log is not None:
+                self._log.close()
+                self._log = None
 
     def __enter__(self) -> "LiveRun":
         return self
@@ -312,19 +306,15 @@ class LiveRun(LiveState):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _state(self) -> dict | None:
-        """The state as JSON; None where only the events give it."""
+    def _state(self) -> log.State | None:
+        """The state; None where only the events give it."""
         moment = self._moment
         leaves = None if moment.lane is None else self._moments.leaves(moment)
         if leaves is None:
             return None
-        return {
-            "versions": versions(),
-            "leaves": [book.leaf(x) for x in leaves],
-            "seen": list(moment.seen or ()),
-            "asked": list(moment.asked),
-            "told": moment.told,
-        }
+        body = {"versions": versions(), "seen": list(moment.seen or ()),
+                "asked": list(moment.asked), "told": moment.told}  # fmt: skip
+        return log.State(body, leaves)
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, attach: bool = True, **own: Any) -> "LiveRun":
@@ -341,19 +331,18 @@ class LiveRun(LiveState):
 
         Raises:
             StoreError: the file cannot be read, or has a newer format.
-            DamagedFileError: it is not as it was written, in other places than its last
-                line.
+            DamagedFileError: it is not as it was written.
             StoreError: another process has it open.
             ArgumentError: an object of one's own is missing.
 
         Warns:
-            LiveFileWarning: the last line was not whole and is dropped; or a rule of
-                another version chooses other arms than the recorded ones, which stay.
+            LiveFileWarning: a rule of another version chooses other arms than the recorded
+                ones, which stay.
         """
         path = Path(path)
-        held = book.Book(path) if attach and path.is_file() else None
+        held = log.Log(path) if attach and path.is_file() else None
         try:
-            contents = book.read(path)
+            contents = log.read(path)
             for name in own:
                 checks.choice("own", name, _OWN)
             try:
@@ -362,41 +351,37 @@ class LiveRun(LiveState):
             except (NotHere, KeyError, TypeError) as error:
                 raise DamagedFileError(path, "its settings cannot be read") from error
             run._resume(path, contents)
-            if contents.torn:
-                text = f"{path}: {contents.torn} at the end is dropped; no call had returned it"
-                warnings.warn(text, LiveFileWarning, stacklevel=2)
-                if held is not None:
-                    held.cut(contents.length)
         except BaseException:
             if held is not None:
                 held.close()
             raise
-        run._book = held
+        run._log = held
         return run
 
-    def _resume(self, path: Path, contents: book.Contents) -> None:
+    def _resume(self, path: Path, contents: log.Contents) -> None:
         """Take the state of a file, and replay the events after it."""
-        self._events = [book.line(event) for event in contents.events]
-        done = self._saved = contents.at if self._restore(contents.state) else 0
-        other = None
-        for event in contents.events[done:]:
+        self._events = list(contents.events)
+        done = self._saved = contents.after if self._restore(contents.state) else 0
+        other = False
+        for n, event in enumerate(contents.events[done:], done):
             try:
                 other = self._replay(event) or other
             except (KeyError, TypeError, ValueError) as error:
-                raise DamagedFileError(path, f"event {event['n']} cannot be replayed") from error
-        if other is not None:
+                raise DamagedFileError(path, f"event {n} cannot be replayed") from error
+        if other:
             text = f"{path}: the rule chooses other arms here than in the file; those stay"
             warnings.warn(text, LiveFileWarning, stacklevel=3)
 
-    def _restore(self, state: dict | None) -> bool:
+    def _restore(self, state: log.State | None) -> bool:
         """Take a state, if this version wrote it."""
-        if state is None or state.get("versions") != versions():
+        if state is None or state.body.get("versions") != versions():
             return False
-        seen = Seen(*state["seen"])
-        restored = self._moments.restored([book.array(x) for x in state["leaves"]], seen)
+        seen = Seen(*state.body["seen"])
+        restored = self._moments.restored(state.arrays, seen)
         if restored is None:
             return False
-        self._moment = Moment(*restored, seen, (), (), tuple(state["asked"]), state["told"])
+        asked, told = tuple(state.body["asked"]), state.body["told"]
+        self._moment = Moment(*restored, seen, (), (), asked, told)
         return True
 
     def _replay(self, event: dict) -> bool:

@@ -1,6 +1,5 @@
 """`jaxelim plot`, and all figures that results allow."""
 
-import numpy as np
 import pytest
 
 import jaxelim as je
@@ -48,8 +47,8 @@ def test_figures_of_results_have_their_bounds(results):
     told = [text.get_text() for text in found["tau"].axes[0].get_legend().get_texts()]
     lower = float(je.bounds.sample_bound(0.2, value))
     assert any(f"T* = {lower:,.0f}" in one for one in told)
-    (line,) = [x for x in found["delta"].axes[0].lines if x.get_label() == "a"]
-    np.testing.assert_allclose(line.get_ydata(), one.samples[0].mean(1))
+    means = list(one.samples[0].mean(1))
+    assert means in [list(line.get_ydata()) for line in found["delta"].axes[0].lines]
     drawn = figures.every_figure({"a": one}, ["delta", "active"], log=True)[0]
     assert drawn["delta"].axes[0].get_yscale() == drawn["active"].axes[0].get_xscale() == "log"
     assert len(found["comparison"].axes[0].get_yticklabels()) == 1

@@ -8,7 +8,7 @@ from scipy.special import betaln, gammaln
 
 import jaxelim as je
 from jaxelim.cli import main
-from jaxelim.live import book
+from jaxelim.live import log
 
 pytestmark = pytest.mark.xdist_group("live")
 STRENGTHS = np.array(je.Mixture().strengths)
@@ -151,8 +151,8 @@ def test_counts_are_their_rewards_told_at_once(name, tmp_path):
                 tolerance = 1e-8 if squares else 1e-10  # sums of squares have fewer digits
                 np.testing.assert_allclose(theirs, mine, rtol=tolerance, atol=1e-10)
     two.close()
-    found = book.read(path)
-    assert [set(event) for event in found.events] == [{"n", "counts"}] * 2
+    found = log.read(path)
+    assert [set(event) for event in found.events] == [{"counts"}] * 2
     with je.LiveRun.load(path) as saved:
         saved.save()
     by_state = je.LiveRun.load(path, attach=False)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import jaxelim as je
-from jaxelim.live import book, doubts
+from jaxelim.live import doubts
 
 WORDS = {
     "zeros": ("unknown", "93% of the rewards of b are 0", [0.0] * 93 + [5.0, 9.0, 1.0, 2.0, 3.0,
@@ -31,10 +31,10 @@ def test_rewards_that_contradict_the_family_are_named(name):
         ),
     )
     run._events = [
-        book.line({"n": 0, "tell": [0, 0], "rewards": [1.0, 2.0]}),
-        book.line({"n": 1, "ask": [1]}),
-        book.line({"n": 2, "tell": [1] * len(rewards), "rewards": list(map(float, rewards))}),
-        book.line({"n": 3, "counts": [[0, 3.0, 2]]}),
+        {"tell": [0, 0], "rewards": [1.0, 2.0]},
+        {"ask": [1]},
+        {"tell": [1] * len(rewards), "rewards": list(map(float, rewards))},
+        {"counts": [[0, 3.0, 2]]},
     ]  # fmt: skip
     found = doubts.doubt(run)
     assert len(found) == bool(words) and words in "".join(found)

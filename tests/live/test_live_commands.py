@@ -82,7 +82,7 @@ def test_files_that_are_none(tmp_path, capsys):
     assert "cannot be read" in capsys.readouterr().err
     path.write_text("theta\n")
     assert main(["live", "ask", str(path)]) == 2
-    assert "does not begin as the file of a live run" in capsys.readouterr().err
+    assert "it is no file of a live run" in capsys.readouterr().err
 
 
 def example():

@@ -3,14 +3,16 @@
 The fast tests share one compiled program with tests/live/test_live_runs.py.
 """
 
+import contextlib
 import dataclasses
-import errno
-import os
+import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue
-from jaxelim.live import arguments, book, run
+from jaxelim.live import arguments, log, run
 from jaxelim.live.arguments import decoded, encoded
 from tests.live.live_cases import CASES, Case, fed, same_run
 
@@ -63,47 +65,37 @@ def test_saved_and_loaded_at_every_pull(tmp_path):
     assert live.summary().rows == copy.summary().rows
 
 
-def test_a_torn_last_line_is_dropped_with_a_warning(tmp_path):
-    """Cut at every byte of the last line, and with a wrong byte in it."""
-    path = tmp_path / "mine.live"
-    live, traced = begun(path)
-    live.close()
-    whole = path.read_bytes()
-    last = whole.rstrip(b"\n").rfind(b"\n") + 1
-    for length in range(last + 1, len(whole)):
-        path.write_bytes(whole[:length])
-        found = book.read(path)
-        assert found.torn and found.length == last and len(found.events) == len(live._events) - 1
-    path.write_bytes(whole[:-5] + b"x" + whole[-4:])
-    with pytest.warns(je.errors.LiveFileWarning, match="checksum is wrong at the end is dropped"):
-        again = je.LiveRun.load(path)
-    assert again.told == live.told - 1 and path.read_bytes() == whole[:last]
-    fed(again, traced)
-    same_run(again, traced)
+def changed(path: Path, statement: str, *values) -> None:
+    """Change the database of a live run that nobody has open."""
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        base.execute(statement, values)
 
 
-def test_damage_elsewhere_is_an_error(tmp_path):
-    """A wrong byte in any line but the last, a missing line, a line twice, another file."""
+def test_damage_is_an_error(tmp_path):
+    """An event with another body or checksum, without one before it, another file."""
     path = tmp_path / "mine.live"
     live, _ = begun(path)
     live.close()
-    lines = path.read_bytes().splitlines(keepends=True)
-    for n, one in enumerate(lines[:-1]):
-        wrong = one[:-9] + bytes([one[-9] ^ 1]) + one[-8:]
-        path.write_bytes(b"".join([*lines[:n], wrong, *lines[n + 1 :]]))
-        with pytest.raises(
-            je.errors.DamagedFileError, match=rf"line {n + 1} does not have the checksum"
-        ):
-            book.read(path)
-    for contents, message in (
-        (lines[:4] + lines[5:], "line 5 is event"), (lines[:5] + lines[4:], "line 6 is event"),
-        (lines[1:], "does not begin"), ([], "does not begin"), ([b"theta\n", *lines], "line 1"),
-    ):  # fmt: skip
-        path.write_bytes(b"".join(contents))
-        with pytest.raises(je.errors.DamagedFileError, match=message):
-            je.LiveRun.load(path)
-    head = book.line({"jaxelim_live": book.FORMAT + 1, "settings": {}})
-    path.write_bytes(head)
+    whole, last = path.read_bytes(), len(live._events) - 1
+    for n in (0, 5, last):
+        for statement, message in (
+            ("UPDATE event SET checksum = checksum + 1 WHERE n = ?", f"event {n} is not as"),
+            ("UPDATE event SET body = body || ' ' WHERE n = ?", f"event {n} is not as"),
+            ("UPDATE event SET n = 99 WHERE n = ?", f"event {n} is not as"),
+            ("DELETE FROM event WHERE n = ? AND n < 6", f"event {n} is not as"),
+        )[: 4 if n < last else 3]:
+            path.write_bytes(whole)
+            changed(path, statement, n)
+            for attach in (True, False):
+                with pytest.raises(je.errors.DamagedFileError, match=message):
+                    je.LiveRun.load(path, attach=attach)
+    for contents in (b"", b"theta\n", b"theta\n" * 999, whole[:2000], whole[:100]):
+        path.write_bytes(contents)
+        for attach in (True, False):
+            with pytest.raises(je.errors.DamagedFileError, match="no file of a live run"):
+                je.LiveRun.load(path, attach=attach)
+    path.write_bytes(whole)
+    changed(path, "UPDATE head SET format = ?", log.FORMAT + 1)
     with pytest.raises(je.errors.StoreError, match=r"its format is 3; .* reads 2"):
         je.LiveRun.load(path)
     with pytest.raises(je.errors.StoreError, match="cannot be read: No such file"):
@@ -124,7 +116,7 @@ def test_a_state_of_another_version_is_replayed(tmp_path, monkeypatch):
     equal(again, live)
     again.close()
     monkeypatch.undo()
-    assert je.LiveRun.load(path)._restore(book.read(path).state)
+    assert je.LiveRun.load(path)._restore(log.read(path).state)
     third = je.LiveRun.load(path, attach=False)
     fed(third, traced)
     same_run(third, traced)
@@ -136,13 +128,11 @@ def test_other_choices_of_another_version_keep_the_recorded_ones(tmp_path):
     live, _ = begun(path, 4)
     asked = live.ask()
     live.close()
-    found = book.read(path)
-    other = (asked + 1) % 3
-    events = [dict(one) for one in found.events]
-    assert events[-1]["ask"] == [asked]
-    events[-1]["ask"] = [other]
-    head = book.line({"jaxelim_live": book.FORMAT, "settings": found.settings})
-    path.write_bytes(b"".join([head, *map(book.line, events)]))
+    other, last = (asked + 1) % 3, len(live._events) - 1
+    assert log.read(path).events[last] == {"ask": [asked]}
+    body = json.dumps({"ask": [other]})
+    given = body, zlib.crc32(body.encode()), last
+    changed(path, "UPDATE event SET body = ?, checksum = ? WHERE n = ?", *given)
     with pytest.warns(je.errors.LiveFileWarning, match="chooses other arms here"):
         again = je.LiveRun.load(path)
     assert again.ask() == other and again.told == 4
@@ -170,27 +160,27 @@ def test_one_file_has_one_owner(tmp_path):
     je.LiveRun.load(path).close()
 
 
-def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
+def test_a_full_disk_changes_nothing(tmp_path):
     path = tmp_path / "mine.live"
     live, traced = begun(path)
-    arm, before, counts = live.ask(), path.read_bytes(), live.counts
-    write = os.write
-
-    def full(handle, contents):
-        write(handle, bytes(contents)[:5])
-        raise OSError(errno.ENOSPC, "full")
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(je.errors.StoreError, match="the disk is full"):
-        live.tell(arm, traced.rewards[12])
-    with pytest.raises(je.errors.StoreError, match="the disk is full"):
+    base = live._log._base
+    (pages,) = base.execute("PRAGMA page_count").fetchone()
+    base.execute(f"PRAGMA max_page_count = {pages}")
+    refused = pytest.raises(je.errors.StoreError, match="cannot be written: .* is full")
+    counts = live.counts
+    for _ in range(2):
+        with refused:
+            live.tell([0, 1] * 5000, [1, 0] * 5000)
+    with refused:
         live.save()
-    monkeypatch.undo()
-    assert path.read_bytes() == before and live.told == 12
+    assert live.told == 12 and len(log.read(path).events) == len(live._events)
+    base.execute("PRAGMA max_page_count = 1000000")
     np.testing.assert_array_equal(live.counts, counts)
     fed(live, traced)
     same_run(live, traced)
-    assert sorted(one.name for one in tmp_path.iterdir()) == [".mine.live.lock", "mine.live"]
+    live.close()
+    assert [one.name for one in tmp_path.iterdir()] == ["mine.live"]
+    same_run(je.LiveRun.load(path, attach=False), traced)
 
 
 def test_bad_paths(tmp_path):
@@ -272,12 +262,12 @@ def test_every_rule_is_saved_and_loaded(name, tmp_path):
             live.close()
             live, loads = je.LiveRun.load(path), loads + 1
             assert live.ask() == arm
-            assert (s < live._job.first) or live._restore(book.read(path).state)
+            assert (s < live._job.first) or live._restore(log.read(path).state)
         live.tell(arm, traced.rewards[s])
     same_run(live, traced)
     assert loads >= 1
     replayed = case.live()
-    for event in book.read(path).events:
+    for event in log.read(path).events:
         replayed._replay(event)
     same_run(replayed, traced)
 

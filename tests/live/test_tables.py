@@ -7,7 +7,7 @@ import xarray as xr
 
 import jaxelim as je
 from jaxelim.cli import main
-from jaxelim.live import book
+from jaxelim.live import log
 
 pytestmark = pytest.mark.xdist_group("live")
 NAMES = ("red", "green", "blue")
@@ -169,8 +169,8 @@ def test_a_table_is_tested_once_at_its_end_in_any_order(tmp_path):
         one.tell({name: column[rows] for name, column in given.items()})
         assert one.stopped and one.samples == 300 and one.answer_arms == ("red",)
         one.close()
-        found = book.read(path)
-        assert [set(event) for event in found.events] == [{"n", "tell", "rewards"}]
+        found = log.read(path)
+        assert [set(event) for event in found.events] == [{"tell", "rewards"}]
         again = je.LiveRun.load(path, attach=False)
         assert again.samples == 300 and again.told == 300
         np.testing.assert_array_equal(again.p_values.pairs, one.p_values.pairs)
