@@ -108,6 +108,7 @@ class FWS(SamplingRule):
         arm = lanes.argmax(view.per_price(x) / view.counts)
         if state.design is None:
             return arm, FWSState(x, None)
+        # From here on: V_x^-1 of the new x, without a factorisation.
         space, step = view.linear.space, 1 / view.time
         bought = step
         if view.space.prices is not None:

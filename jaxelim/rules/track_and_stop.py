@@ -31,9 +31,11 @@ class TrackAndStop(SamplingRule):
     w_t = argmax_w min_{p active} H_p(w), whenever it is due;
     D-tracking: arm = argmin_k N_k - (t - 1) w_k;
     C-tracking: W += w, arm = argmin_k N_k - W_k. Garivier & Kaufmann's first moves w to
-    the nearest weights that are all at least 1/(2 sqrt(K^2 + t)); this one does not.
+    the nearest weights that are all at least 1/(2 sqrt(K^2 + t)). This one sums the weights
+    after the replacement below, so its arm may be another than those explored.
 
-    Where some arms have N_k <= sqrt(t - 1) - K/2, uniform weights over them replace w.
+    Where some arms have N_k <= sqrt(t - 1) - K/2, uniform weights over them replace w. The
+    stop is the call's stopping rule, by default LLR.
 
     Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. Any mixture q over
     pieces certifies H* <= max_k sum_p q_p dH_p/dw_k. The pair (w, q) of the last solve
@@ -87,7 +89,7 @@ class TrackAndStop(SamplingRule):
         object.__setattr__(self, "gap_share", share)
 
     def needs(self, family, problem):
-        return ("truth",)
+        return ("truth",)  # the family's H_p and their solves; no run's means
 
     def prepare(self, instance, problem, ridge):
         """Coordinates with Phi' Phi = identity, where the interior-point method needs them."""

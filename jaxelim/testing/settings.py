@@ -41,7 +41,7 @@ def check_docstring(kind: type) -> str:
     fields = {field.name for field in dataclasses.fields(kind) if field.init}
     require(
         said == fields,
-        f"the docstring of {kind.__name__} describes {sorted(said)}, its fields are "
+        f"Args: in the docstring of {kind.__name__} describes {sorted(said)}, its fields are "
         f"{sorted(fields)}",
     )
     return "docstring arguments equal the signature"
