@@ -32,9 +32,15 @@ class Rarely:
             otherwise: a pytree of arrays.
         """
         go = _flag(go)
-        return jax.lax.cond(
-            jnp.any(go), lambda: where(go, work(), otherwise), lambda: _arrays(otherwise)
-        )
+
+        def chosen():
+            done = work()
+            given, returned = map(jax.tree.structure, (otherwise, done))
+            if given != returned:
+                raise TypeError(f"work of rarely returns {returned}, otherwise is {given}")
+            return where(go, done, otherwise)
+
+        return jax.lax.cond(jnp.any(go), chosen, lambda: _arrays(otherwise))
 
 
 class Skipping(Rarely):
@@ -60,5 +66,6 @@ def _flag(go: Array) -> Array:
 
 def takes_rarely(choose: Callable) -> bool:
     """Whether a `choose` has a parameter beside self, view and state."""
-    parameters = inspect.signature(choose).parameters.values()
-    return sum(p.kind is not p.VAR_POSITIONAL and p.default is p.empty for p in parameters) > 3
+    parameters = inspect.signature(choose).parameters
+    needed = [p.kind is not p.VAR_POSITIONAL and p.default is p.empty for p in parameters.values()]
+    return "rarely" in parameters or sum(needed) > 3

@@ -45,8 +45,15 @@ def test_what_decides_is_a_bool(rarely, go):
         rarely(go, lambda: 0, 0)
 
 
+def test_work_returns_a_tree_like_the_other():
+    with pytest.raises(TypeError, match="work of rarely returns .*, otherwise is "):
+        Rarely()(NOW, lambda: {"arm": TREE["arm"]}, TREE)
+
+
 def test_who_takes_it():
     assert takes_rarely(lambda self, view, state, rarely: 0)
+    assert takes_rarely(lambda self, view, state, rarely=None: 0)
+    assert takes_rarely(lambda self, view, state, seldom: 0)
     assert not takes_rarely(lambda self, view, state: 0)
     assert not takes_rarely(lambda self, view, state, size=3: 0)
     assert not takes_rarely(lambda self, view, state, *rest: 0)
