@@ -66,6 +66,5 @@ def _flag(go: Array) -> Array:
 
 def takes_rarely(choose: Callable) -> bool:
     """Whether a `choose` has a parameter beside self, view and state."""
-    parameters = inspect.signature(choose).parameters
-    needed = [p.kind is not p.VAR_POSITIONAL and p.default is p.empty for p in parameters.values()]
-    return "rarely" in parameters or sum(needed) > 3
+    parameters = inspect.signature(choose).parameters.values()
+    return sum(p.kind is not p.VAR_POSITIONAL and p.default is p.empty for p in parameters) > 3

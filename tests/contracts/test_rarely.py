@@ -52,7 +52,6 @@ def test_work_returns_a_tree_like_the_other():
 
 def test_who_takes_it():
     assert takes_rarely(lambda self, view, state, rarely: 0)
-    assert takes_rarely(lambda self, view, state, rarely=None: 0)
     assert takes_rarely(lambda self, view, state, seldom: 0)
     assert not takes_rarely(lambda self, view, state: 0)
     assert not takes_rarely(lambda self, view, state, size=3: 0)
