@@ -1,6 +1,6 @@
 """Studies beyond the paper: `python -m experiments.studies gk16 --runs 3000`.
 
-Each is one or several calls of `je.study`. It is written as NAME.md, NAME.csv and NAME.png: a
+Each is one call of `je.study`. It is written as NAME.md, NAME.csv and NAME.png: a
 table of samples and errors for every instance and problem, and the stopping times on the first.
 """
 
@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import tyro
-from scipy import stats
 
 import jaxelim as je
 from experiments import cells
-from jaxelim import catalogue, figures
-from jaxelim.errors import ArgumentError, UnsupportedError, unknown_name
+from jaxelim import catalogue, checks, figures
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.files import write_whole
+from jaxelim.simulation.results.two_samples import rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,15 +229,12 @@ def chosen(options: Options) -> Asked:
     Raises:
         ArgumentError: there is no such study, row or instance.
     """
-    if options.name not in STUDIES:
-        raise unknown_name("name", options.name, STUDIES)
-    asked = STUDIES[options.name]()
+    asked = STUDIES[checks.choice("name", options.name, STUDIES)]()
     kept: dict[str, Any] = {}
     for axis in ("rules", "instances"):
         known, given = getattr(asked, axis), getattr(options, axis)
         for name in given:
-            if name not in known:
-                raise unknown_name(axis, name, known)
+            checks.choice(axis, name, known)
         if len(set(given)) < len(given):
             raise ArgumentError(axis, given, "each once")
         kept[axis] = {name: known[name] for name in given or known}
@@ -253,13 +250,16 @@ def lines(study: je.Study) -> list[dict[str, Any]]:
     """
     found: list[dict[str, Any]] = []
     first: dict[tuple, float] = {}
+    values: dict[tuple, float] = {}  # of H*
     for (rule, instance, problem), result in study.results.items():
-        value = hardness(result)
+        if (instance, problem) not in values:
+            values[instance, problem] = hardness(result)
+        value = values[instance, problem]
         for s, d in np.ndindex(result.samples.shape[:2]):
             tau, stopped, delta = result.samples[s, d], result.stopped[s, d], result.deltas[d]
             mean, wrong = tau.mean(), int((~result.correct[s, d][stopped]).sum())
             base = first.setdefault((instance, problem, delta), mean)
-            interval = stats.binomtest(wrong, max(int(stopped.sum()), 1)).proportion_ci()
+            interval = rate(wrong, max(int(stopped.sum()), 1))
             share = (result.pulls[s, d] / tau[:, None]).mean(0)[np.argmax(result.instance.means)]
             found.append({
                 "instance": instance, "problem": problem, "rule": rule,

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import xarray as xr
-from scipy import stats
 
 import jaxelim as je
 from experiments import cells, paper
 from jaxelim import catalogue, checks
 from jaxelim.errors import ArgumentError
 from jaxelim.instances import describe
+from jaxelim.simulation.results.two_samples import rate
 
 EXACT = "Oracle, exact w*"
 """The oracle's second row; the paper's oracle tracks an approximation of w*."""
@@ -116,9 +116,7 @@ def rows(table: str, options: TableOptions) -> list[Row]:
     """
     layout = LAYOUTS[table]
     wanted = {catalogue.find_rule(name) for name in options.rules}
-    problems = {
-        catalogue.find("problems", name, layout.instances) and name for name in options.problems
-    }
+    problems = {checks.choice("problems", name, layout.instances) for name in options.problems}
     found = []
     for (of_table, problem, algorithm, column), numbers in paper.cells().items():
         kind = _kind(algorithm)
@@ -329,8 +327,7 @@ def clopper_pearson(wrong: int, n: int) -> tuple[float, float]:
     """The exact interval of a probability after `wrong` of n; (NaN, NaN) for n = 0."""
     if n == 0:
         return math.nan, math.nan
-    interval = stats.binomtest(wrong, n).proportion_ci(LEVEL, method="exact")
-    return float(interval.low), float(interval.high)
+    return rate(wrong, n, LEVEL)[1:]
 
 
 def agreement(lines: Sequence[dict]) -> str:

@@ -2,13 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxelim import families, instances, problems, stopping, thresholds
+from jaxelim import checks, families, instances, problems, stopping, thresholds
 from jaxelim import rules as sampling
 from jaxelim.contracts import SamplingRule
-from jaxelim.errors import ArgumentError, unknown_name
+from jaxelim.errors import ArgumentError
 from jaxelim.simulation.results.descriptions import known
 from jaxelim.text import parse
 
@@ -44,7 +44,8 @@ def find_rule(name: str) -> type[SamplingRule]:
     Raises:
         ArgumentError: no rule has this name.
     """
-    return find("rule", name, {**rules(), **other_names()})
+    known = {**rules(), **other_names()}
+    return known[checks.choice("rule", name, known)]
 
 
 def other_names() -> dict[str, type[SamplingRule]]:
@@ -89,6 +90,25 @@ def made(argument: str, text: Any) -> Any:
     return parse(text, argument, names(argument), known())
 
 
+def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a call, with objects in place of the texts of stopping, elimination, threshold.
+
+    Raises:
+        ArgumentError: as `parse`.
+    """
+    found = dict(given)
+    for name in given.keys() & {"elimination", "threshold", "stopping"}:
+        one = given[name]
+        several = isinstance(one, Sequence) and not isinstance(one, str)
+        found[name] = [of_text(name, x) for x in one] if several else of_text(name, one)
+    return found
+
+
+def of_text(argument: str, given: Any) -> Any:
+    """What a text makes; what is no text stays."""
+    return made(argument, given) if isinstance(given, str) else given
+
+
 def problem_on(source: Any, text: str) -> Any:
     """The problem of a text on an instance.
 
@@ -127,17 +147,6 @@ THRESHOLDS = {
     ),
 }
 """Thresholds by command-line name: the formula, and what it is proven for."""
-
-
-def find(argument: str, name: str, known: dict[str, Any]) -> Any:
-    """known[name].
-
-    Raises:
-        ArgumentError: there is no such name; the message gives the nearest.
-    """
-    if name not in known:
-        raise unknown_name(argument, name, known)
-    return known[name]
 
 
 def rule_rows() -> list[dict[str, str]]:

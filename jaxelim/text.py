@@ -141,12 +141,13 @@ def parse(
         return _imported(argument, text, name)
 
     def called(thing: Any, name: str, *given: Any, **settings: Any) -> Any:
-        parameters = inspect.signature(thing).parameters
+        signature = inspect.signature(thing)
+        parameters = signature.parameters
         for setting in settings:
             if setting not in parameters:
                 raise unknown_name("setting", setting, parameters)
         try:
-            inspect.signature(thing).bind(*given, **settings)
+            signature.bind(*given, **settings)
         except TypeError as error:
             allowed = f"{name}({', '.join(map(str, parameters))})"
             raise ArgumentError(argument, text, allowed, str(error)) from None

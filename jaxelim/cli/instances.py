@@ -63,13 +63,7 @@ class Settings(Compiles):
     def settings(self) -> dict[str, Any]:
         """Those that `simulate` and `LiveRun` take by name; texts made to what they say."""
         names = [one.name for one in dataclasses.fields(self) if one.name in Given.__annotations__]
-        given = {name: getattr(self, name) for name in names}
-        for name in ("elimination", "threshold", "stopping"):
-            one = given[name]
-            several = isinstance(one, tuple)
-            made = [catalogue.made(name, x) for x in one] if several else catalogue.made(name, one)
-            given[name] = made
-        return given
+        return catalogue.resolved({name: getattr(self, name) for name in names})
 
 
 @dataclasses.dataclass(frozen=True)

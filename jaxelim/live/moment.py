@@ -161,7 +161,7 @@ class Moments:
     ) -> Moment:
         """The moment after rewards, one check and the next choice.
 
-        `tested`: the rewards since the last check, of which the times of looks depend.
+        `tested`: the rewards since the last check, on which the times of looks depend.
         """
         before = max(len(arms) - 1, 0) // BLOCK * BLOCK
         moment = self._in_group(moment, arms[:before], rewards[:before])

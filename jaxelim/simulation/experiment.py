@@ -192,7 +192,7 @@ class Experiment:
         return made
 
     def replace(self, **changes: Any) -> "Experiment":
-        """This experiment with other arguments, checked anew.
+        """This experiment with other arguments, checked again.
 
         Raises:
             ArgumentError, UnsupportedError: as `simulate`.

@@ -55,7 +55,8 @@ def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
 def is_study(path: Path) -> bool:
     """Whether a file is a study; False of what cannot be read."""
     try:
-        return "jaxelim_study" in opened(path, xr.load_dataset).attrs
+        with opened(path, xr.open_dataset) as root:
+            return "jaxelim_study" in root.attrs
     except StoreError:
         return False
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxelim import catalogue, checks
 from jaxelim.contracts import Problem, SamplingRule
-from jaxelim.errors import ArgumentError, unknown_name
+from jaxelim.errors import ArgumentError
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.experiment import Experiment, Settings, of_truth
@@ -77,26 +77,11 @@ def _checked(
     try:
         source, single = instance
         problem = question(source)
-        return Experiment(of_truth(single), problem, rule, **_resolved(given))
+        return Experiment(of_truth(single), problem, rule, **catalogue.resolved(given))
     except ArgumentError as error:
         where = "rule {!r}, instance {!r}, problem {!r}".format(*key)
         error.note = f"{error.note}; of {where}" if error.note else f"of {where}"
         raise
-
-
-def _resolved(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, with objects in place of texts."""
-    made = dict(given)
-    for name in given.keys() & {"elimination", "threshold", "stopping"}:
-        one = given[name]
-        several = isinstance(one, Sequence) and not isinstance(one, str)
-        made[name] = [_of_text(name, x) for x in one] if several else _of_text(name, one)
-    return made
-
-
-def _of_text(argument: str, given: Any) -> Any:
-    """What a text makes; what is no text stays."""
-    return catalogue.made(argument, given) if isinstance(given, str) else given
 
 
 def _named(
@@ -128,10 +113,9 @@ def _rule(entry: Any) -> dict[str, Any]:
     if not isinstance(entry, Mapping):
         entry = {"rule": entry}
     made = dict(entry)
-    rule = _of_text("rule", made.pop("rule", None))
+    rule = catalogue.of_text("rule", made.pop("rule", None))
     for name in made:
-        if name not in OF_A_RULE:
-            raise unknown_name("rules", name, ("rule", *OF_A_RULE))
+        checks.choice("rules", name, ("rule", *OF_A_RULE))
     if not isinstance(rule, SamplingRule):
         allowed = "a sampling rule such as LinGapE(), its text, or a mapping with the key 'rule'"
         raise ArgumentError("rules", rule, allowed)
