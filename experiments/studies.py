@@ -32,6 +32,7 @@ class Asked:
     problem: Any
     rules: dict[str, Any]
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    shares: bool = False  # whether the page has the best arm's shares of the pulls
 
 
 def of_means(families: dict[str, tuple[Any, Any]]) -> dict[str, je.Instance]:
@@ -93,6 +94,7 @@ def shares() -> Asked:
         instances={"menard": asked.instances["menard"]},
         rules={name: asked.rules[name] for name in kept},
         settings=dict(delta=(1e-2, 1e-4, 1e-6, 1e-9), threshold=je.GK16()),
+        shares=True,
     )
 
 
@@ -283,27 +285,64 @@ def hardness(result: je.Result) -> float:
         return math.nan
 
 
+def samples(line: dict[str, Any]) -> str:
+    """Mean and standard error; a dagger where runs were cut off."""
+    return f"{line['mean']:.0f} ± {line['se']:.0f}" + "†" * (line["stopped"] < line["runs"])
+
+
+def errors(line: dict[str, Any]) -> str:
+    """The share of wrong answers, with its interval."""
+    return f"{line['errors']}/{line['stopped']} [{line['low']:.3f}, {line['high']:.3f}]"
+
+
+def share(line: dict[str, Any]) -> str:
+    return f"{line['share of the best arm']:.3f}"
+
+
+def by_delta(found: list[dict[str, Any]], value: Callable) -> str:
+    """A table with a row for each instance and delta, and a column for each rule."""
+    rows: dict[tuple, dict[str, str]] = {}
+    for line in found:
+        start = {"instance": line["instance"], "delta": f"{line['delta']:g}",
+                 "bound": f"{line['mean'] / line['over the bound']:.0f}"}  # fmt: skip
+        row = rows.setdefault((line["instance"], line["problem"], line["delta"]), start)
+        row[line["rule"]] = value(line)
+    return catalogue.markdown(list(rows.values()))
+
+
+def by_rule(found: list[dict[str, Any]]) -> str:
+    """A table with a row for each rule; columns that have one value, or none, are left out."""
+    varied = [name for name in ("stopping",) if len({line[name] for line in found}) > 1]
+    rows = [{
+        "rule": line["rule"], **{name: line[name] for name in varied}, "samples": samples(line),
+        "median": f"{line['median']:.0f}", "over the first": f"{line['over the first']:.2f}",
+        "over the bound": f"{line['over the bound']:.2f}", "share of the best arm": share(line),
+        "errors [95%]": errors(line), "us/sample": f"{line['us/sample']:.2f}",
+    } for line in found]  # fmt: skip
+    empty = {name for name in rows[0] if all(row[name] == "nan" for row in rows)}
+    return catalogue.markdown(
+        [{name: x for name, x in row.items() if name not in empty} for row in rows]
+    )
+
+
 def page(asked: Asked, found: list[dict[str, Any]], options: Options) -> str:
-    """The study as Markdown; columns that have one value, or none, are left out."""
-    varied = [name for name in ("stopping", "delta") if len({line[name] for line in found}) > 1]
-    parts = [f"# {asked.title}\n"]
-    for where in dict.fromkeys((line["instance"], line["problem"]) for line in found):
-        rows = [{
-            "rule": line["rule"], **{name: f"{line[name]}" for name in varied},
-            "samples": f"{line['mean']:.0f} ± {line['se']:.0f}"
-            + "†" * (line["stopped"] < line["runs"]), "median": f"{line['median']:.0f}",
-            "over the first": f"{line['over the first']:.2f}",
-            "over the bound": f"{line['over the bound']:.2f}",
-            "share of the best arm": f"{line['share of the best arm']:.3f}",
-            "errors [95%]": f"{line['errors']}/{line['stopped']} [{line['low']:.3f}, "
-            f"{line['high']:.3f}]", "us/sample": f"{line['us/sample']:.2f}",
-        } for line in found if (line["instance"], line["problem"]) == where]  # fmt: skip
-        empty = {name for name in rows[0] if all(row[name] == "nan" for row in rows)}
-        rows = [{name: x for name, x in row.items() if name not in empty} for row in rows]
-        parts.append(f"## {where[0]}, {where[1]}\n\n{catalogue.markdown(rows)}\n")
+    """The study as Markdown: by delta where there are several, else an instance a table."""
+    parts, said = [f"# {asked.title}\n"], list(asked.notes)
+    if len({line["delta"] for line in found}) > 1:
+        parts.append(by_delta(found, samples) + "\n")
+        if asked.shares:
+            parts.append(f"Share of the best arm:\n\n{by_delta(found, share)}\n")
+        most = max(found, key=lambda line: line["errors"])
+        said.append(
+            f"Most wrong answers: {most['rule']} on {most['instance']} at delta = "
+            f"{most['delta']:g}, {errors(most)}. bound: the least mean, kl(delta, 1 - delta)/H*."
+        )
+    else:
+        for where in dict.fromkeys((line["instance"], line["problem"]) for line in found):
+            rows = [line for line in found if (line["instance"], line["problem"]) == where]
+            parts.append(f"## {where[0]}, {where[1]}\n\n{by_rule(rows)}\n")
     settings = ", ".join(f"{name} = {value}" for name, value in asked.settings.items())
-    said = [
-        *asked.notes,
+    said += [
         f"{settings}; {options.runs} runs, seed {options.seed}, cap {options.max_samples} samples; "
         "mean ± standard error. Rows of one instance see the same noise.",
         "Errors: wrong answers among the runs that stopped, with the Clopper-Pearson interval.",
