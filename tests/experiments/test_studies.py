@@ -72,3 +72,21 @@ def test_runs_that_are_cut_off_are_flagged(tmp_path, capsys):
     assert "| 100 ± 0† |" in page and "† 12 runs were cut off" in page
     stored = je.load_store(tmp_path)["uniform"].to_xarray()
     assert stored["answer"].dims[-1] == stored["elimination_times"].dims[-1] == "item"
+
+
+def test_a_page_of_several_deltas():
+    """A row for each instance and delta, a column for each rule; the bound is of the row."""
+    line = {"instance": "a", "problem": "best-arm", "stopping": "llr", "se": 2, "errors": 0,
+            "low": 0.0, "high": 0.3, "stopped": 9, "runs": 9,
+            "share of the best arm": 0.25}  # fmt: skip
+    found = [
+        {**line, "rule": rule, "delta": delta, "mean": mean, "over the bound": mean / 50}
+        for rule, delta, mean in (("x", 0.1, 100), ("x", 0.01, 200), ("y", 0.1, 300), ("y", 0.01, 400))
+    ]
+    found[2] |= {"errors": 3, "stopped": 8}
+    options = studies.Options(name="shares", runs=9)
+    text = studies.page(studies.shares(), found, options)
+    assert "| instance | delta | bound | x | y |" in text
+    assert "| a | 0.1 | 50 | 100 ± 2 | 300 ± 2† |" in text and "| a | 0.1 | 50 | 0.250 |" in text
+    assert "Most wrong answers: y on a at delta = 0.1, 3/8 [0.000, 0.300]." in text
+    assert "† 1 runs were cut off" in text
