@@ -81,7 +81,9 @@ def test_a_page_of_several_deltas():
             "share of the best arm": 0.25}  # fmt: skip
     found = [
         {**line, "rule": rule, "delta": delta, "mean": mean, "over the bound": mean / 50}
-        for rule, delta, mean in (("x", 0.1, 100), ("x", 0.01, 200), ("y", 0.1, 300), ("y", 0.01, 400))
+        for rule, delta, mean in (
+            ("x", 0.1, 100), ("x", 0.01, 200), ("y", 0.1, 300), ("y", 0.01, 400),
+        )  # fmt: skip
     ]
     found[2] |= {"errors": 3, "stopped": 8}
     options = studies.Options(name="shares", runs=9)
