@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 import io
+import operator
 import os
 import re
 from unittest import mock
@@ -119,7 +120,7 @@ def command_line(*words: str) -> str:
     return "\n\n".join(made)
 
 
-# Public names, in place of the block ```{names} MODULE, which lists them.
+# Public names, in place of the block ```{names} MODULE, which lists them, with dots for more.
 
 NAMES = re.compile(r"```\{names\} ([\w.]+)\n(.*?)\n```", re.S)
 
@@ -128,7 +129,7 @@ def documented(found: re.Match) -> str:
     """The names of a block, each with its docstring."""
     module, made = importlib.import_module(found[1]), []
     for name in found[2].split():
-        thing = getattr(module, name)
+        thing = operator.attrgetter(name)(module)
         kind = "function" if inspect.isroutine(thing) else "data"
         if isinstance(thing, type):
             kind = "exception" if issubclass(thing, BaseException) else "class"
