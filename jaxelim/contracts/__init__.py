@@ -160,15 +160,16 @@ class SamplingRule:
     """
 
     traits: ClassVar[Traits] = Traits()
-    # Set here: whether `choose` takes a third argument, `rarely`, and whether `solves` is defined.
+    # Set here: whether `choose` takes a third argument, `rarely`.
     rare: ClassVar[bool] = False
-    counts_solves: ClassVar[bool] = False
+    native_test: ClassVar[str] = ""
+    """What `native` compares at level beta, as `jaxelim.contracts.proofs` names it; or a sentence:
+    why no threshold's proof covers it. Empty: nothing is known."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         refuse_stray(vars(cls))
         cls.rare = takes_rarely(cls.choose)
-        cls.counts_solves = cls.solves is not SamplingRule.solves
 
     def needs(self, family: Family, problem: Problem) -> tuple[str, ...]:
         """Host: names of the family's methods that the rule, with its settings, calls."""
@@ -177,10 +178,6 @@ class SamplingRule:
     def prepare(self, instance: Any, problem: Problem, ridge: float | None) -> Tree:
         """Host: NumPy arrays computed once for each instance; `view.prepared` holds them."""
         return ()
-
-    def report(self, instance: Any, problem: Problem) -> dict[str, float]:
-        """Host: names and numbers of `prepare`'s work, for a result's settings."""
-        return {}
 
     def caution(
         self, instance: Any, threshold: Any, times: Any, levels: Any, delta: float
@@ -212,24 +209,17 @@ class SamplingRule:
         """
         raise undefined(self, "choose(view, state)")
 
-    def piece_tests(self, view: View, state: Tree) -> Array:
-        """The number of pieces that this choice tests (the paper's cost measure): []."""
-        return view.active_count if "pieces" in self.traits.reads else jnp.zeros_like(view.t)
+    def work(self, view: View, state: Tree) -> Array | tuple[Array, Array]:
+        """The number of pieces that the choice of this next state tested: [].
 
-    def solves(self, view: View, state: Tree) -> Array:
-        """The number of optimisations that this choice solved, for `Result.solves`: []."""
-        return jnp.zeros_like(view.t)
+        That is the paper's cost measure. Or a pair: this, and the number of optimisations that
+        the choice solved, for `Result.solves`.
+        """
+        return view.active_count if "pieces" in self.traits.reads else jnp.zeros_like(view.t)
 
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:
         """The native test of the next state: whether it stops, [] bool, and its answer, [K]."""
         return None
-
-    def native_test(self) -> str:
-        """Host: what `native` compares at level beta, as `jaxelim.contracts.proofs` names it.
-
-        Or a sentence: why no threshold's proof covers it. Empty: nothing is known.
-        """
-        return ""
 
 
 class StoppingRule:

@@ -98,7 +98,7 @@ class Call:
             other = f"no proof of the native test of {type(rule).__name__} is known"
             if rule.traits.elimination and not getattr(self.elimination, "shared", True):
                 known, other = False, "its native test passes over what the resets eliminated"
-            tests.append(rule.native_test() or other if known else other)
+            tests.append(rule.native_test or other if known else other)
         return tuple(tests)
 
     def uncovered(self, endings: Sequence[str], what: str) -> str:

@@ -28,8 +28,8 @@ class Traits:
         elimination: whether sampling may be restricted to the active pieces.
         slack: whether the rule is defined for `BestArm(epsilon=)` with epsilon above 0,
             where pieces have slack.
-        costs: whether the rule is defined for arms that have costs: it reads `View.priced`
-            or `View.per_price`, or ignores them and says so.
+        costs: whether the rule is defined for arms that have costs: it reads `View.priced`,
+            or ignores them and says so.
         reads: what choices depend on, some of
 
             - "delta": `view.delta` or `view.beta`, so each delta has its own trajectory;

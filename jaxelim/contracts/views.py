@@ -346,35 +346,21 @@ class View:
     @property
     def priced(self) -> Evidence:
         """The evidence whose weights are shares of cost, for instances that have costs."""
-        if self.space.prices is None:
-            return self.evidence
-        return self.evidence.priced(self._prices)
+        prices = self.prices
+        return self.evidence if prices is None else self.evidence.priced(prices)
 
     @property
-    def _prices(self) -> Array:
-        """The costs of all arms, in the shape of the means."""
+    def prices(self) -> Array | None:
+        """c_k, what a pull of each arm costs, of mean 1: [K]; None: samples are counted."""
         prices = self.space.prices
-        assert prices is not None
+        if prices is None:
+            return None
         wide = prices if self.means.ndim == 1 else prices[:, None]
         return jnp.broadcast_to(wide, self.means.shape)
 
     def per_price(self, x: Array) -> Array:
-        """x_k/c_k for x [K], c_k the cost of a pull: [K]; x where there are no costs."""
-        return x if self.space.prices is None else x / self._prices
-
-    def shares_of_pulls(self, weights: Array) -> Array:
-        """Shares of the pulls [K], from shares of the cost: w_k/c_k, to sum 1."""
-        if self.space.prices is None:
-            return weights
-        pulls = self.per_price(weights)
-        return pulls / self.lanes.sum(pulls)
-
-    def shares_of_cost(self) -> Array:
-        """What the pulls of each arm have cost, of the whole: [K]; without costs N_k/(t - 1)."""
-        if self.space.prices is None:
-            return self.counts / (self.time - 1)
-        spent = self.counts * self._prices
-        return spent / self.lanes.sum(spent)
+        """x_k/c_k for x [K]: [K]; x where there are no costs."""
+        return x if self.prices is None else x / self.prices
 
     @property
     def llr(self) -> Array:

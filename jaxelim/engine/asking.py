@@ -105,6 +105,11 @@ class Asking:
             state = where(decided, lane.rule_state, state)
         return Choice(jnp.broadcast_to(saturated(arm), lanes), state, ~asks, asks)
 
+    def work(self, view: View, state: Tree) -> tuple[Array, Any]:
+        """The pieces that the choice of a state tested, and what it solved; None: not counted."""
+        work = self.ask("work", view, state)
+        return work if isinstance(work, tuple) else (work, None)
+
     def natively(self, view: View, state: Tree, still: Array) -> tuple[Array, Array] | None:
         """Where the rule's own test ends runs among those `still` open, and its answer."""
         rule, stopping = self.spec.rule, self.spec.stopping

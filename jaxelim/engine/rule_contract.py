@@ -21,8 +21,8 @@ RETURNS = {
     "choose": f"a choose(view, state) that returns (arm, state), {_ARM}",
     "native": "a native(view, state) that returns (stops, answer), a bool scalar and bools as "
     "long as an answer",
-    "piece_tests": "a piece_tests(view, state) that returns a number of pieces, a scalar",
-    "solves": "a solves(view, state) that returns a number of solves, a scalar",
+    "work": "a work(view, state) that returns a number of pieces, a scalar, or a pair with the "
+    "number of solves",
 }
 """The contract of each method, in words."""
 
@@ -81,8 +81,10 @@ def _wrong(method: str, result: Any, view: View, *state: Tree) -> str:
         return f"what {method} returned is {described(result)}"
     if method == "init":
         return _no_arrays(result)
-    if method in ("piece_tests", "solves"):
-        return _no_scalar(f"what {method} returned is", result, "iuf", view)
+    if method == "work":
+        parts = result if isinstance(result, tuple) and len(result) == 2 else (result,)
+        wrong = (_no_scalar("what work returned is", part, "iuf", view) for part in parts)
+        return next(filter(None, wrong), "")
     if method == "native":
         return _no_scalar("the stops that native returned is", result[0], "b", view) or _no_answer(
             result[1], view

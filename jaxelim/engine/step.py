@@ -199,10 +199,9 @@ class Step:
                 estimates_at,
             )
         counted = closing | (ending.still & go)
-        tests_now = self.asking.ask("piece_tests", view, state)
+        tests_now, now_solved = self.asking.work(view, state)
         solves, solves_at = lane.solves, lane.solves_at
         if solves is not None and solves_at is not None:
-            now_solved = self.asking.ask("solves", view, state)
             solves_at = jnp.where(closing, solves, solves_at)
             solves = solves + jnp.where(go, now_solved, 0).astype(jnp.int64)
         stats, pending, observers = lane.stats, lane.pending, observed.states
@@ -289,9 +288,7 @@ class Step:
                     choose, execution.lanes, inputs.features.shape[1], view.evidence.has_matrix
                 )
             self.asking.natively(view, state, lane.closed_at == 0)
-            self.asking.ask("piece_tests", view, state)
-            if rule.counts_solves:
-                self.asking.ask("solves", view, state)
+            self.asking.work(view, state)
             return lane, outcome(self.spec, lane)
 
         arguments = inputs, queue, of_lanes, of_lanes, of_lanes, noise
@@ -366,7 +363,6 @@ class Step:
             return jnp.zeros((len(spec.stopping), spec.deltas, *more, b), dtype)
 
         in_range = spec.problem.out_of_range(seen) is None
-        counts = spec.rule.counts_solves
         apart = spec.estimates and spec.observers > 1
         lane = Lane(
             item=item,
@@ -388,8 +384,8 @@ class Step:
             tests=many(jnp.int64),
             piece_tests=jnp.zeros((b,), jnp.int64),
             piece_tests_at=many(jnp.int64),
-            solves=jnp.zeros((b,), jnp.int64) if counts else None,
-            solves_at=many(jnp.int64) if counts else None,
+            solves=None,
+            solves_at=None,
             done=item >= queue.length,
             asks=jnp.zeros((b,), bool),
             chosen=jnp.full((b,), NO_ARM),
@@ -406,7 +402,11 @@ class Step:
         if pending is not None:
             seen = self.observing.snapshot(inputs, lane)
         view = self.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
-        return dataclasses.replace(lane, rule_state=self.asking.init(view)), view
+        state = self.asking.init(view)
+        if self.asking.work(view, state)[1] is not None:
+            more: dict[str, Any] = {"solves": jnp.zeros((b,), jnp.int64)}
+            lane = dataclasses.replace(lane, **more, solves_at=many(jnp.int64))
+        return dataclasses.replace(lane, rule_state=state), view
 
 
 _started = Cache(lambda step, _: traced_once(step.started), KEPT)

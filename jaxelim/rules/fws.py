@@ -15,6 +15,7 @@ from jaxelim.evidence.designs import SquareDesign, weighted
 from jaxelim.lanes import index_like
 from jaxelim.numerics.host import product
 from jaxelim.numerics.jacobi import orthonormal
+from jaxelim.rules.parts import tracking
 from jaxelim.rules.parts.piece_games import play
 
 
@@ -82,7 +83,7 @@ class FWS(SamplingRule):
         return instance.K * np.sum(unit**2, -1), instance.K * inverse
 
     def init(self, view):
-        x = view.shares_of_cost()
+        x = tracking.shares_of_cost(view)
         if not view.evidence.has_matrix:
             return FWSState(x, None)
         g, inverse = view.prepared
@@ -111,7 +112,7 @@ class FWS(SamplingRule):
         # From here on: V_x^-1 of the new x, without a factorisation.
         space, step = view.linear.space, 1 / view.time
         bought = step
-        if view.space.prices is not None:
+        if view.prices is not None:
             bought = step * lanes.take(view.per_price(jnp.ones_like(x)), vertex)
         design = state.design.mixed(space, vertex, 1 - step, bought)
         design = rarely(several, lambda: self._towards(view, state.design, z, several), design)
@@ -132,7 +133,7 @@ class FWS(SamplingRule):
 
         return jax.lax.while_loop(lambda c: jnp.any(c[1] > 0), mix, (design, bought, 1 - step))[0]
 
-    def piece_tests(self, view, state):
+    def work(self, view, state):
         uniform = _uniform_block(view.t, view.means.shape[0]) | self._tied(view)
         return jnp.where(uniform, 0, view.active_count)
 

@@ -103,7 +103,7 @@ class LazyTaS(SamplingRule):
         weights, iterations = rarely(
             due, lambda: frank_wolfe(view, state.weights, due), (state.weights, none)
         )
-        target = state.target + view.shares_of_pulls(weights)
+        target = state.target + tracking.shares_of_pulls(view, weights)
         need = view.prepared.c0 * jnp.sqrt(view.time)
         if view.evidence.has_matrix:
             least = state.least.decided(view, need, rarely)
@@ -117,7 +117,7 @@ class LazyTaS(SamplingRule):
         arm = jnp.where(least.low < need, explored, tracking.cumulative(lanes, view.counts, target))
         return arm, LazyState(weights, target, least.pulled(view, arm), iterations)
 
-    def piece_tests(self, view, state):
+    def work(self, view, state):
         return state.iterations * view.active_count
 
 

@@ -69,7 +69,7 @@ class LinGame(SamplingRule):
         evidence = view.evidence.weighted(view.per_price(jnp.maximum(weights, _FLOOR)))
         closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
         gain = view.per_price(self.gain(view, evidence, closest))
-        target = state.target + view.shares_of_pulls(weights)
+        target = state.target + tracking.shares_of_pulls(view, weights)
         arm = tracking.cumulative(lanes, view.counts, target)
         return arm, LinGameState(state.learner.learn(lanes, weights, -gain), target)
 

@@ -61,6 +61,7 @@ class LUCB(SamplingRule):
         lanes_last=True,
         source="Kalyanakrishnan et al. 2012; Kaufmann & Kalyanakrishnan 2013",
     )
+    native_test: ClassVar[str] = INTERVALS
 
     def __post_init__(self):
         object.__setattr__(self, "pulls", integer("pulls", self.pulls, low=1, high=2))
@@ -97,14 +98,11 @@ class LUCB(SamplingRule):
         )
         return jnp.where(again, state.second, b), after
 
-    def piece_tests(self, view, state):
+    def work(self, view, state):
         return state.piece_tests
 
     def native(self, view, state):
         return state.stop, state.mask
-
-    def native_test(self):
-        return INTERVALS
 
 
 def _at(view, means):

@@ -88,12 +88,9 @@ class OptimisticTaS(SamplingRule):
         bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
         bonus = view.per_price(jnp.asarray(bonus))
         found = allocation.solve(view, state.found, goal, now, rarely, bonus)
-        target = state.target + view.shares_of_pulls(found.weights)
+        target = state.target + tracking.shares_of_pulls(view, found.weights)
         arm = tracking.cumulative(view.lanes, view.counts, target)
         return arm, OptimisticState(found, target)
 
-    def piece_tests(self, view, state):
-        return state.found.evaluations * view.active_count
-
-    def solves(self, view, state):
-        return state.found.solves
+    def work(self, view, state):
+        return state.found.evaluations * view.active_count, state.found.solves

@@ -59,6 +59,7 @@ class Racing(SamplingRule):
         lanes_last=True,
         source="Kaufmann & Kalyanakrishnan 2013",
     )
+    native_test: ClassVar[str] = EQUAL_INTERVALS
 
     def needs(self, family, problem):
         return ("interval",)
@@ -104,6 +105,3 @@ class Racing(SamplingRule):
         return full | (discarded == state.accepted.shape[0] - m), state.accepted | (
             state.remaining & ~full
         )
-
-    def native_test(self):
-        return EQUAL_INTERVALS

@@ -71,6 +71,10 @@ class RAGE(SamplingRule):
         basis_free=True,
         source="Fiez et al. 2019",
     )
+    native_test: ClassVar[str] = (
+        "no proof covers the native test of RAGE here: it pools phases whose designs depend on "
+        "earlier rewards, and its bound holds for a design fixed beforehand"
+    )
 
     def __post_init__(self):
         object.__setattr__(self, "slack", real("slack", self.slack, low=0))
@@ -113,9 +117,3 @@ class RAGE(SamplingRule):
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active
-
-    def native_test(self):
-        return (
-            "no proof covers the native test of RAGE here: it pools phases whose designs depend on "
-            "earlier rewards, and its bound holds for a design fixed beforehand"
-        )

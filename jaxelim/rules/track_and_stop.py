@@ -106,7 +106,7 @@ class TrackAndStop(SamplingRule):
         kind = arm_allocation if _by_arms(view) else allocation
         found = kind.solve(view, state.found, goal, now, rarely)
         lanes, counts, time = view.lanes, view.counts, view.time
-        weights = view.shares_of_pulls(found.weights)
+        weights = tracking.shares_of_pulls(view, found.weights)
         weights = tracking.force_exploration(lanes, counts, time, weights)
         target = state.target + weights
         if self.tracking == "C":
@@ -115,11 +115,8 @@ class TrackAndStop(SamplingRule):
             arm = tracking.direct(lanes, counts, time, weights)
         return arm, TrackState(found, target)
 
-    def piece_tests(self, view, state):
-        return state.found.evaluations * view.active_count
-
-    def solves(self, view, state):
-        return state.found.solves
+    def work(self, view, state):
+        return state.found.evaluations * view.active_count, state.found.solves
 
 
 def _by_arms(view):

@@ -55,6 +55,7 @@ class UGapE(SamplingRule):
         source="Gabillon et al. 2012",
         name="ugape",
     )
+    native_test: ClassVar[str] = INTERVALS
 
     def needs(self, family, problem):
         return ("interval",)
@@ -78,6 +79,3 @@ class UGapE(SamplingRule):
 
     def native(self, view, state):
         return state.stop, state.guess
-
-    def native_test(self):
-        return INTERVALS

@@ -67,6 +67,7 @@ class XYAdaptive(SamplingRule):
         source="Soare et al. 2014",
         name="xy-adaptive",
     )
+    native_test: ClassVar[str] = LLR_OF_PAIRS
 
     def __post_init__(self):
         object.__setattr__(self, "alpha", real("alpha", self.alpha, low=0))
@@ -103,6 +104,3 @@ class XYAdaptive(SamplingRule):
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active
-
-    def native_test(self):
-        return LLR_OF_PAIRS

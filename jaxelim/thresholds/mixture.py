@@ -151,7 +151,7 @@ class Mixture:
     def _check_native(self, family: "Family", rule: "SamplingRule", stopping: Any) -> None:
         """Refuse the native tests that it does not cover."""
         name = type(rule).__name__
-        if rule.native_test() not in _INTERVALS:
+        if rule.native_test not in _INTERVALS:
             allowed = f"one such as Heuristic(): the native test of {name} compares beta itself"
             raise UnsupportedError("threshold", self, allowed)
         if family.name not in _KNOWN_VARIANCE:

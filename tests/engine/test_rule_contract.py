@@ -244,10 +244,10 @@ FAULTS = {
         "a leaf of the state that init returned is of type Held",
     ),
     "init": (as_it_is, start(lambda view: view.nonsense), "init raised AttributeError"),
-    "piece_tests": (
+    "work": (
         as_it_is,
-        {"piece_tests": lambda rule, view, state: view.means},
-        "what piece_tests returned is float64[3]",
+        {"work": lambda rule, view, state: (view.t, view.means)},
+        "what work returned is float64[3]",
     ),
     "rare": (
         lambda rule, view, state, rarely: (rarely(view.t > 9, lambda: 0.5, 0.5), state),

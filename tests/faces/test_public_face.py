@@ -201,7 +201,6 @@ def test_repr_evaluates_back(thing):
 @pytest.mark.slow
 def test_oracle_solves_for_its_weights():
     result = je.simulate(EASY, je.BestArm(), je.Oracle(), runs=20, delta=0.1)
-    assert result.settings["oracle_gap"] <= 1e-6
     weights = je.complexity(EASY, je.BestArm(), gap=1e-8).allocation
     solved = je.simulate(EASY, je.BestArm(), je.Oracle(weights), runs=20, delta=0.1)
     np.testing.assert_array_equal(result.pulls, solved.pulls)

@@ -1,5 +1,7 @@
 """Lazy Track-and-Stop's allocation: Frank-Wolfe steps with the authors' rounding."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,36 +23,31 @@ def frank_wolfe(view: View, weights: Array, due: Array) -> tuple[Array, Array]:
     if view.family.design:
         floor = np.sqrt(np.finfo(weights.dtype).tiny)
 
-    def seen(weights):
-        """What the evidence under these weights is made of, without a matrix."""
-        return view.per_price(jnp.maximum(weights, floor))
+    evidence: Any = view.priced
 
-    def under(design):
-        return view.linear.under(design) if matrix else view.evidence.weighted(design)
-
-    def pull(arm):
-        """What a unit of cost buys of an arm."""
-        if view.space.prices is None:
+    def bought(arm):
+        """The pulls of an arm that a unit of cost buys."""
+        if view.prices is None:
             return 1.0
         return lanes.take(view.per_price(jnp.ones_like(view.means)), arm)
 
     def step(carry):
         i, weights, design, steps, go = carry
-        evidence = under(design)
-        closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
-        arm = lanes.argmax(view.per_price(evidence.gradient(closest)))
+        floored = jnp.maximum(weights, floor)
+        here = evidence.under(design) if matrix else evidence.weighted(floored)
+        closest = lanes.argmin(jnp.where(view.active, here.values(), jnp.inf))
+        arm = lanes.argmax(here.gradient(closest))
         weights = jnp.where(go, averaged(weights, arms == arm, i), weights)
-        # The design of a lane that is finished, or not due, is never read.
-        design = design.add(view.linear.space, arm, pull(arm))[0] if matrix else seen(weights)
+        if matrix:  # the design of a lane that is finished, or not due, is never read
+            design = design.add(evidence.space, arm, bought(arm))[0]
         norm = jnp.sqrt(lanes.sum(weights**2))
         short = 1 / ((i + 1).astype(norm.dtype) * norm) < _SHORT
         return i + 1, weights, design, steps + go.astype(steps.dtype), go & ~short
 
-    if not matrix:
-        design = seen(weights)
-    else:
+    design = None
+    if matrix:
         floored = view.per_price(jnp.maximum(weights, FLOOR))
-        design = weighted(view.linear.space, floored, view.prepared.ridge)  # V_U
+        design = weighted(evidence.space, floored, view.prepared.ridge)  # V_U
     carry = jnp.int32(1), weights, design, jnp.zeros_like(view.t), due
     _, weights, _, steps, _ = jax.lax.while_loop(
         lambda carry: (carry[0] <= _STEPS) & jnp.any(carry[4]), step, carry

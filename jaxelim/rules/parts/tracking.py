@@ -3,7 +3,24 @@
 import jax.numpy as jnp
 from jax import Array
 
+from jaxelim.contracts.views import View
 from jaxelim.lanes import LaneOps
+
+
+def shares_of_pulls(view: View, weights: Array) -> Array:
+    """The shares of the pulls [K] of an allocation of the cost: w_k/c_k, to sum 1."""
+    if view.prices is None:
+        return weights
+    pulls = view.per_price(weights)
+    return pulls / view.lanes.sum(pulls)
+
+
+def shares_of_cost(view: View) -> Array:
+    """What the pulls of each arm have cost, of the whole: [K]; without costs N_k/(t - 1)."""
+    if view.prices is None:
+        return view.counts / (view.time - 1)
+    spent = view.counts * view.prices
+    return spent / view.lanes.sum(spent)
 
 
 def cumulative(lanes: LaneOps, counts: Array, target: Array) -> Array:

@@ -144,13 +144,12 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
 
 
 def origin(call: Any) -> dict[str, Any]:
-    """What a result says of its making: version, revision, hashes, `proven`, the rule's report."""
+    """What a result says of its making: version, revision, hashes, `proven`."""
     from jaxelim import __version__  # this module is imported while jaxelim is
 
     noise = {} if call.noise is None else {"noise_sha256": sha256(call.noise)}
     return {
-        "proven": proven(call), **call.rule.report(call.computed, call.problem),
-        "version": __version__, "revision": REVISION,
+        "proven": proven(call), "version": __version__, "revision": REVISION,
         "instance_sha256": hash_of(call.instance), **noise,
     }  # fmt: skip
 
