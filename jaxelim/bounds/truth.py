@@ -11,7 +11,7 @@ import numpy as np
 from jaxelim import scope
 from jaxelim.contracts import Family
 from jaxelim.contracts.pieces import HalfSpaces, Pieces
-from jaxelim.contracts.views import AllDerivatives
+from jaxelim.contracts.views import Derivatives
 from jaxelim.instances.instance import Instance
 
 
@@ -32,7 +32,7 @@ class Truth:
         about = self.family.truth(self.features, self.theta, self.scales, self.pieces)
         return about if self.costs is None else about.priced(self.costs)
 
-    def at(self, weights) -> AllDerivatives:
+    def at(self, weights) -> Derivatives:
         """H_p and its derivatives at weights [K]."""
         return self.evidence().weighted(weights).derivatives()
 

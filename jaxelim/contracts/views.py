@@ -99,16 +99,8 @@ class Derivatives(Protocol):
         """
         ...
 
-
-class AllDerivatives(Derivatives, Protocol):
-    """Those of all pieces, in any unit, of which some pieces can be taken."""
-
-    def over(self, unit: Array) -> "AllDerivatives":
+    def over(self, unit: Array) -> "Derivatives":
         """The same of H_p over a unit []."""
-        ...
-
-    def among(self, pieces: Array | None) -> Derivatives:
-        """The derivatives of these pieces [n], or of all, computed once."""
         ...
 
 
@@ -158,7 +150,7 @@ class Evidence:
         costs = prices if self.costs is None else self.costs * prices
         return dataclasses.replace(self, costs=costs)  # type: ignore[type-var]
 
-    def derivatives(self) -> AllDerivatives:
+    def derivatives(self) -> Derivatives:
         """H_p with two derivatives, for one run."""
         raise undefined(self, "derivatives()")
 

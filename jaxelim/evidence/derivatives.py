@@ -38,12 +38,6 @@ class Bent(NamedTuple):
         """The same of H_p over a unit []."""
         return Bent(self.value / unit, self.gradient / unit, self.bend * jnp.sqrt(1 / unit))
 
-    def among(self, pieces: Array | None) -> "Bent":
-        """The same of these pieces [n], or of all."""
-        if pieces is None:
-            return self
-        return Bent(self.value[pieces], self.gradient[:, pieces], self.bend[:, pieces])
-
 
 class Crossed(NamedTuple):
     """Linear features: cross_kp = phi_k' V_w^-1 y_p."""
@@ -53,6 +47,11 @@ class Crossed(NamedTuple):
     cross: Array  # [K, Q]
     gram: Array  # [K, K] phi_j' V_w^-1 phi_k
     push: Array  # [Q] (g_p/n_p)^2, n_p = ||y_p||^2 in V_w^-1
+
+    def over(self, unit: Array) -> "Crossed":
+        """The same of H_p over a unit []."""
+        value, gradient = self.value / unit, self.gradient / unit
+        return self._replace(value=value, gradient=gradient, push=self.push / unit)
 
     def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
         """-sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K]."""

@@ -15,37 +15,6 @@ from jaxelim.matrices import product
 from jaxelim.numerics import jacobi
 
 
-class Standard(NamedTuple):
-    """H_p with its derivatives, in coordinates where V_w is the identity."""
-
-    phi: Array  # [K, r] features
-    y: Array  # [P, r] directions
-    norm: Array  # [P] n_p, ||y_p||^2 in V_w^-1
-    gaps: Array  # [P] g_p
-
-    @property
-    def value(self) -> Array:
-        return self.gaps * self.gaps / (2 * self.norm)
-
-    @property
-    def gradient(self) -> Array:
-        return self.among(None).gradient
-
-    def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
-        return self.among(None).curvature(mixture, pull)
-
-    def over(self, unit: Array) -> "Standard":
-        return self._replace(gaps=self.gaps * jnp.sqrt(1 / unit))
-
-    def among(self, pieces: Array | None) -> Crossed:
-        """Two products, [K, r] [r, n] and [K, r] [r, K], for n pieces."""
-        some = (self.y, self.norm, self.gaps)
-        y, norm, gaps = some if pieces is None else (x[pieces] for x in some)
-        cross, push = product(self.phi, y.T), (gaps / norm) ** 2
-        gram = product(self.phi, self.phi.T)
-        return Crossed(gaps * gaps / (2 * norm), push[None] * cross * cross / 2, cross, gram, push)
-
-
 class Coordinates(NamedTuple):
     """Coordinates of one instance in which Phi' Phi is the identity; r = min(K, d)."""
 
@@ -120,11 +89,13 @@ class HalfSpaceEvidence(Evidence):
     def values(self) -> Array:
         return self.derivatives().value
 
-    def derivatives(self) -> Standard:
+    def derivatives(self) -> Crossed:
         design = product(self.phi.T * self.weights[None], self.phi) + jnp.diag(self.idle)
         inverse = self.lanes.inverse_factor(design)
         phi, y = product(self.phi, inverse.T), product(self.y, inverse.T)
         norm = jnp.sum(y * y, 1)
         # XLA:CPU would compute the norms again in each of their consumers.
         phi, y, norm = jax.lax.optimization_barrier((phi, y, jnp.where(norm > 0, norm, 1)))
-        return Standard(phi, y, norm, self.gaps)
+        cross, push = product(phi, y.T), (self.gaps / norm) ** 2
+        value, gram = self.gaps * self.gaps / (2 * norm), product(phi, phi.T)
+        return Crossed(value, push[None] * cross * cross / 2, cross, gram, push)

@@ -10,7 +10,7 @@ reads is `Evidence`: how far the truth lies outside each piece, and H_p at weigh
 
 The whole pair, at its own distance mu from complementarity (w z = q r = mu), is one or
 two steps away from the solution of a nearby problem. A start from (w, q) alone takes ten
-or more. Newton's matrix may leave out pieces that do not bind; the certificate has all.
+or more.
 
 The certificate does not depend on the method. For any mixture q over the pieces and
 any weights w,
@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim.contracts.views import AllDerivatives, Derivatives, Evidence
+from jaxelim.contracts.views import Derivatives, Evidence
 from jaxelim.lanes import PLAIN, LaneOps
 from jaxelim.lanes import where as where_
 from jaxelim.matrices import product
@@ -37,7 +37,6 @@ from jaxelim.saddle.newton import State, newton
 Array = jax.Array | np.ndarray
 
 _CENTRED = 0.3  # the complementarity mu is this share of what the gap allows
-_ROUNDS = 4  # starts: the last one is from the centre, with all pieces
 _WARM = 30  # most steps from a pair; more are taken from the centre
 _FAR = 300  # relative gap of a pair that is no start
 
@@ -45,7 +44,7 @@ _FAR = 300  # relative gap of a pair that is no start
 class Saddle(NamedTuple):
     """What `climb` returns: of Q pieces, a pair and its certificate."""
 
-    pair: State  # in units of about the optimum; q is 0 where a piece was not in the matrix
+    pair: State  # in units of about the optimum
     levels: Any  # [Q] H_p(w)
     slope: Any  # [K] sum_p q_p dH_p/dw_k, q on the simplex
     value: Any  # [] min_p H_p(w) + c . w
@@ -55,24 +54,21 @@ class Saddle(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """A pair and its certificates, in one unit."""
+    """A pair and its certificate, in one unit."""
 
-    pair: State  # of the n pieces in Newton's matrix
+    pair: State
     levels: jax.Array  # [Q] H_p(w)
     slope: jax.Array  # [K]
-    inner: jax.Array  # [] relative gap among the pieces in Newton's matrix
     gap: jax.Array  # [] relative gap
 
 
 def climb(
-    evidence: Evidence, valid, bonus, gap, start: Any, *, known: Any = True,
-    pieces: int | None = None, go: Any = True, most: int = 60, lanes: LaneOps = PLAIN,
+    evidence: Evidence, valid, bonus, gap, start: Any, *, known: Any = True, go: Any = True,
+    most: int = 60, lanes: LaneOps = PLAIN,
 ) -> Saddle:  # fmt: skip
     """Run interior-point steps from a pair, or from weights alone.
 
-    A start from a pair takes `pieces` of least information into Newton's matrix. Where
-    others turn out to bind, another round takes those of then. What is unsolved after
-    these rounds is solved from the centre, with all pieces.
+    What is unsolved after the steps from a pair is solved from the centre.
 
     Args:
         evidence: of Q pieces.
@@ -82,7 +78,6 @@ def climb(
         start: weights [K] on the simplex, or a `State`, in units of about its optimum;
             its `q` is 0 where a piece has no multiplier yet.
         known: [] bool, whether a `State` is a pair; else its weights count.
-        pieces: number of pieces in Newton's matrix; None: all.
         go: [] bool; False computes nothing of use.
         most: bound on the steps from the centre.
         lanes: the primitives, which solve for the steps.
@@ -98,29 +93,18 @@ def climb(
     # A solvable problem replaces an unsolvable one, so that a batch stays finite.
     live = valid & ahead
     live = jnp.where(jnp.any(live), live, True)
-    problem, count = _Problem(evidence, live, bonus, gap, go, lanes), live.shape[0]
+    problem = _Problem(evidence, live, bonus, gap, go, lanes)
     if not isinstance(start, State):
         return problem.from_centre(start, most)
-    few = min(pieces or count, count)
-
-    def again(carry: tuple) -> tuple:
-        n, others, last = carry
-        warm = others & (n < _ROUNDS - 1)
-        new, others = jax.lax.cond(
-            warm,
-            lambda: problem.from_pair(last.pair, few),
-            lambda: (problem.from_centre(start.w, most), jnp.zeros_like(others)),
-        )
-        new = new._replace(steps=new.steps + last.steps, looks=new.looks + last.looks)
-        return jnp.where(warm, n + 1, _ROUNDS).astype(jnp.int32), others, new
-
-    def unsolved(carry: tuple) -> jax.Array:
-        return (carry[0] < _ROUNDS) & go & ~(carry[2].gap <= gap)
-
     zero, none = jnp.zeros_like(start.s), jnp.int32(0)
-    first = Saddle(start, jnp.zeros_like(start.q), start.w, zero, zero + jnp.inf, none, none)
-    first = none, known & go, first
-    return jax.lax.while_loop(unsolved, again, first)[2]
+    nothing = Saddle(start, jnp.zeros_like(start.q), start.w, zero, zero + jnp.inf, none, none)
+    warm = jax.lax.cond(known & go, lambda: problem.from_pair(start), lambda: nothing)
+
+    def cold() -> Saddle:
+        new = problem.from_centre(start.w, most)
+        return new._replace(steps=new.steps + warm.steps, looks=new.looks + warm.looks)
+
+    return jax.lax.cond(go & ~(warm.gap <= gap), cold, lambda: warm)
 
 
 class _Problem(NamedTuple):
@@ -133,13 +117,13 @@ class _Problem(NamedTuple):
     go: Any  # [] bool
     lanes: LaneOps
 
-    def at(self, w) -> tuple[AllDerivatives, jax.Array]:
+    def at(self, w) -> tuple[Derivatives, jax.Array]:
         """H_p at weights [K], and its values [Q], inf where not live."""
         at = self.evidence.weighted(w).derivatives()
         return at, jnp.where(self.live, at.value, jnp.inf)
 
     def from_centre(self, w, most: int) -> Saddle:
-        """Steps from weights [K] made more even, with all pieces."""
+        """Steps from weights [K] made more even."""
         K, live = w.shape[0], self.live
         w = (w + 1 / K) / 2
         at, level = self.at(w)
@@ -157,85 +141,70 @@ class _Problem(NamedTuple):
         s, nu = least - jnp.minimum(short, least) / 2, high + jnp.minimum(short, high / 10)
         nu = jnp.where(nu > 0, nu, 1)
         state = State(w, s, jnp.where(live, h - s, 1), q, nu - slope, nu)
-        return self._climbed(state, at, unit, None, most)[0]
+        return self._climbed(state, at, unit, most)
 
-    def from_pair(self, pair: State, few: int) -> tuple[Saddle, jax.Array]:
-        """Steps from a pair, with so many pieces of least information; whether others bind."""
-        at, level = self.at(pair.w)
-        idx: Any = jnp.argsort(level)[:few] if few < level.shape[0] else None
-        q, r, on, level = (x if idx is None else x[idx] for x in (pair.q, pair.r, self.live, level))
-        old = on & (q > 0)  # the others were not in Newton's matrix last time
-        q = jnp.where(old, q, 0)
+    def from_pair(self, pair: State) -> Saddle:
+        """Steps from a pair."""
+        on, (at, level) = self.live, self.at(pair.w)
+        old = on & (pair.q > 0)
+        q = jnp.where(old, pair.q, 0)
         total = jnp.sum(q)
         q = q / jnp.where(total > 0, total, 1)
         share = jnp.sum(q / jnp.where(on, level, 1))
         unit = 1 / jnp.where(share > 0, share, 1) + product(self.bonus, pair.w)
-        mu = self._floor(on, pair.w)
+        mu = self._floor(pair.w)
         missing = jnp.where(on, level, 1) / unit - pair.s
-        r = jnp.where(old, r, jnp.where(on, jnp.maximum(missing, 0.1 * mu**0.5), 1))
+        r = jnp.where(on, jnp.maximum(missing, 0.1 * mu**0.5), 1)
+        r = jnp.where(old, pair.r, r)
         q = jnp.where(old | ~on, q, mu / r)
-        state = State(pair.w, pair.s, r, q, pair.z, pair.nu)
-        return self._climbed(state, at.over(unit), unit, idx, _WARM, warm=True)
+        state = dataclasses.replace(pair, r=r, q=q)
+        return self._climbed(state, at.over(unit), unit, _WARM, warm=True)
 
-    def _floor(self, on, w) -> jax.Array:
+    def _floor(self, w) -> jax.Array:
         """The complementarity mu that steps aim at; less would only increase rounding errors."""
         goal = jnp.maximum(self.goal, jnp.finfo(w.dtype).eps)
-        return _CENTRED * goal / (jnp.sum(on) + w.shape[0]).astype(w.dtype)
+        return _CENTRED * goal / (jnp.sum(self.live) + w.shape[0]).astype(w.dtype)
 
     def _climbed(
-        self, state: State, at: AllDerivatives, unit, idx, most: int, warm: bool = False
-    ) -> tuple[Saddle, jax.Array]:
-        """At most so many steps from a pair; and whether pieces outside the matrix bind.
+        self, state: State, at: Derivatives, unit, most: int, warm: bool = False
+    ) -> Saddle:
+        """At most so many steps from a pair.
 
         Args:
-            state: of the n pieces in Newton's matrix.
-            at: H_p at its weights, of all pieces, over the unit.
+            state: the pair.
+            at: H_p at its weights, over the unit.
             unit: [].
-            idx: [n] these pieces; None: all.
             most: bound on the steps.
             warm: give up a pair that is far off. Else return the best pair of all steps.
         """
         live, goal, bonus = self.live, self.goal, self.bonus / unit
-        on = live if idx is None else live[idx]
-        mu = self._floor(on, state.w)
+        mu = self._floor(state.w)
 
-        def look(state: State, every: AllDerivatives) -> tuple[_Look, Derivatives]:
-            level = jnp.where(live, every.value, jnp.inf)
-            at = every.among(idx)
-            least = jnp.min(level if idx is None else level[idx])
+        def look(state: State, at: Derivatives) -> _Look:
+            level = jnp.where(live, at.value, jnp.inf)
             slope = product(at.gradient, state.q) / jnp.sum(state.q)
-            more, high = product(bonus, state.w), jnp.max(slope + bonus)
-            low, low_here = jnp.min(level) + more, least + more
-            gaps = jnp.stack([(high - low_here) / low_here, (high - low) / low])
-            gaps = jnp.where(jnp.isfinite(gaps), gaps, jnp.inf)
-            return _Look(state, level, slope, *gaps), at
+            low = jnp.min(level) + product(bonus, state.w)
+            gap = (jnp.max(slope + bonus) - low) / low
+            return _Look(state, level, slope, jnp.where(jnp.isfinite(gap), gap, jnp.inf))
 
         def body(carry: tuple) -> tuple:
             last, best, at, n = carry
-            state = newton(last.pair, at, on, bonus, mu, lanes=self.lanes)
-            last, at = look(state, self.at(state.w)[0].over(unit))
+            state = newton(last.pair, at, live, bonus, mu, lanes=self.lanes)
+            at = self.at(state.w)[0].over(unit)
+            last = look(state, at)
             return last, best if warm else where_(last.gap < best.gap, last, best), at, n + 1
 
         def more(carry: tuple) -> jax.Array:
             last, _, _, n = carry
-            left = (last.gap > goal) & (last.inner > goal / 2) & (last.gap < jnp.inf)
-            return self.go & left & (n < most)
+            return self.go & (last.gap > goal) & (last.gap < jnp.inf) & (n < most)
 
-        first, here = look(state, at)
+        first = look(state, at)
         n = jnp.where(first.gap < _FAR, 0, most).astype(jnp.int32) if warm else jnp.int32(0)
         best = None if warm else first
-        last, best, _, steps = jax.lax.while_loop(more, body, (first, best, here, n))
-        others = (last.inner <= goal / 2) & (last.gap > goal) & (last.gap < jnp.inf)
+        last, best, _, steps = jax.lax.while_loop(more, body, (first, best, at, n))
         last = last if best is None else best
-
-        def put(old: float, x: jax.Array) -> jax.Array:
-            return x if idx is None else jnp.full(live.shape, old, x.dtype).at[idx].set(x)
-
-        state = last.pair
-        pair = dataclasses.replace(state, q=put(0, state.q), r=put(1, state.r))
-        low = jnp.min(last.levels) + product(bonus, state.w)
+        low = jnp.min(last.levels) + product(bonus, last.pair.w)
         usable = self.go & (last.gap < jnp.inf)
         value, gap = jnp.where(usable, low * unit, 0), jnp.where(usable, last.gap, jnp.inf)
-        looks = steps - n + 1
         levels, slope = last.levels * unit, last.slope * unit
-        return Saddle(pair, levels, slope, value, gap, steps - n, looks), others
+        return Saddle(last.pair, levels, slope, value, gap, steps - n, steps - n + 1)

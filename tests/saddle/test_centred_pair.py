@@ -23,7 +23,7 @@ def traced(phi, y, gaps, live, bonus, pair, goal, optimistic):
     evidence = HalfSpaceEvidence(phi, y, jnp.zeros(D), gaps, pair.state.w)
     known, extra = jnp.any(pair.pull > 0), bonus if optimistic else None
     before = pair.certificate(LaneOps(), gaps, live, extra)
-    solved = climb(evidence, live, bonus, goal, pair.at(gaps), known=known, pieces=6)
+    solved = climb(evidence, live, bonus, goal, pair.at(gaps), known=known)
     new = Pair.of(solved, gaps, live)
     after = new.certificate(LaneOps(), gaps, live, extra)
     return before, new, solved.gap, solved.looks, after

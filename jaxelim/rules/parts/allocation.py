@@ -149,7 +149,6 @@ def _solved(
     def of_run(own, at, bonus, kept, holds, goal):
         phi, coordinates = (features, frame) if shared else own
         run = LinearContext(space.lanes.alone, phi, constants, space.cancellation_safe)
-        pieces = _pieces(at.shape, *coordinates.unit.shape)
 
         def solved():
             y = _directions(run, coordinates, at.shape)
@@ -160,9 +159,8 @@ def _solved(
             extra = jnp.zeros_like(old.slope) if bonus is None else bonus
             known = at.same & jnp.any(at.live & (old.pull > 0))
             found = climb(
-                evidence, at.live, extra, goal, old.at(at.gaps), known=known, pieces=pieces,
-                lanes=run.lanes,
-            )  # fmt: skip
+                evidence, at.live, extra, goal, old.at(at.gaps), known=known, lanes=run.lanes
+            )
             new = Allocation(
                 weights=found.pair.w.astype(kept.weights.dtype),
                 pair=Pair.of(found, at.gaps, at.live),
@@ -234,14 +232,3 @@ def _directions(run: LinearContext, frame: Frame, shape: Pieces) -> Array:
         return jnp.where(above[:, None], frame.unit, -frame.unit)
     y = Directions(run, shape).half_spaces().y
     return jnp.matmul(y, frame.map, precision="highest")
-
-
-def _pieces(shape: Pieces, arms: int, d: int) -> int:
-    """The number of pieces in Newton's matrix: more than bind.
-
-    Some d bind in best arm and signs, up to twice K in top m.
-    """
-    if shape.several:
-        return max(24, min(3 * d + 4, 2 * arms))
-    plain = shape.candidates == arms and not (shape.signs or shape.items)
-    return max(24, d + (4 if plain else 12))

@@ -10,8 +10,6 @@ from jaxelim.lanes import LaneOps, index_like
 
 _STALLED = 12
 """Pivots without progress before Bland's rule applies."""
-_WIDEST = 64
-"""Larger games are reduced by rows: no kernel of one lane may hold a large reduction."""
 
 
 @jax.tree_util.register_dataclass
@@ -65,7 +63,8 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
     tolerance, smallest_pivot = (1e-13, 1e-10) if dtype == jnp.float64 else (2e-6, 1e-5)
     played = mask | (~jnp.any(mask, 0) & (index_like(mask) == 0))
     payoffs = jnp.where(mask[:, None], payoffs, 0)
-    low, high = _range(payoffs, played)
+    low = jnp.min(jnp.where(played[:, None], payoffs, jnp.inf), (0, 1))
+    high = jnp.max(jnp.where(played[:, None], payoffs, -jnp.inf), (0, 1))
     scale = jnp.where(high > low, high - low, 1)
     scaled = jnp.where(played[:, None], (payoffs - low) / scale + 1, 0)
 
@@ -144,32 +143,8 @@ def _spread(lanes: LaneOps, amounts: Array, places: Array, size: int) -> Array:
     """
     kept = jnp.where((places >= 0) & (places < size), jnp.maximum(amounts, 0), 0)
     index = index_like(jnp.zeros((size, *places.shape)))
-    if places.shape[0] <= _WIDEST:
-        held = jnp.sum(jnp.where(jnp.expand_dims(places, 0) == index, kept, 0), 1)
-    else:
-        index = index[:, 0]
-        held = jax.lax.fori_loop(
-            0,
-            places.shape[0],
-            lambda n, held: held + jnp.where(places[n][None] == index, kept[n][None], 0),
-            jnp.zeros((size, *places.shape[1:]), amounts.dtype),
-        )
+    held = jnp.sum(jnp.where(jnp.expand_dims(places, 0) == index, kept, 0), 1)
     return held / lanes.sum(kept)  # one place of each, if any
-
-
-def _range(payoffs: Array, played: Array) -> tuple[Array, Array]:
-    """The smallest and the largest payoff in the rows that are played."""
-    if payoffs.shape[0] <= _WIDEST:
-        low = jnp.min(jnp.where(played[:, None], payoffs, jnp.inf), (0, 1))
-        return low, jnp.max(jnp.where(played[:, None], payoffs, -jnp.inf), (0, 1))
-
-    def with_row(p, c):
-        row, here = payoffs[p], played[p][None]
-        low = jnp.minimum(c[0], jnp.min(jnp.where(here, row, jnp.inf), 0))
-        return low, jnp.maximum(c[1], jnp.max(jnp.where(here, row, -jnp.inf), 0))
-
-    none = jnp.full(payoffs.shape[2:], jnp.inf, payoffs.dtype)
-    return jax.lax.fori_loop(0, payoffs.shape[0], with_row, (none, -none))
 
 
 def _against(matrix: Array, vector: Array) -> Array:
