@@ -5,17 +5,14 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
-from jaxelim.evidence.designs import SquareDesign, weighted
+from jaxelim.evidence.designs import SquareDesign
 from jaxelim.lanes import index_like
-from jaxelim.numerics.host import product
-from jaxelim.numerics.jacobi import orthonormal
-from jaxelim.rules.parts import tracking
+from jaxelim.rules.parts import moving_design, tracking
 from jaxelim.rules.parts.piece_games import play
 
 
@@ -74,23 +71,11 @@ class FWS(SamplingRule):
     )
 
     def prepare(self, instance, problem, ridge):
-        """The design at the start, where x = 1/K: g and V_x^-1."""
-        features = instance.arms.reshape(-1, instance.K, instance.d)
-        unit, maps = map(np.stack, zip(*map(orthonormal, features), strict=True))
-        if not instance.batched:
-            unit, maps = unit[0], maps[0]
-        inverse = product(maps, np.swapaxes(maps, -1, -2))
-        return instance.K * np.sum(unit**2, -1), instance.K * inverse
+        """The design at the start, where x = 1/K."""
+        return moving_design.prepared(instance)
 
     def init(self, view):
-        x = tracking.shares_of_cost(view)
-        if not view.evidence.has_matrix:
-            return FWSState(x, None)
-        g, inverse = view.prepared
-        lanes = x.shape[1:]
-        g = jnp.broadcast_to(g, g.shape[:1] + lanes)
-        inverse = jnp.broadcast_to(inverse, inverse.shape[:2] + lanes)
-        return FWSState(x, SquareDesign(g, inverse))
+        return FWSState(tracking.shares_of_cost(view), moving_design.start(view))
 
     def choose(self, view, state, rarely):
         lanes, arms = view.lanes, state.x.shape[0]
@@ -109,29 +94,11 @@ class FWS(SamplingRule):
         arm = lanes.argmax(view.per_price(x) / view.counts)
         if state.design is None:
             return arm, FWSState(x, None)
-        # From here on: V_x^-1 of the new x, without a factorisation.
-        space, step = view.linear.space, 1 / view.time
-        bought = step
-        if view.prices is not None:
-            bought = step * lanes.take(view.per_price(jnp.ones_like(x)), vertex)
-        design = state.design.mixed(space, vertex, 1 - step, bought)
-        design = rarely(several, lambda: self._towards(view, state.design, z, several), design)
         # Nothing reads V_x inside a block, so it is made anew at the end of one.
         anew = jnp.where(block, ~_uniform_block(view.t + 1, arms), tied)
-        design = rarely(anew, lambda: weighted(space, view.per_price(x)), design)
-        return arm, FWSState(x, design)
-
-    def _towards(self, view: View, design: SquareDesign, z: Array, go: Array) -> SquareDesign:
-        """The design of ((t - 1) x + z)/t where `go`, by one update for each vertex of z."""
-        step, bought = 1 / view.time, view.per_price(jnp.where(go, z, 0))
-
-        def mix(c):
-            design, left, keep = c
-            k = view.lanes.argmax(left)
-            design = design.mixed(view.linear.space, k, keep, step * view.lanes.take(left, k))
-            return design, jnp.where(index_like(left) == k, 0, left), jnp.ones_like(keep)
-
-        return jax.lax.while_loop(lambda c: jnp.any(c[1] > 0), mix, (design, bought, 1 - step))[0]
+        return arm, FWSState(
+            x, moving_design.moved(view, state.design, x, z, vertex, several, anew, rarely)
+        )
 
     def work(self, view, state):
         uniform = _uniform_block(view.t, view.means.shape[0]) | self._tied(view)
