@@ -13,7 +13,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.simulation.results.descriptions import made
 from jaxelim.text import text_of
 
-STATE = 3
+STATE = 4
 """Version of the state in a file; raise it when the engine's lanes or a rule's state change."""
 
 

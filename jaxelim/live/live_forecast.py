@@ -12,9 +12,7 @@ from jaxelim.engine import LANE_GROUP, Carry, Queue, Spec
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import noise
 from jaxelim.instances.instance import Instance
-from jaxelim.live.job import LiveJob
-from jaxelim.live.moment import Moment
-from jaxelim.live.program import varying
+from jaxelim.live.moment import LiveJob, Moment
 from jaxelim.numerics.jacobi import least_squares
 
 RUNS = 32
@@ -111,9 +109,9 @@ def simulated(
         truth, family = _estimated(job, moment), job.spec.family
         source = truth.source
         drawn = family if source is None else source.static_part()
-        spec = dataclasses.replace(job.spec, evidence=None, source=drawn)
+        spec = dataclasses.replace(job.spec, evidence=None, source=drawn, schedule=None)
         spec = spec.executed(lanes=lanes, queue=lanes)
-        began = int(moment.lane.stats.t[0])
+        began = int(moment.stats.t[0])
         nature = jax.tree.map(
             lambda x: np.asarray(x, spec.dtype) if np.asarray(x).dtype.kind == "f" else x,
             (source or family).nature(truth),
@@ -134,7 +132,7 @@ def simulated(
 def _estimated(job: LiveJob, moment: Moment) -> Instance:
     """The instance whose truth are the estimates, a little inside the family's range."""
     assert moment.lane is not None
-    stats: Any = moment.lane.stats
+    stats: Any = moment.stats
     family, features = job.call.instance.family, job.arms.arms
     counts, means = np.asarray(stats.counts)[:, 0], np.asarray(stats.means)[:, 0] * family.scale
     moments = None if stats.moments is None else np.asarray(stats.moments)[:, 0]
@@ -167,14 +165,15 @@ def _begun(job: LiveJob, spec: Spec, moment: Moment, empty: Carry, queue: Queue)
     """The carry whose lanes all have the state of the live run."""
     assert moment.lane is not None
     lanes = np.arange(spec.execution.lanes, dtype=np.int32)
-    bare = dataclasses.replace(varying(moment.lane), log_e=None)
+    own: Any = dict(stats=moment.stats, pending=None, log_e=None, prepared=())
+    bare = dataclasses.replace(moment.lane, **own)
     lane = jax.tree.map(lambda x: x[..., np.zeros(spec.execution.lanes, np.int32)], bare)
-    own: Any = dict(
+    of_lanes: Any = dict(
         item=np.where(lanes < queue.length, lanes, spec.execution.queue).astype(np.int32),
         run=lanes, row=np.zeros_like(lanes), done=lanes >= queue.length,
         prepared=jax.tree.map(lambda x: x[0], job.inputs.prepared),
     )  # fmt: skip
-    lane = dataclasses.replace(lane, **own)
+    lane = dataclasses.replace(lane, **of_lanes)
     return dataclasses.replace(
         empty, lane=lane, next=np.int32(queue.length), live=np.int32(queue.length)
     )

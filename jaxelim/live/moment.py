@@ -1,23 +1,30 @@
 """What a live run knows at one time, and how rewards change it. Nothing here writes."""
 
 import dataclasses
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxelim import scope
-from jaxelim.contracts.views import Tree
-from jaxelim.engine import Lane
+from jaxelim import checks, scope
+from jaxelim.contracts import SamplingRule, StoppingRule
+from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Schedule, Spec
+from jaxelim.errors import ArgumentError
+from jaxelim.instances.arms import Arms
+from jaxelim.live import program
 from jaxelim.live.given import Pooled
-from jaxelim.live.job import LiveJob
-from jaxelim.live.program import BLOCK, LiveProgram, Out, Seen, Told, program, varying
-from jaxelim.progress import bar
+from jaxelim.problems.lanewise import traced_shape
+from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
+from jaxelim.simulation.failures import Place, failure
+from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
+from jaxelim.stopping.llr import LLR
+from jaxelim.thresholds.mixture import Mixture
 
-LONG = 2.0
-"""Seconds after which a terminal shows how many of many rewards have entered."""
+MOST_WITH_P_VALUES = 64
+"""Most arms of a run that keeps p-values; the work of a look grows with their square."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,233 +33,249 @@ class Moment:
 
     Attributes:
         lane: the engine's lanes; None until every arm has its first rewards.
-        state: the rule's state after the choice that waits in `seen`.
-        seen: what the host read last.
-        first: the first rewards of each arm, while there is no lane.
-        early: further rewards (arm, reward) that came meanwhile.
-        asked: arms that were asked for and not told, in order.
+        before: the rewards (arm, reward) that came while there is no lane.
+        waiting: arms that were asked for and not told, in order.
         told: number of rewards.
+        ended: number of rewards when the run ended; 0 while it is open.
     """
 
-    lane: Lane | None
-    state: Tree
-    seen: Seen | None
-    first: tuple[tuple[float, ...], ...]
-    early: tuple[tuple[int, float], ...]
-    asked: tuple[int, ...]
-    told: int
+    lane: Lane | None = None
+    before: tuple[tuple[int, float], ...] = ()
+    waiting: tuple[int, ...] = ()
+    told: int = 0
+    ended: int = 0
 
     @property
-    def over(self) -> bool:
-        """Whether the run has ended."""
-        return self.seen is not None and bool(self.seen.over)
+    def stopped(self) -> bool:
+        """Whether the run has ended by its stopping rule."""
+        return bool(self.ended and self.lane and np.asarray(self.lane.stopped)[0, 0, 0])
 
     @property
-    def ended_by_hand(self) -> bool:
-        """Whether `Moments.ended` has ended the run."""
-        seen = self.seen
-        if seen is None or not seen.over:
-            return False
-        return not (seen.stopped or seen.bad_arm or seen.bad_answer or seen.fault)
+    def stats(self) -> Any:
+        """The statistics of the rewards that have entered."""
+        assert self.lane is not None and self.lane.pending is not None
+        return self.lane.pending.entered
 
 
-class Moments:
-    """The transitions of one live run."""
+@dataclasses.dataclass(frozen=True)
+class LiveJob:
+    """The checked arguments of a live run, and its transitions from moment to moment."""
 
-    def __init__(self, job: LiveJob):
-        self.job, self.arms = job, job.arms.K
-        self.program: LiveProgram = program(job.spec, job.inputs)
-        self._scale = job.call.instance.family.scale
+    call: Experiment
+    spec: Spec
+    inputs: Inputs
+    queue: Queue
+
+    @staticmethod
+    def checked(
+        arms: Arms, *, rule: Any, run: Any, delta: Any = 0.01, stopping: Any = LLR(),  # noqa: B008
+        **others: Any,
+    ) -> "LiveJob":  # fmt: skip
+        """Check the arguments of a `LiveRun` as `simulate` does, but for the truth.
+
+        Raises:
+            ArgumentError, UnsupportedError, FamilyError, RuleError: as `simulate`.
+        """
+        if isinstance(rule, SamplingRule) and "truth" in rule.traits.reads:
+            allowed = "a rule that needs no theta, such as an oracle with weights of its own"
+            raise ArgumentError("rule", rule, allowed, "nobody knows theta in a live run")
+        if not isinstance(stopping, StoppingRule):
+            raise ArgumentError("stopping", stopping, "one stopping rule")
+        delta = checks.real("delta", delta, low=0, high=1, open=True)
+        run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
+        call = Experiment(
+            arms, rule=rule, delta=delta, stopping=stopping, runs=np.array([run]),
+            max_samples=LONGEST, record=("pair_times",),
+            engine=Engine(lanes=LANE_GROUP, devices=1), **others,
+        )  # fmt: skip
+        layout: Any = dict(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1, one_kernel=False)
+        spec = dataclasses.replace(
+            spec_of(call).executed(**layout), evidence=_kept(call), schedule=Schedule(places=0)
+        )
+        with scope.engine():
+            inputs = checked_inputs_of(call, spec)
+            return LiveJob(call, spec, *jax.device_put((inputs, queue_of(call, spec)[0])))
 
     @property
-    def begin(self) -> Moment:
-        """The moment before the first reward."""
-        return Moment(None, (), None, ((),) * self.arms, (), (), 0)
+    def arms(self) -> Arms:
+        """The arms."""
+        return self.call.instance
+
+    @property
+    def first(self) -> int:
+        """The number of initial pulls."""
+        return self.call.initial_pulls * self.arms.K
+
+    @cached_property
+    def program(self) -> program.LiveProgram:
+        """The compiled functions, which all runs of one shape share."""
+        return program.program(self.spec, self.inputs)
+
+    def run(self, name: str, *arguments: Any) -> Any:
+        """Call a function of the program."""
+        with scope.engine():
+            return getattr(self.program, name)(self.inputs, *arguments)
 
     def due(self, moment: Moment) -> list[int]:
         """The initial pulls without a reward, in rounds of all arms."""
-        rounds = range(self.job.call.initial_pulls)
-        return [k for n in rounds for k in range(self.arms) if len(moment.first[k]) <= n]
+        if moment.lane is not None:
+            return []
+        told, rounds = Counter(k for k, _ in moment.before), range(self.call.initial_pulls)
+        return [k for n in rounds for k in range(self.arms.K) if told[k] <= n]
+
+    # Transitions.
 
     def told(self, moment: Moment, arms: Sequence[int], rewards: Sequence[float]) -> Moment:
-        """The moment after rewards of these arms, which enter together, with one check."""
+        """The moment after rewards of these arms, which enter together, with one test."""
         told = moment.told + len(arms)
-        if moment.lane is not None:
-            moment = self._entered(moment, np.asarray(arms), np.asarray(rewards) / self._scale)
-            return dataclasses.replace(moment, told=told)
-        first, early = [list(each) for each in moment.first], list(moment.early)
-        for arm, reward in zip(arms, rewards, strict=True):
-            if len(first[arm]) < self.job.call.initial_pulls:
-                first[arm].append(reward)
-            else:
-                early.append((arm, reward))
-        now = dataclasses.replace(
-            moment, first=tuple(map(tuple, first)), early=tuple(early), told=told
-        )
-        if self.due(now):
-            return now
-        return self._checked(self._begun(now), *self._columns(early), self.job.first + len(early))
+        if moment.lane is None:
+            new = tuple(zip(map(int, arms), rewards, strict=True))
+            moment = dataclasses.replace(moment, before=moment.before + new, told=told)
+            if self.due(moment):
+                return moment
+            lane, early = self._begun(moment)
+            return self._tested(moment, lane, early)
+        order, waiting = _answered(moment.waiting, arms)
+        rows = [(arms[place], rewards[place]) for place in order]
+        return self._tested(moment, moment.lane, rows, waiting=waiting, told=told)
 
     def pooled(self, moment: Moment, given: Pooled) -> Moment:
-        """The moment after rewards of which counts and sums are known, with one check.
+        """The moment after rewards of which counts and sums are known, with one test.
 
         Before the start they complete the first rewards of all arms.
         """
-        left, first = given.pulls.copy(), [list(each) for each in moment.first]
-        told = moment.told + int(left.sum())
-        for k, own in enumerate(first):  # rewards equal to their mean have the same sums
-            used = min(self.job.call.initial_pulls - len(own), int(left[k]))
-            own += [float(given.means[k])] * used
-            left[k] -= used
-        moment = dataclasses.replace(moment, first=tuple(map(tuple, first)))
+        left, early, told = given.pulls.copy(), [], moment.told + int(given.pulls.sum())
         if moment.lane is None:
-            moment = self._in_group(self._begun(moment), *self._columns(moment.early))
-        units = given.means / self._scale, given.squares / self._scale**2
-        answered, asked = left.copy(), []
-        for arm in moment.asked:
-            asked += [arm] * int(answered[arm] <= 0)
-            answered[arm] -= 1
-        with scope.engine():
-            lane = self.program.pool(self.job.inputs, moment.lane, left.astype(float), *units)
-        moment = dataclasses.replace(moment, lane=lane, asked=tuple(asked))
-        return dataclasses.replace(self._checked(moment, *self._columns(()), told), told=told)
+            due = self.due(moment)  # rewards equal to their mean have the same sums
+            first = tuple((k, float(given.means[k])) for k in due)
+            left -= np.bincount(due, minlength=left.size)
+            lane, early = self._begun(dataclasses.replace(moment, before=moment.before + first))
+        else:
+            lane = moment.lane
+        scale, most = self.arms.family.scale, len(moment.waiting)
+        units = given.means / scale, given.squares / scale**2
+        waiting = _answered(moment.waiting, np.repeat(np.arange(left.size), left.clip(0, most)))[1]
+        lane = self.run("pool", lane, left.astype(float), *units)
+        return self._tested(moment, lane, early, waiting=waiting, told=told)
 
-    def _begun(self, moment: Moment) -> Moment:
-        """The moment at which all first rewards enter together, without a check."""
-        rounds = np.array(moment.first).T.ravel() / self._scale
-        with scope.engine():
-            lane = self.program.start(self.job.inputs, self.job.queue, rounds)
-        return dataclasses.replace(moment, lane=lane, first=(), early=())
+    def chosen(self, moment: Moment, count: int) -> Moment:
+        """The moment at which `count` arms are asked for and not told.
 
-    def _columns(self, early: Sequence[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
-        """Arms and their rewards in the unit of a run: [n] each."""
-        table = np.array(early, float).reshape(-1, 2)
-        return table[:, 0].astype(int), table[:, 1] / self._scale
-
-    def _entered(self, moment: Moment, arms: np.ndarray, rewards: np.ndarray) -> Moment:
-        """The moment after rewards of arms, with one check.
-
-        Those that answer arms that were asked for enter first, in the order of their pulls.
+        Raises:
+            ArgumentError, RuleError: the rule failed.
         """
-        left, places = Counter(arms.tolist()) & Counter(moment.asked), {}
-        for place, arm in enumerate(arms.tolist()):
-            if left[arm] > len(places.setdefault(arm, [])):
-                places[arm].append(place)
-        group, asked = [], []
-        for arm in moment.asked:  # the first of equal arms is answered first
-            group.append(places[arm].pop(0)) if places.get(arm) else asked.append(arm)
-        others = sorted(set(range(len(arms))) - set(group))
-        order = np.array(group + others)
-        moment = dataclasses.replace(moment, asked=tuple(asked))
-        return self._checked(moment, arms[order], rewards[order], len(arms))
-
-    def _in_group(self, moment: Moment, arms: np.ndarray, rewards: np.ndarray) -> Moment:
-        """The moment after rewards, without a check."""
-        lane, rows = moment.lane, range(0, len(arms), BLOCK)
-        many: Any = dict(delay=LONG, leave=False, unit=" rewards", unit_scale=BLOCK)
-        with scope.engine():
-            for start in bar(iterable=rows, **many) or rows:
-                part = arms[start : start + BLOCK], rewards[start : start + BLOCK]
-                lane = self.program.enter(self.job.inputs, lane, _told(*part))
-        return dataclasses.replace(moment, lane=lane)
-
-    def _checked(
-        self, moment: Moment, arms: np.ndarray, rewards: np.ndarray, tested: int
-    ) -> Moment:
-        """The moment after rewards, one check and the next choice.
-
-        `tested`: the rewards since the last check, on which the times of looks depend.
-        """
-        before = max(len(arms) - 1, 0) // BLOCK * BLOCK
-        moment = self._in_group(moment, arms[:before], rewards[:before])
-        told, out = _told(arms[before:], rewards[before:]), _out(moment.asked, tested)
-        with scope.engine():
-            turned = self.program.told(self.job.inputs, moment.lane, told, out)
-            seen = Seen(*np.asarray(turned.seen).tolist())
-        return dataclasses.replace(moment, lane=turned.lane, state=turned.state, seen=seen)
-
-    def asked(self, moment: Moment, count: int) -> Moment:
-        """The moment at which `count` arms are asked for and not told."""
-        if len(moment.asked) >= count:
-            return moment
-        assert moment.lane is not None and moment.seen is not None
-        if not moment.asked:  # the choice that waits
-            lane = dataclasses.replace(moment.lane, rule_state=moment.state)
-            moment = dataclasses.replace(moment, lane=lane, asked=(moment.seen.arm,))
-        if len(moment.asked) >= count:
-            return moment
-        with scope.engine():
-            out = _out(moment.asked, 0, count)
-            ahead = self.program.ahead(self.job.inputs, moment.lane, out, np.int32(count))
-            state, arms, seen = ahead[0], *map(np.asarray, ahead[1:])
-        now = Seen(*seen.tolist())
-        if now.over:  # the rule failed: the same happens at each further ask
-            return dataclasses.replace(moment, seen=now)
-        assert moment.lane is not None
-        lane = dataclasses.replace(moment.lane, rule_state=state)
-        return dataclasses.replace(moment, lane=lane, asked=tuple(arms[:count].tolist()))
+        lane, waiting = moment.lane, moment.waiting
+        while len(waiting) < count:
+            more = min(count - len(waiting), program.BLOCK)
+            lane, arms = self.run("chosen", lane, np.int32(more))
+            self.refuse_failed(lane, moment.told)
+            waiting += tuple(np.asarray(arms)[:more].tolist())
+        return dataclasses.replace(moment, lane=lane, waiting=waiting)
 
     def ended(self, moment: Moment) -> Moment:
-        """The moment at which a person ends the run: nothing is checked from here on."""
-        assert moment.lane is not None and moment.seen is not None
-        t = moment.lane.stats.t
+        """The moment at which a person ends the run: nothing is tested from here on."""
+        assert moment.lane is not None
         with scope.engine():
-            closed = jax.numpy.broadcast_to(t, moment.lane.closed_at.shape)
-            lane = dataclasses.replace(
-                moment.lane, done=jax.numpy.ones_like(moment.lane.done), closed_at=closed
-            )
-        seen = moment.seen._replace(over=1, samples=int(t[0]), t=int(t[0]))
-        return dataclasses.replace(moment, lane=lane, seen=seen, asked=())
+            lane = dataclasses.replace(moment.lane, done=jax.numpy.ones_like(moment.lane.done))
+        return dataclasses.replace(moment, lane=lane, ended=moment.told, waiting=())
+
+    def refuse_failed(self, lane: Lane, told: int) -> None:
+        """Raise the error of a run that its rule, its problem or its family has ended."""
+        parts = lane.bad_arm, lane.bad_answer, lane.fault
+        arm, answer, fault = (0 if x is None else int(np.asarray(x)[0]) for x in parts)
+        if arm or answer or fault:
+            place = Place(told, int(self.call.runs[0]), live=True)
+            raise failure(self.call, arm, answer, fault, place)
 
     def look(self, moment: Moment) -> dict[str, np.ndarray]:
         """Evidence, beta and answer of the present statistics; see `look` of the program."""
-        with scope.engine():
-            return jax.tree.map(np.asarray, self.program.look(self.job.inputs, moment.lane))
+        return jax.tree.map(np.asarray, self.run("look", moment.lane))
+
+    def _begun(self, moment: Moment) -> tuple[Lane, list[tuple[int, float]]]:
+        """The lanes in which the first rewards of all arms have entered, and the other rewards."""
+        number, rounds, early = Counter(), {}, []
+        for arm, reward in moment.before:
+            if number[arm] < self.call.initial_pulls:
+                rounds[number[arm], arm] = reward
+            else:
+                early.append((arm, reward))
+            number[arm] += 1
+        first = np.array([rounds[key] for key in sorted(rounds)]) / self.arms.family.scale
+        return self.run("start", self.queue, first), early
+
+    def _tested(
+        self, moment: Moment, lane: Lane, rows: Sequence[tuple[int, float]], **changes: Any
+    ) -> Moment:
+        """The moment after rewards (arm, reward) have entered and were tested; with changes."""
+        now = dataclasses.replace(moment, before=(), **changes)
+        arms = np.array([arm for arm, _ in rows], np.int32)
+        rewards = np.array([x for _, x in rows], float) / self.arms.family.scale
+        last = max(len(rows) - 1, 0) // program.BLOCK * program.BLOCK
+        for start in range(0, last, program.BLOCK):
+            part = slice(start, start + program.BLOCK)
+            lane = self.run("enter", lane, program.Arms.of(arms[part], rewards[part]))
+        given = program.Arms.of(arms[last:], rewards[last:]), program.Arms.of(now.waiting)
+        lane = self.run("told", lane, *given)
+        over = now.told if bool(np.asarray(lane.done)[0]) else 0
+        return dataclasses.replace(now, lane=lane, ended=now.ended or over)
 
     # Moments as lists of arrays.
 
     def leaves(self, moment: Moment) -> list[np.ndarray] | None:
         """The arrays of lane 0 that vary over a run; None if one is no plain array."""
         assert moment.lane is not None
-        arrays = jax.tree.leaves((varying(moment.lane), moment.state))
+        arrays = jax.tree.leaves(moment.lane.varying)
         if any(x.dtype.kind not in "biuf" for x in arrays):
             return None
         return [np.asarray(x)[..., :1] for x in arrays]
 
-    def restored(self, leaves: list[np.ndarray], seen: Seen) -> tuple[Lane, Tree] | None:
-        """The lanes and the rule's next state of `leaves`; None if these are of other shapes."""
-        job = self.job
+    def restored(self, leaves: list[np.ndarray]) -> Lane | None:
+        """The lanes of `leaves`; None if these are of other shapes."""
+        lanes = self.spec.execution.lanes
         with scope.engine():
-            shapes = self.program.shapes(job.inputs, job.queue)
-            known, structure = jax.tree.flatten(shapes)
-            same = [x.shape[:-1] == y.shape[:-1] and x.dtype == y.dtype
-                    for x, y in zip(leaves, known, strict=False)]  # fmt: skip
-            if len(leaves) != len(known) or not all(same):
+            given = self.inputs, self.queue, np.zeros(self.first)
+            known, structure = jax.tree.flatten(program.shapes(self.spec, given))
+            if [_kind(x) for x in leaves] != [_kind(x) for x in known]:
                 return None
-            wide = [np.repeat(x, job.spec.execution.lanes, -1) for x in leaves]
-            bare, state = jax.tree.unflatten(structure, jax.device_put(wide))
-            lanes = np.arange(job.spec.execution.lanes)
-            prepared = jax.tree.map(lambda x: x[0], job.inputs.prepared)
-            idle: Any = jax.device_put((
-                np.where(lanes == 0, 0, job.spec.execution.queue).astype(np.int32),
-                (lanes > 0) | bool(seen.over),
-            ))  # fmt: skip
-            lane = dataclasses.replace(bare, item=idle[0], done=idle[1], prepared=prepared)
-        return lane, state
+            wide = [np.repeat(x, lanes, -1) for x in leaves]
+            lane = jax.tree.unflatten(structure, jax.device_put(wide))
+            fixed: Any = dict(
+                delta=jax.numpy.repeat(self.queue.delta[:, :1], lanes, 1),
+                prepared=jax.tree.map(lambda x: x[0], self.inputs.prepared),
+                done=lane.done | (np.arange(lanes) > 0),
+            )
+            return dataclasses.replace(lane, **fixed)
 
 
-def _told(arms: np.ndarray, rewards: np.ndarray) -> Told:
-    """At most `BLOCK` rewards, as the program takes them."""
-    told = Told(np.zeros(BLOCK, np.int32), np.zeros(BLOCK), np.int32(len(arms)))
-    told.arms[: len(arms)], told.rewards[: len(arms)] = arms, rewards
-    return told
+def _answered(
+    waiting: Iterable[int], arms: Sequence[int] | np.ndarray
+) -> tuple[list[int], tuple[int, ...]]:
+    """The order in which rewards of arms enter, and the arms that wait after them.
+
+    Those that answer a waiting arm come first, in the order of its pulls.
+    """
+    places: dict[int, deque[int]] = {}
+    for place, arm in enumerate(arms):
+        places.setdefault(int(arm), deque()).append(place)
+    order, left = [], []
+    for arm in waiting:
+        if places.get(arm):
+            order.append(places[arm].popleft())
+        else:
+            left.append(arm)
+    return order + sorted(place for own in places.values() for place in own), tuple(left)
 
 
-def _out(asked: Sequence[int], tested: int, most: int = 0) -> Out:
-    """The pulls that are pending, with places for `most`; of few sizes, as each compiles."""
-    places = BLOCK
-    while places < max(len(asked), most):
-        places *= 8
-    out = Out(np.zeros(places, np.int32), np.int32(len(asked)), np.int32(tested))
-    out.arms[: len(asked)] = asked
-    return out
+def _kind(x: Any) -> tuple:
+    return *x.shape[:-1], x.dtype
+
+
+def _kept(call: Experiment) -> Mixture | None:
+    """The mixture whose largest log e of each piece is kept, for p-values; None: nothing is.
+
+    It is that of the threshold, for pieces that have an index of their own.
+    """
+    shape = traced_shape(call.problem, call.instance.K, call.instance.d)
+    if shape.candidates is None or shape.candidates > MOST_WITH_P_VALUES:
+        return None
+    return call.threshold if isinstance(call.threshold, Mixture) else None

@@ -1,14 +1,13 @@
-"""The compiled functions of a live run: one lane of the engine, driven by rewards from outside.
+"""The compiled functions of a live run: lane 0 of the engine, with rewards from outside.
 
-A live run takes the engine's own steps. Its rewards are given, so the functions here call
-`Step.start`, `Step.decide` and the family's `update`, in the order of `Step.pull`. Lane 0
-holds the run; the other lanes of its group are finished from the start.
-
-`Lane.stats` has the rewards that have entered. Where others are pending, `settle` and `ahead`
-make of it what a rule sees, as the engine's steps do with a batch or a delay.
+A live run is a simulated one whose pulls are pending until a caller tells their rewards. So
+`told` and `chosen` are halves of the engine's own step: its test, and its choice. The other
+lanes of the group are finished from the start.
 """
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,235 +18,171 @@ from jax import Array
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import looks
 from jaxelim.contracts.pieces import Pairs
-from jaxelim.contracts.views import Snapshot, Statistics, Tree
+from jaxelim.contracts.views import ArmContext, Snapshot, Tree
 from jaxelim.engine import Inputs, Lane, Queue, Spec
-from jaxelim.engine.pending import Pending, Schedule
-from jaxelim.engine.step import Step
-from jaxelim.lanes import where
+from jaxelim.engine.step import Step, Taken
 
 BLOCK = 64
-"""Most rewards that one call takes."""
+"""Most rewards that one call takes, and most arms that it chooses."""
+_TESTED = ("observers", "sampling", "closed_at", "stopped", "answers", "bad_answer", "log_e",
+           "fault")  # fmt: skip
+"""What a test changes in a lane."""
 
 
-class Told(NamedTuple):
-    """Rewards for one call: [BLOCK] each, the first `length` in use."""
+class Arms(NamedTuple):
+    """Arms in a call, with their rewards where these are told; the first `length` are read."""
 
-    arms: np.ndarray  # int32
-    rewards: np.ndarray  # in the unit of a run
+    arms: np.ndarray  # [P] int32
+    rewards: np.ndarray  # [P], in the unit of a run
     length: np.int32
 
-
-class Out(NamedTuple):
-    """Pulls that are pending: arms that were asked for."""
-
-    arms: Any  # [P] int32, the first `length` in use
-    length: Any  # [] int32
-    tested: Any  # [] int32: rewards that have entered since the last check
-
-
-class Turned(NamedTuple):
-    """A run after some rewards."""
-
-    lane: Lane  # with the rule's state before its choice
-    state: Tree  # the rule's state after its choice
-    seen: Array  # [8] int32: see `Seen`
-
-
-class Seen(NamedTuple):
-    """What the host reads after each call; `Turned.seen` in this order."""
-
-    arm: int  # the choice
-    over: int  # whether the run has ended
-    stopped: int  # by its stopping rule
-    samples: int  # when
-    bad_arm: int  # a choice out of range, 0 for none
-    bad_answer: int  # likewise an answer
-    fault: int  # as `Lane.fault`
-    t: int  # rewards so far
+    @staticmethod
+    def of(arms: Sequence[int] | np.ndarray, rewards: Any = 0.0) -> "Arms":
+        """From n arms and rewards, in one of few sizes, as each compiles."""
+        places, count = BLOCK, len(arms)
+        while places < count:
+            places *= 8
+        table = np.zeros(places, np.int32), np.zeros(places)
+        table[0][:count], table[1][:count] = arms, rewards
+        return Arms(*table, np.int32(count))
 
 
 @dataclasses.dataclass(frozen=True)
 class LiveStep(Step):
-    """Steps with given rewards."""
+    """Steps whose rewards come from outside."""
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
         """The rewards of the initial pulls, given in place of noise: [n K, B]."""
         return noise
+
+    def chosen(self, inputs: Inputs, lane: Lane) -> Taken:
+        """Choose; the pull is pending, so the reward is not read."""
+        return self._taken(inputs, lane, lambda lane, arm: jnp.zeros(arm.shape, self.spec.dtype))
 
 
 class LiveProgram:
     """The compiled functions of one spec. Each compiles on its first call."""
 
     def __init__(self, spec: Spec):
-        self.spec, self.traces = spec, 0
+        self._functions = functions = _Functions(spec)
         options = spec.execution.compiler_options(spec.family.optimization)
-        functions = _Functions(spec, self._count)
-        schedule = Schedule(places=0)  # the caller keeps what is pending
-        waiting = _Functions(dataclasses.replace(spec, schedule=schedule), self._count)
-        self.start = Jitted(functions.start, compiler_options=options)
-        self.enter = Jitted(functions.enter, compiler_options=options)
-        self.pool = Jitted(functions.pool, compiler_options=options)
-        self.told = Jitted(waiting.told, compiler_options=options)
-        self.ahead = Jitted(waiting.ahead, compiler_options=options)
-        self.look = Jitted(functions.look, compiler_options=options)
-        self._shapes: Any = None
+        compiled = partial(Jitted, compiler_options=options)
+        self.start, self.enter = compiled(functions.start), compiled(functions.enter)
+        self.pool, self.told = compiled(functions.pool), compiled(functions.told)
+        self.chosen, self.look = compiled(functions.chosen), compiled(functions.look)
 
-    def shapes(self, inputs: Inputs, queue: Queue) -> tuple[Lane, Tree]:
-        """Shapes and dtypes of the lanes that vary over a run, and of the rule's state."""
-        if self._shapes is None:
-            length = self.spec.initial_samples(inputs)
-            rewards = jax.ShapeDtypeStruct((length,), self.spec.dtype)
-            lane = jax.eval_shape(_Functions(self.spec, lambda: None).start, inputs, queue, rewards)
-            self._shapes = varying(lane), lane.rule_state
-        return self._shapes
-
-    def _count(self) -> None:
-        self.traces += 1
+    @property
+    def traces(self) -> int:
+        """Number of traces of all functions."""
+        return self._functions.traces
 
 
-@dataclasses.dataclass(frozen=True)
 class _Functions:
     """The pure functions of a program."""
 
-    spec: Spec
-    count: Any  # called at every trace
+    def __init__(self, spec: Spec):
+        self.spec, self.step, self.traces = spec, LiveStep(spec), 0
 
     def start(self, inputs: Inputs, queue: Queue, rewards: Array) -> Lane:
         """The lanes after the initial pulls; rewards [n K], in rounds of all arms."""
-        self.count()
-        spec, lanes = self.spec, jnp.arange(self.spec.execution.lanes, dtype=jnp.int32)
+        self.traces += 1
+        lanes = jnp.arange(self.spec.execution.lanes, dtype=jnp.int32)
         run = jnp.broadcast_to(queue.run[0], lanes.shape)
-        wide = jnp.broadcast_to(rewards[:, None], (*rewards.shape, spec.execution.lanes))
-        # All lanes but one are past the queue's end.
-        item = jnp.where(lanes == 0, 0, spec.execution.queue).astype(jnp.int32)
-        return LiveStep(spec).start(inputs, queue, item, run, jnp.zeros_like(lanes), wide)
+        wide = jnp.broadcast_to(rewards[:, None], (*rewards.shape, lanes.size))
+        item = jnp.where(lanes == 0, 0, self.spec.execution.queue)  # the others are past its end
+        return self.step.start(inputs, queue, item.astype(jnp.int32), run, 0 * run, wide)
 
-    def _entered(self, inputs: Inputs, told: Told, i: Array, lane: Lane) -> Lane:
-        """The lanes with one more reward in their statistics."""
-        spec = self.spec
-        seen = LiveStep(spec).observing.snapshot(inputs, lane)
-        arm, reward = (jnp.broadcast_to(x[i], lane.done.shape) for x in (told.arms, told.rewards))
-        stats = spec.family.update(seen, arm, reward, jnp.ones_like(lane.done))
-        t = lane.stats.t + 1
-        return dataclasses.replace(lane, stats=dataclasses.replace(stats, t=t))
+    def enter(self, inputs: Inputs, lane: Lane, told: Arms) -> Lane:
+        """Enter rewards, without a test."""
+        self.traces += 1
+        return self._entered(inputs, lane, told)
 
-    def enter(self, inputs: Inputs, lane: Lane, told: Told) -> Lane:
-        """Enter rewards, without a check."""
-        self.count()
-        return self._all_entered(inputs, lane, told)
+    def _entered(self, inputs: Inputs, lane: Lane, told: Arms) -> Lane:
+        def one(i: Array, now: Lane) -> Lane:
+            arm, reward = (jnp.broadcast_to(x[i], lane.done.shape) for x in told[:2])
+            all_of_them = jnp.ones_like(lane.done)
+            whole = now.with_fixed(lane)
+            return self.step.arrivals.with_reward(inputs, whole, arm, reward, all_of_them).varying
 
-    def _all_entered(self, inputs: Inputs, lane: Lane, told: Told) -> Lane:
-        """The lanes with all of the rewards in their statistics."""
-
-        def body(i: Array, lane: Lane) -> Lane:
-            return _whole(varying(self._entered(inputs, told, i, lane)), lane)
-
-        return jax.lax.fori_loop(0, told.length, body, lane)
+        return jax.lax.fori_loop(0, told.length, one, lane.varying).with_fixed(lane)
 
     def pool(self, inputs: Inputs, lane: Lane, pulls: Array, means: Array, squares: Array) -> Lane:
-        """Enter rewards of all arms by their numbers, means and spreads, without a check.
-
-        Args:
-            inputs, lane: of the run.
-            pulls, means, squares: [K] as of `Family.pooled`, in the unit of a run.
-        """
-        self.count()
-        space = LiveStep(self.spec).observing.space(inputs, lane.features)
+        """Enter rewards by their numbers, means and spreads [K], as of `Family.pooled`."""
+        self.traces += 1
+        assert lane.pending is not None
         wide = (jnp.broadcast_to(x[:, None], (*x.shape, lane.done.size)) for x in
                 (pulls, means, squares))  # fmt: skip
-        stats = self.spec.family.pooled(space, lane.stats, *wide)
-        t = lane.stats.t + jnp.sum(pulls).astype(jnp.int32)
-        return dataclasses.replace(lane, stats=dataclasses.replace(stats, t=t))
+        before = lane.pending.entered
+        stats = self.spec.family.pooled(self._space(inputs, lane), before, *wide)
+        stats = dataclasses.replace(stats, t=before.t + jnp.sum(pulls).astype(jnp.int32))
+        return dataclasses.replace(lane, pending=dataclasses.replace(lane.pending, entered=stats))
 
-    def told(self, inputs: Inputs, lane: Lane, told: Told, out: Out) -> Turned:
-        """Enter rewards, test all that have entered since the last check, and choose.
+    def told(self, inputs: Inputs, lane: Lane, told: Arms, waiting: Arms) -> Lane:
+        """Enter rewards, and test all that have entered since the last test.
+
+        The rule's own test may read its state after a choice. That choice is dropped: `chosen`
+        makes it again.
 
         Args:
             inputs, lane: of the run.
             told: the rewards.
-            out: the pulls that are pending, and how many rewards are tested.
+            waiting: the pulls that are pending now.
         """
-        self.count()
-        lane = self._all_entered(inputs, lane, told)
-        waiting = self._waiting(inputs, lane, out)
-        now, arm = self._decided(inputs, waiting)
-        closed = jnp.where(lane.closed_at == 0, jnp.minimum(now.closed_at, lane.stats.t), 0)
-        closed_at = jnp.maximum(lane.closed_at, closed)  # in rewards
-        state, kept = now.rule_state, (lane.stats, lane.rule_state, closed_at)
-        names = ("stats", "rule_state", "closed_at")
-        now = dataclasses.replace(now, pending=None, **dict(zip(names, kept, strict=True)))
-        return Turned(now, state, _seen(now, arm))
+        self.traces += 1
+        spec, before = self.spec, lane
+        lane = self._pending(inputs, self._entered(inputs, lane, told), waiting)
+        assert lane.pending is not None
+        pending = dataclasses.replace(lane.pending, checked=lane.pending.entered.t)
+        asking = dataclasses.replace(lane, chosen=jnp.zeros_like(lane.chosen))
+        if spec.rule.rare and spec.rule.traits.native:
+            asking = self.step.asking.choose(inputs, dataclasses.replace(lane, asks=~lane.done))
+        now = self.step.decide(inputs, asking).lane
+        over = jnp.all(now.closed_at > 0, (0, 1)) | (now.fault != 0)
+        over = over if now.bad_answer is None else over | (now.bad_answer != 0)
+        tested = {name: getattr(now, name) for name in _TESTED}
+        return dataclasses.replace(
+            before, stats=lane.stats, pending=pending, done=before.done | over, **tested
+        )
 
-    def ahead(self, inputs: Inputs, lane: Lane, out: Out, most: Array) -> tuple[Tree, Array, Array]:
-        """Choose arms while others are pending, without a test.
+    def _pending(self, inputs: Inputs, lane: Lane, waiting: Arms) -> Lane:
+        """The lanes with these pulls pending, after all rewards that have entered."""
+        space, pending, family = self._space(inputs, lane), lane.pending, self.spec.family
+        assert pending is not None
 
-        Args:
-            inputs: of the run.
-            lane: with the rule's state after its last choice.
-            out: the pulls that are pending.
-            most: [] int32, the number of pending pulls at the end.
+        def one(i: Array, ahead: Any) -> Any:
+            pull = jnp.broadcast_to(waiting.arms[i], lane.done.shape), ~lane.done
+            return family.with_pending(space, pending.entered, ahead, pull)
 
-        Returns:
-            The rule's next state, the arms of `out` with the new ones, and what the host reads.
-        """
-        self.count()
-        spec, space = self.spec, LiveStep(self.spec).observing.space(inputs, lane.features)
+        ahead = family.with_pending(space, pending.entered, pending.entered)
+        ahead = jax.lax.fori_loop(0, waiting.length, one, ahead)
+        return dataclasses.replace(lane, stats=ahead)
 
-        def body(c: tuple) -> tuple:
-            n, now, arms, _ = c
-            now, arm = self._decided(inputs, _whole(now, lane))
-            pull = arm, ~now.done
-            stats = spec.family.with_pending(space, lane.stats, now.stats, pull)
-            now = dataclasses.replace(now, stats=stats)
-            return n + 1, varying(now), arms.at[n].set(arm[0]), arm
+    def chosen(self, inputs: Inputs, lane: Lane, count: Array) -> tuple[Lane, Array]:
+        """Choose `count` [] int32 further arms: the lanes, and the arms [BLOCK] int32."""
+        self.traces += 1
 
-        def more(c: tuple) -> Array:
-            return (c[0] < most) & ~c[1].done[0]
+        def one(carry: tuple) -> tuple:
+            n, now, arms = carry
+            taken = self.step.chosen(inputs, now.with_fixed(lane))
+            now, go = taken.lane, taken.go[0]
+            if self.spec.rule.rare:  # then the next step takes what is chosen here
+                choose: Callable = partial(self.step.asking.choose, inputs)
+                now = jax.lax.cond(jnp.any(now.asks), choose, lambda now: now, now)
+            return n + go, now.varying, arms.at[n].set(taken.arm[0])
 
-        start = varying(self._waiting(inputs, lane, out))
-        none = jnp.zeros(lane.done.shape, jnp.int32)
-        _, now, arms, arm = jax.lax.while_loop(more, body, (out.length, start, out.arms, none))
-        return now.rule_state, arms, _seen(dataclasses.replace(now, stats=lane.stats), arm)
+        def more(carry: tuple) -> Array:
+            return (carry[0] < count) & ~carry[1].done[0]
 
-    def _waiting(self, inputs: Inputs, lane: Lane, out: Out) -> Lane:
-        """The lanes as the engine has them while the pulls of `out` are pending."""
-        spec, entered = self.spec, lane.stats
-        space = LiveStep(spec).observing.space(inputs, lane.features)
-
-        def one(i: Array, ahead: Statistics) -> Statistics:
-            pull = jnp.broadcast_to(out.arms[i], lane.done.shape), ~lane.done
-            return spec.family.with_pending(space, entered, ahead, pull)
-
-        ahead = spec.family.with_pending(space, entered, entered)
-        ahead = jax.lax.fori_loop(0, out.length, one, ahead)
-        pending = Pending(entered=entered, checked=entered.t - out.tested, ring=None)
-        return dataclasses.replace(lane, stats=ahead, pending=pending)
-
-    def _decided(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
-        """The lanes after a choice, which they keep if they are over; and the arm, [B]."""
-        step = LiveStep(self.spec)
-
-        def decide(lane: Lane) -> tuple[Lane, Array]:
-            decided = step.decide(inputs, lane)
-            now = where(lane.done, varying(lane), varying(decided.lane))
-            return now, decided.arm
-
-        now, arm = decide(lane)
-        if self.spec.rule.rare:
-
-            def again(now: Lane) -> tuple[Lane, Array]:
-                return decide(step.asking.choose(inputs, _whole(now, lane)))
-
-            asks = jnp.any(now.asks)
-            now, arm = jax.lax.cond(asks, again, lambda now: (now, arm), now)
-        return _whole(now, lane), arm
+        start = jnp.int32(0), lane.varying, jnp.zeros(BLOCK, jnp.int32)
+        _, now, arms = jax.lax.while_loop(more, one, start)
+        return now.with_fixed(lane), arms
 
     def look(self, inputs: Inputs, lane: Lane) -> dict[str, Any]:
         """What a run shows of its state: LLRs and log e [Q], their beta, the answer [W]."""
-        self.count()
-        step = Step(self.spec)
-        stats = dataclasses.replace(lane.stats, t=lane.stats.t - lane.done.astype(jnp.int32))
-        seen = step.observing.snapshot(inputs, dataclasses.replace(lane, stats=stats))
+        self.traces += 1
+        observing, pending = self.step.observing, lane.pending
+        assert pending is not None
+        seen = observing.of(inputs, lane, pending.entered)
         active = seen.shape.exists
         if self.spec.stopping[0].eliminates:
             active = active & jax.tree.map(lambda x: x[0], lane.observers[0]).active(seen)
@@ -256,50 +191,32 @@ class _Functions:
             "exists": seen.shape.exists,
             "active": active,
             "public": seen.public,
-            "beta": step.observing.betas(lane)[0],
+            "beta": observing.betas(lane)[0],
         }
         if seen.threshold is not None:
-            first = jnp.arange(self.spec.execution.lanes) == 0
+            first = jnp.arange(lane.done.size) == 0
             # Below 0 it is some lower bound, as no test needs more.
             shown["log_e"] = jnp.maximum(looks.of_answer(seen, first), 0)
-        pairs = _pairs(seen)
-        if pairs is not None:
-            shown["pairs"] = pairs
+        if isinstance(seen.shape, Pairs) and not seen.shape.items:
+            shown["pairs"] = _arms_of_pieces(seen)
         return jax.tree.map(lambda x: x[..., 0], shown)
 
+    def _space(self, inputs: Inputs, lane: Lane) -> ArmContext:
+        return self.step.observing.space(inputs, lane.features)
 
-def _pairs(seen: Snapshot) -> Array | None:
-    """The arms of each piece, [Q, 2, B] int32; None for pieces that are not made of arms."""
-    shape = seen.shape
-    if not isinstance(shape, Pairs) or shape.items:
-        return None
-    places, lanes = shape.exists.shape
+
+def _arms_of_pieces(seen: Snapshot) -> Array:
+    """The arms of each piece, [Q, 2, B] int32."""
+    places, lanes = seen.shape.exists.shape
 
     def pair(piece: Array) -> Array:
-        both = shape.arms(seen.lanes, jnp.broadcast_to(piece, (lanes,)))
+        both = seen.shape.arms(seen.lanes, jnp.broadcast_to(piece, (lanes,)))
         return jnp.stack([jnp.broadcast_to(arm, (lanes,)).astype(jnp.int32) for arm in both])
 
     return jax.vmap(pair)(jnp.arange(places, dtype=jnp.int32))
 
 
-def varying(lane: Lane) -> Lane:
-    """The lane without the arrays that are fixed over a run; some have no axis of lanes."""
-    return dataclasses.replace(lane, features=None, nature=None, prepared=())
-
-
-def _whole(lane: Lane, of: Lane) -> Lane:
-    return dataclasses.replace(lane, features=of.features, nature=of.nature, prepared=of.prepared)
-
-
-def _seen(lane: Lane, arm: Array) -> Array:
-    bad_answer = jnp.zeros_like(arm) if lane.bad_answer is None else lane.bad_answer
-    numbers = {
-        "arm": arm, "over": lane.done, "stopped": lane.stopped[0, 0],
-        "samples": lane.closed_at[0, 0], "bad_arm": lane.bad_arm, "bad_answer": bad_answer,
-        "fault": lane.fault, "t": lane.stats.t,
-    }  # fmt: skip
-    return jnp.stack([numbers[name][0].astype(jnp.int32) for name in Seen._fields])
-
-
 program = Cache(lambda spec, inputs: LiveProgram(spec), KEPT)
 """The program of a spec for inputs of one layout, compiled once while the cache keeps it."""
+shapes = Cache(lambda spec, given: jax.eval_shape(_Functions(spec).start, *given).varying, KEPT)
+"""Shapes and dtypes of what varies in the lanes, for the arguments of `start`."""

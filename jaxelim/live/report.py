@@ -80,7 +80,7 @@ class _Shown:
         self.p: Any = None
         self.leader: Any = None
         if run.ended_by_hand:
-            self.answer = run._moments.look(run._moment)["public"]
+            self.answer = run._job.look(run._moment)["public"]
         if not self.of_arms:
             return
         if run.p_values is not None and not np.isnan(run.p_values.answer):

@@ -7,6 +7,8 @@ import warnings
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
+
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, UnsupportedError
@@ -14,9 +16,7 @@ from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
 from jaxelim.live import given, log, report
 from jaxelim.live.arguments import arguments, encoded, versions
-from jaxelim.live.job import LiveJob
-from jaxelim.live.moment import Moment, Moments
-from jaxelim.live.program import Seen
+from jaxelim.live.moment import LiveJob, Moment
 from jaxelim.live.state import LiveState
 from jaxelim.simulation.experiment import LONGEST, Settings, takes_settings
 from jaxelim.simulation.results.summary import Summary
@@ -75,8 +75,7 @@ class LiveRun(LiveState):
         bandit = Arms.of(arms, family, costs)
         given: Any = {"threshold": Mixture(), **settings}
         self._job = LiveJob.checked(bandit, problem=problem, rule=rule, run=run, **given)
-        self._moments = Moments(self._job)
-        self._moment = self._moments.begin
+        self._moment = Moment()
         self._events: list[dict] = []
         self._saved = 0  # events before the last state in the file
         self._log: log.Log | None = None
@@ -115,17 +114,15 @@ class LiveRun(LiveState):
         with self._lock:
             self._refuse_over()
             if self._moment.lane is None:
-                arms = self._moments.due(self._moment)
+                arms = self._job.due(self._moment)
                 if count > len(arms):
                     allowed = f"at most {len(arms)} until every arm has its first rewards"
                     raise UnsupportedError("n", count, allowed)
             else:
-                after = self._moments.asked(self._moment, count)
-                self._refuse_over(after)
-                new = after.asked[len(self._moment.asked) :]
-                if new:
-                    self._commit(after, {"ask": list(new)})
-                arms = list(after.asked)
+                after = self._job.chosen(self._moment, count)
+                arms = list(after.waiting)
+                if new := arms[len(self._moment.waiting) :]:
+                    self._commit(after, {"ask": new})
         named = [self._job.arms.label(k) for k in arms[:count]]
         return named[0] if n is None else named
 
@@ -181,7 +178,7 @@ class LiveRun(LiveState):
         bandit = self._job.arms
         found = given.entries(told, value, arm, reward, missing, bandit)
         with self._lock:
-            after = self._moments.told(self._moment, found.arms, found.rewards)
+            after = self._job.told(self._moment, found.arms, found.rewards)
             self._commit(after, {"tell": found.arms, "rewards": found.rewards})
         return found.left_out
 
@@ -199,12 +196,14 @@ class LiveRun(LiveState):
             if not 0 < number <= LONGEST - moment.told:
                 allowed = f"1 to {LONGEST - moment.told} further rewards"
                 raise ArgumentError("counts", counts, allowed, f"{number} of them")
-            for k, first in enumerate(moment.first if moment.lane is None else ()):
-                if len(first) + pooled.pulls[k] < least:
-                    allowed = f"at least {least} rewards of each arm before the first check"
-                    note = f"{self._job.arms.label(k)} has {len(first) + pooled.pulls[k]}"
-                    raise ArgumentError("counts", counts, allowed, note)
-            self._commit(self._moments.pooled(moment, pooled), {"counts": rows})
+            due = np.bincount(self._job.due(moment), minlength=pooled.pulls.size)
+            lacking = due - pooled.pulls
+            if (lacking > 0).any():
+                k = int(np.argmax(lacking > 0))
+                allowed = f"at least {least} rewards of each arm before the first check"
+                note = f"{self._job.arms.label(k)} has {least - lacking[k]}"
+                raise ArgumentError("counts", counts, allowed, note)
+            self._commit(self._job.pooled(moment, pooled), {"counts": rows})
 
     def _commit(self, after: Moment, event: dict) -> None:
         """Write an event, then change the state."""
@@ -230,7 +229,7 @@ class LiveRun(LiveState):
         with self._lock:
             self._refuse_over()
             self._started("stop")
-            self._commit(self._moments.ended(self._moment), {"stop": True})
+            self._commit(self._job.ended(self._moment), {"stop": True})
         return self.summary()
 
     # What is shown.
@@ -245,7 +244,7 @@ class LiveRun(LiveState):
             forecast: whether to say how many more rewards the run needs, as `forecast()`.
         """
         more = None
-        if forecast and self._moment.lane is not None and not self._moment.over:
+        if forecast and self._moment.lane is not None and not self._moment.ended:
             more = self.forecast()
         return report.summary(self, more)
 
@@ -309,12 +308,11 @@ class LiveRun(LiveState):
     def _state(self) -> log.State | None:
         """The state; None where only the events give it."""
         moment = self._moment
-        leaves = None if moment.lane is None else self._moments.leaves(moment)
+        leaves = None if moment.lane is None else self._job.leaves(moment)
         if leaves is None:
             return None
-        body = {"versions": versions(), "seen": list(moment.seen or ()),
-                "asked": list(moment.asked), "told": moment.told}  # fmt: skip
-        return log.State(body, leaves)
+        numbers = {"waiting": moment.waiting, "told": moment.told, "ended": moment.ended}
+        return log.State({"versions": versions(), **numbers}, leaves)
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, attach: bool = True, **own: Any) -> "LiveRun":
@@ -376,28 +374,26 @@ class LiveRun(LiveState):
         """Take a state, if this version wrote it."""
         if state is None or state.body.get("versions") != versions():
             return False
-        seen = Seen(*state.body["seen"])
-        restored = self._moments.restored(state.arrays, seen)
-        if restored is None:
+        lane, body = self._job.restored(state.arrays), state.body
+        if lane is None:
             return False
-        asked, told = tuple(state.body["asked"]), state.body["told"]
-        self._moment = Moment(*restored, seen, (), (), asked, told)
+        waiting = tuple(body["waiting"])
+        self._moment = Moment(lane, (), waiting, body["told"], body["ended"])
         return True
 
     def _replay(self, event: dict) -> bool:
         """Repeat an event; returns whether the rule chose other arms than those recorded."""
         if "tell" in event:
-            self._moment = self._moments.told(self._moment, event["tell"], event["rewards"])
+            self._moment = self._job.told(self._moment, event["tell"], event["rewards"])
             return False
         if "counts" in event:
             pooled = given.Pooled.of(event["counts"], self._job.arms.K)
-            self._moment = self._moments.pooled(self._moment, pooled)
+            self._moment = self._job.pooled(self._moment, pooled)
             return False
         if "stop" in event:
-            self._moment = self._moments.ended(self._moment)
+            self._moment = self._job.ended(self._moment)
             return False
-        now, recorded = self._moment, tuple(event["ask"])
-        after = (*now.asked, *recorded)
-        chosen = now if now.over else self._moments.asked(now, len(after))
-        self._moment = dataclasses.replace(chosen, asked=after)
-        return chosen.asked != after
+        now, recorded = self._moment, (*self._moment.waiting, *event["ask"])
+        chosen = now if now.ended else self._job.chosen(now, len(recorded))
+        self._moment = dataclasses.replace(chosen, waiting=recorded)
+        return chosen.waiting != recorded

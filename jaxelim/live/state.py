@@ -8,13 +8,11 @@ from jaxelim import checks
 from jaxelim.engine import Lane
 from jaxelim.errors import OverError, UnsupportedError
 from jaxelim.live import live_forecast, report
-from jaxelim.live.job import LiveJob
 from jaxelim.live.live_evidence import LiveEvidence
 from jaxelim.live.live_forecast import LiveForecast
-from jaxelim.live.moment import Moment, Moments
+from jaxelim.live.moment import LiveJob, Moment
 from jaxelim.live.p_values import PValues, of_pieces
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
 from jaxelim.simulation.results.proven import proven
@@ -28,7 +26,6 @@ class LiveState:
     """What is known of a live run. Reading it changes nothing."""
 
     _job: LiveJob
-    _moments: Moments
     _moment: Moment
 
     @property
@@ -55,18 +52,17 @@ class LiveState:
     @property
     def stopped(self) -> bool:
         """Whether the run has ended by its stopping rule."""
-        return self._moment.over and bool(self._moment.seen and self._moment.seen.stopped)
+        return self._moment.stopped
 
     @property
     def ended_by_hand(self) -> bool:
         """Whether `LiveRun.stop` has ended the run."""
-        return self._moment.ended_by_hand
+        return bool(self._moment.ended) and not self._moment.stopped
 
     @property
     def samples(self) -> int:
         """The number of rewards until the run ended; so far, if it is open."""
-        seen, ended = self._moment.seen, self.stopped or self.ended_by_hand
-        return seen.samples if ended and seen is not None else self._moment.told
+        return self._moment.ended or self._moment.told
 
     @property
     def told(self) -> int:
@@ -76,15 +72,15 @@ class LiveState:
     @property
     def waiting(self) -> tuple:
         """Arms that were asked for and not told; without the initial pulls."""
-        return tuple(map(self._job.arms.label, self._moment.asked))
+        return tuple(map(self._job.arms.label, self._moment.waiting))
 
     @property
     def counts(self) -> np.ndarray:
         """The number of rewards of each arm: int64 [K]."""
         if self._moment.lane is None:
-            late = np.bincount([k for k, _ in self._moment.early], minlength=len(self.names))
-            return np.array([len(rewards) for rewards in self._moment.first]) + late
-        return np.asarray(self._moment.lane.stats.counts)[:, 0].astype(np.int64)
+            arms = [k for k, _ in self._moment.before]
+            return np.bincount(np.array(arms, int), minlength=len(self.names))
+        return np.asarray(self._moment.stats.counts)[:, 0].astype(np.int64)
 
     @property
     def means(self) -> np.ndarray:
@@ -92,13 +88,12 @@ class LiveState:
 
         Averages of the rewards; for linear arms phi_k . theta_hat.
         """
-        lane, scale = self._moment.lane, self._job.call.instance.family.scale
-        if lane is not None:
-            return np.asarray(lane.stats.means)[:, 0] * scale
-        of_arms = [list(rewards) for rewards in self._moment.first]
-        for k, reward in self._moment.early:
-            of_arms[k].append(reward)
-        return np.array([np.mean(rewards) if rewards else np.nan for rewards in of_arms])
+        if self._moment.lane is not None:
+            return np.asarray(self._moment.stats.means)[:, 0] * self._job.arms.family.scale
+        sums = np.zeros(len(self.names))
+        np.add.at(sums, [k for k, _ in self._moment.before], [x for _, x in self._moment.before])
+        with np.errstate(invalid="ignore"):
+            return sums / self.counts
 
     @property
     def answer(self) -> np.ndarray | None:
@@ -111,7 +106,7 @@ class LiveState:
             return None
         if self.stopped:
             return np.asarray(lane.answers)[0, 0, :, 0]
-        return self._moments.look(self._moment)["public"]
+        return self._job.look(self._moment)["public"]
 
     @property
     def answer_arms(self) -> tuple:
@@ -159,7 +154,7 @@ class LiveState:
             UnsupportedError: not every arm has its first rewards.
         """
         self._started("evidence")
-        looked = self._moments.look(self._moment)
+        looked = self._job.look(self._moment)
         problem, arms = self._job.call.problem, self._job.arms
         name = arms.label if problem.answer_axis is None else None
         level = traced_shape(problem, *arms.arms.shape).level
@@ -181,7 +176,7 @@ class LiveState:
         lane, job = self._started("p_values"), self._job
         if lane.log_e is None:
             return None
-        answer = self.answer if self.stopped else self._moments.look(self._moment)["public"]
+        answer = self.answer if self.stopped else self._job.look(self._moment)["public"]
         assert answer is not None
         return of_pieces(np.asarray(lane.log_e)[..., 0], answer, job.call)
 
@@ -252,7 +247,7 @@ class LiveState:
         seed = checks.seed(seed)
         self._refuse_over()
         self._started("forecast")
-        now = self._moments.look(self._moment)["public"]
+        now = self._job.look(self._moment)["public"]
         return live_forecast.simulated(self._job, self._moment, now, runs, most, seed)
 
     def figure(self) -> "Figure":
@@ -263,16 +258,13 @@ class LiveState:
         """
         return report.figure(self)  # type: ignore[arg-type]
 
-    def _refuse_over(self, moment: Moment | None = None) -> None:
-        """Refuse to go on from a moment at which the run is over; None: the present one."""
-        seen = (self._moment if moment is None else moment).seen
-        if seen is None or not seen.over:
-            return
-        job = self._job.call
-        if seen.bad_arm or seen.bad_answer or seen.fault:
-            place = Place(seen.t, int(job.runs[0]), live=True)
-            raise failure(job, seen.bad_arm, seen.bad_answer, seen.fault, place)
-        raise OverError(self.answer_arms, seen.samples)
+    def _refuse_over(self) -> None:
+        """Refuse to go on where the run is over."""
+        moment = self._moment
+        if moment.ended:
+            assert moment.lane is not None
+            self._job.refuse_failed(moment.lane, moment.told)
+            raise OverError(self.answer_arms, moment.ended)
 
     @property
     def _no_intervals(self) -> str:
@@ -285,19 +277,14 @@ class LiveState:
         Raises:
             UnsupportedError: the run has not begun, or has no intervals.
         """
-        lane, job = self._started(name), self._job
+        self._started(name)
+        stats, job = self._moment.stats, self._job
         if self._no_intervals:
             raise UnsupportedError(name, job.arms.family, self._no_intervals)
-        moments = lane.stats.moments
-        kept: dict[str, Any] = {
-            "means": np.asarray(lane.stats.means)[:, 0][None],
-            "moments": None if moments is None else np.asarray(moments)[:, 0][None],
-        }
-        counts, grid = (
-            np.asarray(lane.stats.counts)[:, 0][None],
-            confidence.priors(job.call.threshold),
-        )
-        return MeansOfRuns(arms=job.arms, family=job.spec.family, grid=grid, counts=counts, **kept)
+        arrays = (stats.counts, stats.means, stats.moments)
+        counts, means, moments = (None if x is None else np.asarray(x)[None, :, 0] for x in arrays)
+        return MeansOfRuns(arms=job.arms, family=job.spec.family, counts=counts, means=means,
+                           moments=moments, grid=confidence.priors(job.call.threshold))  # fmt: skip
 
     def _level(self, level: float | None) -> float:
         if level is None:

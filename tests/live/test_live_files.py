@@ -60,8 +60,8 @@ def test_saved_and_loaded_at_every_pull(tmp_path):
         assert copy.told == live.told and copy.stopped == live.stopped
     same_run(live, traced)
     equal(live, copy)
-    held = live._moments.program
-    assert held is PAIRS.live()._moments.program and held.traces <= 3  # start, turn, look
+    held = live._job.program
+    assert held is PAIRS.live()._job.program and held.traces <= 4  # start, told, chosen, look
     assert live.summary().rows == copy.summary().rows
 
 
@@ -109,8 +109,8 @@ def test_a_state_of_another_version_is_replayed(tmp_path, monkeypatch):
     live.close()
     monkeypatch.setattr(arguments, "STATE", arguments.STATE + 1)
     calls = []
-    told = run.Moments.told
-    monkeypatch.setattr(run.Moments, "told", lambda *given: calls.append(1) or told(*given))
+    told = run.LiveJob.told
+    monkeypatch.setattr(run.LiveJob, "told", lambda *given: calls.append(1) or told(*given))
     again = je.LiveRun.load(path)
     assert len(calls) == 12
     equal(again, live)

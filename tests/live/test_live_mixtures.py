@@ -13,10 +13,10 @@ import pytest
 from scipy.special import logsumexp
 
 import jaxelim as je
-from jaxelim import progress, scope
+from jaxelim import scope
 from jaxelim.cli import main
 from jaxelim.families import noise
-from jaxelim.live import live_forecast, moment, report
+from jaxelim.live import live_forecast, report
 from jaxelim.live.live_forecast import LiveForecast
 from tests.live.live_cases import Case, fed, same_run
 from tests.mixtures import cases
@@ -59,7 +59,7 @@ def test_the_default_repeats_a_simulated_run_with_its_p_values(tmp_path):
     live.close()
     again = je.LiveRun.load(tmp_path / "mine.live")
     assert again.settings["threshold"] == je.Mixture(pieces=2)
-    assert not again._moments.program.traces > live._moments.program.traces
+    assert not again._job.program.traces > live._job.program.traces
     np.testing.assert_array_equal(again.p_values.pairs, live.p_values.pairs)
     assert again.p_values.pairs.min() < 1
     fed(again, traced)
@@ -353,20 +353,6 @@ REFUSED = {
 }
 
 
-def test_a_terminal_shows_how_many_rewards_have_entered(monkeypatch, capsys):
-    """Where it takes long; nothing where there is no terminal, as in tests."""
-    run = made(delta=1e-9)
-    told(run, 40)
-    assert capsys.readouterr().err == ""
-    for name in ("_may_show", "_terminal"):
-        monkeypatch.setattr(progress, name, lambda: True)
-    told(run, 40)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(moment, "LONG", 0.0)
-    told(run, 40)
-    assert "/64" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_where_the_default_is_refused_another_is_named(name):
     given = {"rule": je.TTUCB(), **REFUSED[name]}
@@ -452,7 +438,7 @@ def test_every_family_and_problem(name, tmp_path):
     found, k = live.intervals(), case.instance.K
     assert ((found.low < found.values) & (found.values < found.high)).all()
     level = math.log((1 if case.instance.structure == "linear" else k) / (1 - found.level))
-    family, stats = live._job.spec.family, live._moment.lane.stats
+    family, stats = live._job.spec.family, live._moment.stats
     if case.instance.structure != "linear":
         own = [np.asarray(stats.variances)[:, 0]] if hasattr(stats, "variances") else []
         n, m = (np.asarray(x)[:, 0] for x in (stats.counts, stats.means))

@@ -194,7 +194,7 @@ def test_p_values_are_those_of_the_definition():
             found = run.p_values
             np.testing.assert_allclose(found.pairs, least, rtol=1e-8)
             np.testing.assert_allclose(found.together, np.minimum(1, 6 * least), rtol=1e-8)
-            public = run._moments.look(run._moment)["public"]
+            public = run._job.look(run._moment)["public"]
             answer = np.append(public, not public.any())
             none += answer[-1]
             worst = least.min(0)[~answer].max()
