@@ -168,7 +168,7 @@ class _Functions:
             if self.spec.rule.rare:  # then the next step takes what is chosen here
                 choose: Callable = partial(self.step.asking.choose, inputs)
                 now = jax.lax.cond(jnp.any(now.asks), choose, lambda now: now, now)
-            return n + go, now.varying, arms.at[n].set(taken.arm[0])
+            return n + go.astype(n.dtype), now.varying, arms.at[n].set(taken.arm[0])
 
         def more(carry: tuple) -> Array:
             return (carry[0] < count) & ~carry[1].done[0]

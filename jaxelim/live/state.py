@@ -281,8 +281,8 @@ class LiveState:
         stats, job = self._moment.stats, self._job
         if self._no_intervals:
             raise UnsupportedError(name, job.arms.family, self._no_intervals)
-        arrays = (stats.counts, stats.means, stats.moments)
-        counts, means, moments = (None if x is None else np.asarray(x)[None, :, 0] for x in arrays)
+        arrays: Any = (stats.counts, stats.means, stats.moments)
+        counts, means, moments = (x if x is None else np.asarray(x)[None, :, 0] for x in arrays)
         return MeansOfRuns(arms=job.arms, family=job.spec.family, counts=counts, means=means,
                            moments=moments, grid=confidence.priors(job.call.threshold))  # fmt: skip
 
