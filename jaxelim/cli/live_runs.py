@@ -13,7 +13,7 @@ from jaxelim.cli.instances import RULE, Compiles, Settings, text
 from jaxelim.errors import ArgumentError, StoreError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import report
+from jaxelim.live.report import Report
 from jaxelim.live.run import LiveRun
 
 File = Annotated[Path, tyro.conf.Positional]
@@ -123,7 +123,7 @@ class Tell(Compiles):
                 if left_out:
                     notes.append(f"Rows left out for an empty cell: {left_out}.")
             _keep_state(run)
-            print("\n".join([*notes, *report.standing(run)]))
+            print("\n".join([*notes, Report(run).standing()]))
 
 
 @dataclasses.dataclass(frozen=True)

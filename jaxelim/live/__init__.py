@@ -1,7 +1,7 @@
 """Live runs: a sampling rule chooses arms, and the rewards come from outside."""
 
-from jaxelim.live.live_evidence import LiveEvidence
-from jaxelim.live.live_forecast import LiveForecast
+from jaxelim.live.evidence import LiveEvidence
+from jaxelim.live.forecast import LiveForecast
 from jaxelim.live.run import LiveRun
 from jaxelim.simulation.results.confidence import Intervals
 

@@ -14,27 +14,17 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.contracts import Family
-from jaxelim.errors import ArgumentError, unknown_name
+from jaxelim.errors import ArgumentError, UnsupportedError, unknown_name
 from jaxelim.instances.arms import Arms
 
 LARGEST = 1e100
 """The largest absolute value of a reward, in the unit of a run; squares must not overflow."""
-SEPARATORS = "\t;,"
-"""Separators of a CSV file; the first of them that splits its first row is taken."""
-MISSING = ("refuse", "skip")
-"""What may be done with rows that have an empty cell."""
 _EMPTY = frozenset(("", "#n/a", "<na>", "n/a", "na", "nan", "nat", "none", "null"))
 _WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _REWARD = "a number with a decimal point, as 1234.5; or True, False, yes or no"
-
-
-class Rows(NamedTuple):
-    """Cells of arms and of rewards, row by row."""
-
-    arms: Sequence
-    rewards: Sequence
-    numbers: Sequence[int]  # of the rows, counted from 1
+Row = tuple[Any, Any, int]
+"""Cells of an arm and its reward, and the number of the row, from 1."""
 
 
 class Entries(NamedTuple):
@@ -53,18 +43,43 @@ def entries(
     Raises:
         ArgumentError: as of `LiveRun.tell`.
     """
-    table = _columns(told) is not None or _is_file(told)
-    if value is None and not table:
-        value, reward = reward, None
-    if table or _several(told):
-        return _of_rows(_rows(told, value, arm, reward, arms), arms, missing)
-    number = int(value) if isinstance(value, bool | np.bool_) else value
-    values = checks.real_array("reward", number, shape=()).reshape(-1).tolist()
-    _check_rewards(arms.family, values)
-    return Entries([arms.index(told)], values, 0)
+    names, file = _columns(told), isinstance(told, os.PathLike) or hasattr(told, "read")
+    if names is None and not file and value is None:
+        value = reward
+    if names is None and not file and not _several(told):
+        number = int(value) if isinstance(value, bool | np.bool_) else value
+        values = checks.real_array("reward", number, shape=()).reshape(-1).tolist()
+        _check_rewards(arms.family, values)
+        return Entries([arms.index(told)], values, 0)
+    checks.choice("missing", missing, ("refuse", "skip"))
+    columns = arm, reward
+    rows = _of_csv(told, *columns, arms) if file else _of_columns(told, value, names, *columns)
+    known: dict[tuple, int | None] = {}
+    kept: list[tuple[int, float, int]] = []
+    empty = []
+    for cell, given, row in rows:
+        key = type(cell), str(cell)
+        if key not in known:
+            known[key] = _index(cell, arms, f"row {row}", or_empty=True)
+        index, number = known[key], _number(given)
+        if index is None or _empty(given):
+            empty.append(row)
+        elif number is None:
+            raise ArgumentError("reward", given, _REWARD, f"row {row}")
+        else:
+            kept.append((index, number, row))
+    if empty and missing == "refuse":
+        note = f"no arm or no reward in {len(empty)} of {len(rows)} rows, first in row {empty[0]}"
+        raise ArgumentError("missing", missing, "'skip', which leaves these rows out", note)
+    if not kept:
+        note = f"{len(empty)} with an empty cell left out" if empty else ""
+        raise ArgumentError("arm", rows, "arms and their rewards, at least one", note)
+    indices, rewards, numbers = map(list, zip(*kept, strict=True))
+    _check_rewards(arms.family, rewards, numbers)
+    return Entries(indices, rewards, len(empty))
 
 
-# Rows.
+# Tables.
 
 
 def _several(value: Any) -> bool:
@@ -73,42 +88,10 @@ def _several(value: Any) -> bool:
     return sequence or hasattr(value, "to_numpy") or np.ndim(value) > 0
 
 
-def _rows(told: Any, value: Any, arm: Any, reward: Any, arms: Arms) -> Rows:
-    """The rows of a table, of which `arm` and `reward` name columns; or of two sequences.
-
-    Raises:
-        ArgumentError: it has no such columns, or their lengths differ.
-    """
-    if _is_file(told):
-        return _of_csv(told, arm, reward, arms)
-    names = _columns(told)
-    if names is not None:
-        named = tuple(told[name] for name in _two(names, arm, reward))
-    else:
-        named = told, value
-        if not _several(value):
-            raise ArgumentError("reward", value, "as many rewards as arms")
-        indices: list[Any] = [getattr(column, "index", None) for column in named]
-        if all(hasattr(x, "equals") for x in indices) and not indices[0].equals(indices[1]):
-            raise ArgumentError("reward", value, "a column with the index of the arms' column")
-    cells = [_cells(column) for column in named]
-    if len(cells[0]) != len(cells[1]):
-        note = f"{len(cells[1])} of them, and {len(cells[0])} arms"
-        raise ArgumentError("reward", named[1], "as many rewards as arms", note)
-    return Rows(cells[0], cells[1], range(1, len(cells[0]) + 1))
-
-
-def _is_file(told: Any) -> bool:
-    return isinstance(told, os.PathLike) or hasattr(told, "read")
-
-
 def _columns(told: Any) -> list | None:
     """The names of the columns of a table; None where it is none."""
-    names = getattr(told, "columns", None)
-    if names is None and isinstance(told, Mapping):
-        names = told.keys()
-    if names is None:
-        names = getattr(getattr(told, "dtype", None), "names", None)
+    names = getattr(told, "columns", told.keys() if isinstance(told, Mapping) else None)
+    names = getattr(getattr(told, "dtype", None), "names", None) if names is None else names
     return None if names is None else list(names)
 
 
@@ -132,35 +115,44 @@ def _two(names: list, arm: Any, reward: Any) -> tuple[Any, Any]:
     return arm, reward
 
 
+def _of_columns(told: Any, value: Any, names: list | None, arm: Any, reward: Any) -> list[Row]:
+    """The rows of a table with these columns, or of two sequences.
+
+    Raises:
+        ArgumentError: it has no such columns, or their lengths differ.
+    """
+    both = (told, value) if names is None else [told[name] for name in _two(names, arm, reward)]
+    if not _several(both[1]):
+        raise ArgumentError("reward", value, "as many rewards as arms")
+    indices: list[Any] = [getattr(column, "index", None) for column in both]
+    if all(hasattr(x, "equals") for x in indices) and not indices[0].equals(indices[1]):
+        raise ArgumentError("reward", value, "a column with the index of the arms' column")
+    first, second = map(_cells, both)
+    if len(first) != len(second):
+        note = f"{len(second)} of them, and {len(first)} arms"
+        raise ArgumentError("reward", both[1], "as many rewards as arms", note)
+    return list(zip(first, second, range(1, len(first) + 1), strict=True))
+
+
 def _cells(column: Any) -> list:
     """The entries of a column or a sequence."""
-    if hasattr(column, "to_numpy"):
-        column = column.to_numpy()
-    elif hasattr(column, "__array__"):
-        column = np.asarray(column)
-    if isinstance(column, np.ndarray) and column.dtype.kind not in "mM":
-        column = column.tolist()  # of times it would make integers
+    if hasattr(column, "to_numpy") or hasattr(column, "__array__"):
+        array = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
+        column = array if array.dtype.kind in "mM" else array.tolist()  # which makes times integers
     return list(column)
 
 
-def _of_csv(source: Any, arm: str | None, reward: str | None, arms: Arms) -> Rows:
+def _of_csv(source: Any, arm: str | None, reward: str | None, arms: Arms) -> list[Row]:
     """The rows of a CSV file, numbered by its lines.
 
     Raises:
         ArgumentError: it cannot be read, or has other columns.
     """
-    name, row = str(source) if isinstance(source, os.PathLike) else "-", 0
+    name = str(source) if isinstance(source, os.PathLike) else "-"
     try:
-        text = _text(source)
-        separator = next((one for one in SEPARATORS if len(_first(text, one)) > 1), ",")
-        reader, lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator), []
-        for cells in reader:
-            row = reader.line_num
-            if cells:
-                lines.append((row, [cell.strip() for cell in cells]))
+        lines = _lines(source)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        note = f"row {row + 1}: {error}" if isinstance(error, csv.Error) else str(error)
-        raise ArgumentError("csv", name, "a readable CSV file", note) from error
+        raise ArgumentError("csv", name, "a readable CSV file", str(error)) from error
     if not lines:
         raise ArgumentError("rewards", name, "a row for each reward", "it has no row")
     (top, head), named = lines[0], arm is not None or reward is not None
@@ -169,99 +161,58 @@ def _of_csv(source: Any, arm: str | None, reward: str | None, arms: Arms) -> Row
         allowed += "the names of two columns"
         raise ArgumentError("csv", name, allowed, f"row {top} has {len(head)} columns")
     first, second = (head.index(one) for one in _two(head, arm, reward)) if named else (0, 1)
-    # A row of an arm is no title, and a number or an empty cell is none.
-    if named or not (_known(head[0], arms) or _empty(head[1]) or _number(head[1]) is not None):
+    if named or _is_title(head, arms):
         lines = lines[1:]
     for row, cells in lines:
         if len(cells) != len(head):
             note = f"row {row} has {len(cells)} columns, and row {top} has {len(head)}"
             raise ArgumentError("csv", name, "rows of as many columns", note)
-    numbers, bodies = [row for row, _ in lines], [cells for _, cells in lines]
-    return Rows([cells[first] for cells in bodies], [cells[second] for cells in bodies], numbers)
+    return [(cells[first], cells[second], row) for row, cells in lines]
 
 
-def _text(source: Any) -> str:
-    """The text of a file, in UTF-8 or with the mark of UTF-16, without that mark."""
+def _lines(source: Any) -> list[tuple[int, list[str]]]:
+    """The lines of a CSV file that are not empty, by number.
+
+    Of tab, semicolon and comma the first that splits its first line separates cells. The text
+    is UTF-8, or UTF-16 with its mark.
+    """
     if hasattr(source, "read"):
-        return source.read().removeprefix("\ufeff")
-    raw = Path(source).read_bytes()
-    wide = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return raw.decode("utf-16" if wide else "utf-8-sig")
+        text = source.read().removeprefix("\ufeff")
+    else:
+        raw = Path(source).read_bytes()
+        text = raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    lines: list[tuple[int, list[str]]] = []
+    for separator in "\t;,":
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        lines = [(reader.line_num, list(map(str.strip, cells))) for cells in reader if cells]
+        if lines and len(lines[0][1]) > 1:
+            break
+    return lines
 
 
-def _first(text: str, separator: str) -> list[str]:
-    """The first row that is not empty."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    return next(filter(None, reader), [])
+def _is_title(head: list[str], arms: Arms) -> bool:
+    """Whether a first row is a title: it begins with no arm, and its second cell is a word."""
+    try:
+        _index(head[0], arms)
+    except ArgumentError:
+        return not _empty(head[1]) and _number(head[1]) is None
+    return False
 
 
 # Cells.
 
 
-def _of_rows(given: Rows, arms: Arms, missing: str) -> Entries:
-    """The rewards of rows, each checked; `missing`: what is done with those that lack a cell.
-
-    Raises:
-        ArgumentError: no such arm, no number, a reward that the family
-            cannot draw, or an empty cell, with its row; or there is no row.
-    """
-    checks.choice("missing", missing, MISSING)
-    known: dict[tuple, int | None] = {}
-    kept: list[tuple[int, float, int]] = []
-    empty = []
-    for cell, value, row in zip(given.arms, given.rewards, given.numbers, strict=True):
-        key = type(cell), str(cell)
-        if key not in known:
-            nobody = _empty(cell) and not _known(cell, arms)
-            known[key] = None if nobody else _index(cell, arms, f"row {row}")
-        arm = known[key]
-        if arm is None or _empty(value):
-            empty.append(row)
-            continue
-        number = _number(value)
-        if number is None:
-            raise ArgumentError("reward", value, _REWARD, f"row {row}")
-        kept.append((arm, number, row))
-    if empty and missing == "refuse":
-        rows = f"{len(empty)} of {len(given.numbers)} rows"
-        note = f"no arm or no reward in {rows}, first in row {empty[0]}"
-        raise ArgumentError("missing", missing, "'skip', which leaves these rows out", note)
-    if not kept:
-        note = f"{len(empty)} with an empty cell left out" if empty else ""
-        raise ArgumentError("arm", given.arms, "arms and their rewards, at least one", note)
-    _check_rewards(arms.family, [x for _, x, _ in kept], [row for *_, row in kept])
-    return Entries([arm for arm, *_ in kept], [x for _, x, _ in kept], len(empty))
-
-
-def _check_rewards(family: Family, rewards: Sequence[float], numbers: Sequence[int] = ()) -> None:
-    """Refuse rewards that the family cannot draw; `numbers`: their rows, none of a single one."""
-
-    def check(values: np.ndarray) -> None:
-        large = np.abs(values) > LARGEST * family.scale
-        family.refuse_rewards(values, large, f"of at most {LARGEST:g} units")
-        family.check_rewards(values)
-
-    try:
-        check(np.asarray(rewards, float))
-    except ArgumentError:
-        for reward, row in zip(rewards, numbers, strict=False):
-            try:
-                check(np.asarray([reward]))
-            except ArgumentError as error:
-                note = f"{error.note}; row {row}"
-                raise ArgumentError(error.argument, reward, error.allowed, note) from None
-        raise
-
-
-def _index(cell: Any, arms: Arms, place: str) -> int:
+def _index(cell: Any, arms: Arms, place: str = "", or_empty: bool = False) -> int | None:
     """The index of an arm, by its name or its number, also where these are text.
 
     Raises:
-        ArgumentError: there is no such arm.
+        ArgumentError: there is no such arm. With `or_empty` None is returned for an empty cell.
     """
     text = str(cell).strip()
     if arms.names is not None and text in arms.names:
         return arms.names.index(text)
+    if or_empty and _empty(cell):
+        return None
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)  # a column with empty cells
     elif arms.names is None and text.isdecimal():
@@ -271,14 +222,6 @@ def _index(cell: Any, arms: Arms, place: str) -> int:
     except ArgumentError as error:
         note = "; ".join(filter(None, (place, error.note)))
         raise ArgumentError("arm", cell, error.allowed, note) from None
-
-
-def _known(cell: Any, arms: Arms) -> bool:
-    """Whether a cell names an arm."""
-    try:
-        return _index(cell, arms, "") >= 0
-    except ArgumentError:
-        return False
 
 
 def _empty(cell: Any) -> bool:
@@ -299,14 +242,24 @@ def _number(cell: Any) -> float | None:
         return None
 
 
+def _check_rewards(family: Family, rewards: Sequence[float], rows: Sequence[int] = ()) -> None:
+    """Refuse rewards that the family cannot draw; `rows`: their numbers, for the message."""
+    values = np.asarray(rewards, float)
+    try:
+        large = np.abs(values) > LARGEST * family.scale
+        family.refuse_rewards(values, large, f"of at most {LARGEST:g} units")
+        family.check_rewards(values)
+    except ArgumentError:
+        for reward, row in zip(rewards, rows, strict=False):
+            try:
+                _check_rewards(family, [reward])
+            except ArgumentError as error:
+                note = f"{error.note}; row {row}"
+                raise ArgumentError(error.argument, reward, error.allowed, note) from None
+        raise
+
+
 # Counts.
-
-
-def pools(family: Family) -> bool:
-    """Whether `Family.pooled` goes with `update`; a class may have other statistics."""
-    kinds = [vars(kind) for kind in type(family).__mro__]
-    first = next(own for own in kinds if "update" in own or "pooled" in own)
-    return family.sufficient > 0 and "pooled" in first
 
 
 class Pooled(NamedTuple):
@@ -335,10 +288,16 @@ def counts(told: Any, arms: Arms) -> list[list]:
     """Rows (arm, sum, number) of a mapping, with a sum of squares where the family needs it.
 
     Raises:
+        UnsupportedError: the family needs more than counts.
         ArgumentError: it is no such mapping, there is no such arm, or its
             rewards cannot have these sums.
     """
     family, found = arms.family, []
+    kinds = [vars(kind) for kind in type(family).__mro__]
+    own = next(names for names in kinds if "update" in names or "pooled" in names)
+    if not family.sufficient or "pooled" not in own:  # else a class updates other statistics
+        allowed = f"None: of {family!r} their sums say too little"
+        raise UnsupportedError("counts", told, allowed)
     words = "(sum, number)" if family.sufficient < 2 else "(sum, number, sum of squares)"
     allowed = f"arms and their {words} of rewards"
     if not isinstance(told, Mapping) or not told:
@@ -347,31 +306,31 @@ def counts(told: Any, arms: Arms) -> list[list]:
         entry = {name: own}
         if not isinstance(own, Sequence | np.ndarray) or len(own) != 1 + family.sufficient:
             raise ArgumentError("counts", entry, allowed)
-        k, number = _index(name, arms, ""), checks.integer("counts", own[1], low=0)
+        k, number = _index(name, arms), checks.integer("counts", own[1], low=0)
         total, *more = (checks.real("counts", x) for x in (own[0], *own[2:]))
-        if number == 0 and (total or any(more)):
-            raise ArgumentError("counts", entry, "sums of 0 where there is no reward")
         if number:
-            _check_sum(family, total, number, more, entry)
+            _check_sums(family, total, number, more, entry)
+        elif total or any(more):
+            raise ArgumentError("counts", entry, "sums of 0 where there is no reward")
         found.append([k, total, number, *more])
     if len({k for k, *_ in found}) < len(found):
         raise ArgumentError("counts", told, "each arm once")
     return found
 
 
-def _check_sum(family: Family, total: float, number: int, more: list[float], entry: dict) -> None:
-    """Refuse a sum that no rewards of the family have."""
+def _check_sums(family: Family, total: float, number: int, more: list[float], entry: dict) -> None:
+    """Refuse sums that no rewards of the family have."""
     mean = total / number
-    try:
+    whole = total == math.floor(total)  # as of whole numbers, of which the mean may be none
+    for values in ([mean], [math.floor(mean), math.ceil(mean)])[: 1 + whole]:
         try:
-            _check_rewards(family, [mean])
-        except ArgumentError:
-            if total != math.floor(total):
-                raise
-            _check_rewards(family, [math.floor(mean), math.ceil(mean)])  # of whole numbers
-    except ArgumentError as error:
-        allowed = f"a sum, then the number of {error.allowed}"
-        raise ArgumentError("counts", entry, allowed, f"mean {mean:g}") from None
+            _check_rewards(family, values)
+            break
+        except ArgumentError as error:
+            refused = error
+    else:
+        allowed = f"a sum, then the number of {refused.allowed}"
+        raise ArgumentError("counts", entry, allowed, f"mean {mean:g}")
     if more and more[0] < total * mean * (1 - 1e-12):
         note = f"{more[0]:g} is below {total * mean:g}, the sum squared over the number"
         raise ArgumentError("counts", entry, "the sum of squares of such rewards", note)

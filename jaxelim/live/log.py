@@ -1,8 +1,10 @@
 """The file of a live run: a SQLite database of its arguments, its events and its last state.
 
 A transaction is whole or absent, and on the disk before the call that made it returns. An open
-run holds the write lock of its file, which the system frees when the process ends. A state of
-another version is passed over: the events give it again.
+run holds the write lock of its file, which the system frees when the process ends.
+
+Arguments are text, as in the files of results. An object of one's own is written by the name of
+its class alone, and is given again when the file is read.
 """
 
 import contextlib
@@ -15,12 +17,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from jaxelim.errors import DamagedFileError, StoreError
+import jaxelim
+from jaxelim.errors import ArgumentError, DamagedFileError, StoreError
+from jaxelim.simulation.results.descriptions import made
+from jaxelim.text import text_of
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file's layout."""
+STATE = 4
+"""Version of a state; raise it when the engine's lanes or a rule's state change."""
 _WAIT = 5000
 """Milliseconds that a transaction waits for others to read."""
 _TABLES = (
@@ -31,8 +39,9 @@ _TABLES = (
 
 
 class State(NamedTuple):
-    """The state of a run after some events."""
+    """The state of a run after so many events. The events give it again."""
 
+    after: int
     body: dict  # what JSON can hold
     arrays: list[np.ndarray]
 
@@ -43,7 +52,6 @@ class Contents(NamedTuple):
     settings: dict
     events: list[dict]
     state: State | None
-    after: int  # number of events before the state
 
 
 def read(path: Path) -> Contents:
@@ -71,11 +79,10 @@ def read(path: Path) -> Contents:
             raise DamagedFileError(path, f"event {n} is not as it was written")
     events = [json.loads(body) for _, body, _ in rows]
     if kept is None:
-        return Contents(json.loads(settings), events, None, 0)
-    after, body, blob = kept
-    with np.load(io.BytesIO(blob)) as file:
-        arrays = [file[name] for name in file.files]
-    return Contents(json.loads(settings), events, State(json.loads(body), arrays), after)
+        return Contents(json.loads(settings), events, None)
+    with np.load(io.BytesIO(kept[2])) as file:
+        state = State(kept[0], json.loads(kept[1]), [file[name] for name in file.files])
+    return Contents(json.loads(settings), events, state)
 
 
 class Log:
@@ -111,12 +118,7 @@ class Log:
             raise
 
     def _lock(self) -> None:
-        """Begin a transaction, which locks the file against other writers.
-
-        Raises:
-            DamagedFileError: it is no database.
-            StoreError: another run object has it, or it cannot be written.
-        """
+        """Begin a transaction, which locks the file against other writers."""
         try:
             self._base.execute("PRAGMA synchronous = EXTRA")
             self._base.execute("BEGIN IMMEDIATE")
@@ -137,15 +139,11 @@ class Log:
         """
         self._commit([_row(n, event)])
 
-    def keep(self, state: State, after: int) -> None:
-        """Write the state after so many events, in place of an older one.
-
-        Raises:
-            StoreError: it cannot be written; the file stays as it was.
-        """
+    def keep(self, state: State) -> None:
+        """Write a state in place of an older one; raises as `append`."""
         blob = io.BytesIO()
         np.savez(blob, *state.arrays)
-        row = after, json.dumps(state.body), blob.getvalue()
+        row = state.after, json.dumps(state.body), blob.getvalue()
         self._commit([("DELETE FROM state", ()), ("INSERT INTO state VALUES (?, ?, ?)", row)])
 
     def _commit(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
@@ -164,3 +162,43 @@ class Log:
 def _row(n: int, event: dict) -> tuple[str, tuple]:
     body = json.dumps(event, separators=(",", ":"))
     return "INSERT INTO event VALUES (?, ?, ?)", (n, body, zlib.crc32(body.encode()))
+
+
+# Arguments as text.
+
+
+def versions() -> dict[str, Any]:
+    """What must be equal for a state to be read."""
+    return {"jaxelim": jaxelim.__version__, "state": STATE, "jax": jax.__version__}
+
+
+def encoded(value: Any) -> Any:
+    """The value as text; a class outside jaxelim, or a function, by its name alone."""
+    try:
+        text = text_of("value", value)
+        if made(text) == value:
+            return text
+    except Exception:  # what is not jaxelim's own, or a constructor of other arguments
+        pass
+    return {"own": _name(value)}
+
+
+def decoded(written: Any, own: Any = None, argument: str = "value") -> Any:
+    """The value of `encoded`; `own`: in place of one that only its class names.
+
+    Raises:
+        ArgumentError: such an object is missing, or is one of another class.
+        NotHere, KeyError, TypeError, ValueError: this is nothing of `encoded`.
+    """
+    if isinstance(written, str):
+        return made(written)
+    if own is None or _name(own) != written["own"]:
+        allowed = f"the {written['own']} that the run was made with, given to load"
+        raise ArgumentError(argument, own, allowed)
+    return own
+
+
+def _name(value: Any) -> str:
+    """The name of a function, or of the class of another object."""
+    kind = value if hasattr(value, "__qualname__") else type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -158,6 +158,19 @@ class LiveJob:
         lane = self.run("pool", lane, left.astype(float), *units)
         return self._tested(moment, lane, early, waiting=waiting, told=told)
 
+    def check_counts(self, moment: Moment, given: Pooled, counts: Any) -> None:
+        """Refuse counts that no moment follows: none, too many, or without first rewards."""
+        number, least = int(given.pulls.sum()), self.call.initial_pulls
+        if not 0 < number <= LONGEST - moment.told:
+            allowed = f"1 to {LONGEST - moment.told} further rewards"
+            raise ArgumentError("counts", counts, allowed, f"{number} of them")
+        lacking = np.bincount(self.due(moment), minlength=self.arms.K) - given.pulls
+        if (lacking > 0).any():
+            k = int(np.argmax(lacking > 0))
+            allowed = f"at least {least} rewards of each arm before the first check"
+            note = f"{self.arms.label(k)} has {least - lacking[k]}"
+            raise ArgumentError("counts", counts, allowed, note)
+
     def chosen(self, moment: Moment, count: int) -> Moment:
         """The moment at which `count` arms are asked for and not told.
 
@@ -179,8 +192,9 @@ class LiveJob:
             lane = dataclasses.replace(moment.lane, done=jax.numpy.ones_like(moment.lane.done))
         return dataclasses.replace(moment, lane=lane, ended=moment.told, waiting=())
 
-    def refuse_failed(self, lane: Lane, told: int) -> None:
+    def refuse_failed(self, lane: Lane | None, told: int) -> None:
         """Raise the error of a run that its rule, its problem or its family has ended."""
+        assert lane is not None
         parts = lane.bad_arm, lane.bad_answer, lane.fault
         arm, answer, fault = (0 if x is None else int(np.asarray(x)[0]) for x in parts)
         if arm or answer or fault:
@@ -219,32 +233,23 @@ class LiveJob:
         over = now.told if bool(np.asarray(lane.done)[0]) else 0
         return dataclasses.replace(now, lane=lane, ended=now.ended or over)
 
-    # Moments as lists of arrays.
-
-    def leaves(self, moment: Moment) -> list[np.ndarray] | None:
-        """The arrays of lane 0 that vary over a run; None if one is no plain array."""
-        assert moment.lane is not None
-        arrays = jax.tree.leaves(moment.lane.varying)
-        if any(x.dtype.kind not in "biuf" for x in arrays):
+    def kept(self, moment: Moment) -> tuple[dict, list[np.ndarray]] | None:
+        """A moment as JSON and arrays; None where only its events give it."""
+        arrays = jax.tree.leaves(moment.lane)
+        if moment.lane is None or any(x.dtype.kind not in "biuf" for x in arrays):
             return None
-        return [np.asarray(x)[..., :1] for x in arrays]
+        body = {"waiting": moment.waiting, "told": moment.told, "ended": moment.ended}
+        return body, list(map(np.asarray, arrays))
 
-    def restored(self, leaves: list[np.ndarray]) -> Lane | None:
-        """The lanes of `leaves`; None if these are of other shapes."""
-        lanes = self.spec.execution.lanes
+    def restored(self, body: dict, arrays: list[np.ndarray]) -> Moment | None:
+        """The moment of `kept`; None if its arrays are of other shapes."""
         with scope.engine():
             given = self.inputs, self.queue, np.zeros(self.first)
             known, structure = jax.tree.flatten(program.shapes(self.spec, given))
-            if [_kind(x) for x in leaves] != [_kind(x) for x in known]:
+            if [(x.shape, x.dtype) for x in arrays] != [(x.shape, x.dtype) for x in known]:
                 return None
-            wide = [np.repeat(x, lanes, -1) for x in leaves]
-            lane = jax.tree.unflatten(structure, jax.device_put(wide))
-            fixed: Any = dict(
-                delta=jax.numpy.repeat(self.queue.delta[:, :1], lanes, 1),
-                prepared=jax.tree.map(lambda x: x[0], self.inputs.prepared),
-                done=lane.done | (np.arange(lanes) > 0),
-            )
-            return dataclasses.replace(lane, **fixed)
+            lane = jax.tree.unflatten(structure, jax.device_put(arrays))
+        return Moment(lane, (), tuple(body["waiting"]), body["told"], body["ended"])
 
 
 def _answered(
@@ -264,10 +269,6 @@ def _answered(
         else:
             left.append(arm)
     return order + sorted(place for own in places.values() for place in own), tuple(left)
-
-
-def _kind(x: Any) -> tuple:
-    return *x.shape[:-1], x.dtype
 
 
 def _kept(call: Experiment) -> Mixture | None:

@@ -21,6 +21,7 @@ from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Snapshot, Tree
 from jaxelim.engine import Inputs, Lane, Queue, Spec
 from jaxelim.engine.step import Step, Taken
+from jaxelim.lanes import index_like
 
 BLOCK = 64
 """Most rewards that one call takes, and most arms that it chooses."""
@@ -197,26 +198,29 @@ class _Functions:
             first = jnp.arange(lane.done.size) == 0
             # Below 0 it is some lower bound, as no test needs more.
             shown["log_e"] = jnp.maximum(looks.of_answer(seen, first), 0)
-        if isinstance(seen.shape, Pairs) and not seen.shape.items:
-            shown["pairs"] = _arms_of_pieces(seen)
+        if isinstance(seen.shape, Pairs):
+            shown["pairs"] = _candidates(seen)
         return jax.tree.map(lambda x: x[..., 0], shown)
 
     def _space(self, inputs: Inputs, lane: Lane) -> ArmContext:
         return self.step.observing.space(inputs, lane.features)
 
 
-def _arms_of_pieces(seen: Snapshot) -> Array:
-    """The arms of each piece, [Q, 2, B] int32."""
-    places, lanes = seen.shape.exists.shape
+def _candidates(seen: Snapshot) -> Array:
+    """The candidates of each piece; of signs its arm, and whether it is above: [Q, 2, B] int32."""
+    shape, lanes = seen.shape, seen.lanes
+    places = jnp.broadcast_to(index_like(shape.exists), shape.exists.shape)
+    if shape.signs:
+        return jnp.stack([places, shape.above.astype(jnp.int32)], 1)
 
     def pair(piece: Array) -> Array:
-        both = seen.shape.arms(seen.lanes, jnp.broadcast_to(piece, (lanes,)))
-        return jnp.stack([jnp.broadcast_to(arm, (lanes,)).astype(jnp.int32) for arm in both])
+        both = shape.pair(lanes, piece)
+        return jnp.stack([jnp.broadcast_to(x, piece.shape).astype(jnp.int32) for x in both])
 
-    return jax.vmap(pair)(jnp.arange(places, dtype=jnp.int32))
+    return jax.vmap(pair)(places)
 
 
 program = Cache(lambda spec, inputs: LiveProgram(spec), KEPT)
 """The program of a spec for inputs of one layout, compiled once while the cache keeps it."""
-shapes = Cache(lambda spec, given: jax.eval_shape(_Functions(spec).start, *given).varying, KEPT)
-"""Shapes and dtypes of what varies in the lanes, for the arguments of `start`."""
+shapes = Cache(lambda spec, given: jax.eval_shape(_Functions(spec).start, *given), KEPT)
+"""Shapes and dtypes of the lanes, for the arguments of `start`."""

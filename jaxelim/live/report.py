@@ -1,21 +1,21 @@
-"""What a live run shows: a table, what it means in words, and a figure."""
+"""What a live run shows: a table, and what it means in words."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 
-from jaxelim.live.doubts import doubt
+from jaxelim.contracts.proofs import GAUSSIAN, UNKNOWN_VARIANCE
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.proven import sentence
-from jaxelim.simulation.results.result import Summary
+from jaxelim.simulation.results.summary import Summary
 from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from jaxelim.live.live_forecast import LiveForecast
+    from jaxelim.live.forecast import LiveForecast
     from jaxelim.live.run import LiveRun
 
 PAGE = "See docs/how-to/live-runs.md."
@@ -24,90 +24,67 @@ FORECAST = (
     f"summary(forecast=True), or jaxelim live show FILE --forecast. {PAGE}"
 )
 """What an open run says that has no forecast."""
+FEWEST = 100
+"""Fewest rewards of an arm of which a share of equal ones is judged."""
+ALPHA = 1e-5
+"""The chance of a false alarm at one look, of the test of the variance."""
+_ALONE = 16
+"""How much more of its stakes on one arm an interval of bounded rewards keeps than a pair does."""
 
 
-def summary(run: "LiveRun", forecast: "LiveForecast | None" = None) -> Summary:
-    """A table with a row for each arm, and the state of the run in words."""
-    settings = run.settings
-    title = f"{settings['rule']!r}, {settings['problem']!r}, delta = {settings['delta']:g}"
-    shown = _Shown(run)
-    return Summary(title, tuple(shown.rows()), tuple(shown.notes(forecast)))
-
-
-def standing(run: "LiveRun") -> list[str]:
-    """How far a run is, in words: the first note of its summary."""
-    return [_Shown(run).standing()]
-
-
-def described(run: "LiveRun") -> str:
-    """A live run in one line: the rule, the arms, the rewards so far and its state."""
-    state = "open"
-    if run.ended_by_hand:
-        state = "ended by hand"
-    elif run.stopped:
-        state = f"stopped: {', '.join(map(str, run.answer_arms))}"
-    rule = type(run.settings["rule"]).__name__
-    return f"<LiveRun of {rule}, {len(run.names)} arms, {run.told} rewards, {state}>"
-
-
-def figure(run: "LiveRun") -> "Figure":
-    """The evidence beside what is needed, and the arms' intervals and pulls."""
-    from jaxelim.figures.live import live_figure  # matplotlib is slow to import
-
-    now, arms = run.evidence, [str(name) for name in run.names]
-    known = None if run._no_intervals else run.intervals()
-    ends = None if known is None else (known.low, known.high, known.level)
-    values, words = (now.llr, "LLR") if now.log_e is None else (now.log_e, "log e")
-    title = "ended by hand"
-    if not run.ended_by_hand:
-        named = ", ".join(map(str, run.answer_arms)) or "no arm"
-        title = f"stopped: {named}" if run.stopped else f"open: {named} in the lead"
-    return live_figure(
-        now.labels, values, now.beta, now.active, arms, run.means, run.counts, words, ends, title
-    )
-
-
-class _Shown:
-    """The parts of a summary."""
+class Report:
+    """What is said of a live run as it is now."""
 
     def __init__(self, run: "LiveRun"):
-        self.run, self.call = run, run._job.call
-        self.counts, self.means = run.counts, run.means
-        self.answer: Any = run.answer
-        self.began, problem = run._moment.lane is not None, self.call.problem
-        self.levels = traced_shape(problem, *self.call.instance.arms.shape).signs
+        self.run, self.call, self.counts = run, run._job.call, run.counts
+        problem, arms = self.call.problem, run._job.arms
+        self.began = run._moment.lane is not None
+        self.levels = traced_shape(problem, arms.K, arms.d).signs
         self.of_arms = self.began and problem.answer_axis is None
         self.p: Any = None
         self.leader: Any = None
-        if run.ended_by_hand:
-            self.answer = run._job.look(run._moment)["public"]
-        if not self.of_arms:
-            return
-        if run.p_values is not None and not np.isnan(run.p_values.answer):
-            self.p = run.p_values.arms
-        if not self.levels:
-            one = self.answer.sum() == 1
-            self.leader = int(np.argmax(self.answer if one else self.means))
+        if self.of_arms:
+            self.answer, p = run._public(), run.p_values
+            if p is not None and not np.isnan(p.answer):
+                self.p = p.arms
+            if not self.levels:
+                one = self.answer.sum() == 1
+                self.leader = int(np.argmax(self.answer if one else run.means))
 
-    def differences(self, pairs: int) -> Intervals:
+    def summary(self, forecast: "LiveForecast | None" = None) -> Summary:
+        """A table with a row for each arm, and the state of the run in words."""
+        run = self.run
+        title = f"{self.call.rule!r}, {self.call.problem!r}, delta = {run.settings['delta']:g}"
+        notes = [self.standing()]
+        if self.began:
+            guarantee = sentence(self.call.threshold, run.proven, self.call.instance.family)
+            notes += [guarantee] * (not run.ended_by_hand)
+            notes += [*doubt(self.call.instance.family, run._rewards()), *self._columns()]
+            if not run._moment.ended:
+                whose = f"Their arms are chosen by {self.call.rule!r}, the rule of this run."
+                more = FORECAST if forecast is None else f"{forecast} {whose} {PAGE}"
+                notes += [*self._slack_that_ends(), more]
+        return Summary(title, tuple(self._rows()), tuple(notes))
+
+    def _differences(self, pairs: int) -> Intervals:
         """The means less the leader's, with intervals of so many pairs at once: [1, K - 1]."""
         others = np.delete(np.arange(self.counts.size), self.leader)
         leader, means = np.full_like(others, self.leader), self.run._last_means("differences")
         return means.differences(others, leader, self.run._level(None), pairs)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def _rows(self) -> list[dict[str, Any]]:
         """A row for each arm, all with the same columns."""
-        run, k = self.run, self.counts.size
-        columns: dict[str, Any] = {"arm": run.names, "pulls": self.counts, "mean": self.means}
-        if self.call.instance.costs is not None:
-            columns["cost"] = self.counts * self.call.instance.costs
+        run, k, costs = self.run, self.counts.size, self.call.instance.costs
+        columns: dict[str, Any] = {"arm": run.names, "pulls": self.counts, "mean": run.means}
+        if costs is not None:
+            columns["cost"] = self.counts * costs
         if self.began and not run._no_intervals:
             known = run.intervals()
             columns |= {"low": known.low, "high": known.high}
             if self.leader is not None:
-                off = self.differences(k * (k - 1) // 2)
-                for name, ends in zip(_DIFFERENCES, (off.values, off.low, off.high), strict=True):
-                    columns[name] = np.insert(ends[0], self.leader, 0.0)
+                off = self._differences(k * (k - 1) // 2)
+                ends = {"difference": off.values, "diff low": off.low, "diff high": off.high}
+                columns |= {name: np.insert(x[0], self.leader, 0.0) for name, x in ends.items()}
         if self.p is not None:
             columns["p"] = self.p
         columns["state"] = [self._state(arm) for arm in range(k)]
@@ -117,28 +94,15 @@ class _Shown:
     def _state(self, k: int) -> str:
         """What the run says of an arm, and since when."""
         times, words = self.run.elimination_times, []
-        if self.of_arms and self.answer[k]:
+        if not self.of_arms:
+            return ""
+        if self.answer[k]:
             words.append("answer" if self.run.stopped else "above" if self.levels else "leads")
-        elif self.of_arms and self.levels:
+        elif self.levels:
             words.append("below")
         if times is not None and times.shape == self.counts.shape and times[k]:
             words.append(f"{'decided' if self.levels else 'eliminated'} at {times[k]}")
         return ", ".join(words)
-
-    def notes(self, forecast: "LiveForecast | None") -> list[str]:
-        """The state of the run, its guarantee, what the columns are, and what would end it."""
-        run, notes = self.run, [self.standing()]
-        if not self.began:
-            return notes
-        guarantee = sentence(self.call.threshold, run.proven, self.call.instance.family)
-        notes += [guarantee] * (not run.ended_by_hand)
-        notes += [*doubt(run), *self._columns()]
-        if run.ended_by_hand or run.stopped:
-            return notes
-        rule = run.settings["rule"]
-        whose = f"Their arms are chosen by {rule!r}, the rule of this run."
-        more = FORECAST if forecast is None else f"{forecast} {whose} {PAGE}"
-        return [*notes, *self._slack_that_ends(), more]
 
     def standing(self) -> str:
         """The state of the run in one sentence, and what an answer needs."""
@@ -147,15 +111,12 @@ class _Shown:
             return f"{run.told} rewards; {run.first} are needed for the first check."
         spent = "" if costs is None else f" at a cost of {float(self.counts @ costs):.6g}"
         after, more = f"after {run.samples} rewards{spent}", run.told - run.samples
-        later = "."
-        if more:
-            later = f". {more} rewards came after that: all columns but p count them."
+        later = f". {more} rewards came after that: all columns but p count them." if more else "."
         if run.ended_by_hand:
             ended = f"The run was ended by hand {after}{later}"
             return f"{ended} There is no answer; intervals and p hold."
-        p = None if self.p is None else float(np.nanmax(self.p))
         answer = ", ".join(map(str, run.answer_arms)) or "no arm"
-        answer += "" if p is None else f" (p = {p:.2g})"
+        answer += "" if self.p is None else f" (p = {float(np.nanmax(self.p)):.2g})"
         if run.stopped:
             epsilon = self.call.problem.epsilon
             slack = f", whose mean is within {epsilon:g} of the largest" if epsilon else ""
@@ -167,10 +128,10 @@ class _Shown:
         """What an answer needs."""
         if self.p is not None:
             return f"a p of at most {self.run.settings['delta']:g}"
-        now, words = self.run.evidence, "a log-likelihood ratio"
-        values = now.llr
+        now = self.run.evidence
+        words, values = "a log-likelihood ratio", now.llr
         if now.log_e is not None:
-            values, words = now.log_e, "a log e (1/e is a p-value)"
+            words, values = "a log e (1/e is a p-value)", now.log_e
         least = float(np.min(values[now.active], initial=np.inf))
         so_far = f"; the least is {least:.4g}" if least > -np.inf else ""
         return f"{words} above {now.beta:.4g} against each alternative{so_far}"
@@ -181,10 +142,9 @@ class _Shown:
         if not run._no_intervals:
             words = "low, high: the interval of the mean, for all arms at once."
             if self.leader is not None:
-                difference, low, high = _DIFFERENCES
                 words += (
-                    f" {difference}: the mean less that of {run.names[self.leader]}; {low}, {high}:"
-                    " its interval, for all pairs of arms at once."
+                    f" difference: the mean less that of {run.names[self.leader]}; diff low, diff "
+                    "high: its interval, for all pairs of arms at once."
                 )
             words += f" They hold at every look with probability {run._level(None):.4g}."
             notes.append(words)
@@ -207,7 +167,7 @@ class _Shown:
             return []
         assert threshold.pieces is not None
         pieces = threshold.pieces * (_ALONE if family.name == "bounded" else 1)
-        most = 1.005 * float(self.differences(pieces).high.max())  # so rounded up
+        most = 1.005 * float(self._differences(pieces).high.max())  # so rounded up
         if not 0 < most < family.high - family.low:
             return []
         leader = self.run.names[self.leader]
@@ -217,7 +177,35 @@ class _Shown:
         ]
 
 
-_ALONE = 16
-"""How much more of its stakes on one arm an interval of bounded rewards keeps than a pair does."""
-_DIFFERENCES = ("difference", "diff low", "diff high")
-"""The columns of differences to the leader."""
+def doubt(family: Any, rewards: Mapping[Any, np.ndarray]) -> list[str]:
+    """Why the rewards of arms are not those of the family, in words; [] where nothing is found.
+
+    Gaussian and exponential rewards: more than half of 100 or more rewards of an arm are equal.
+    Rewards with a density are never equal; rounded to half a standard deviation, with probability
+    below 1e-8. Gaussian rewards of a known standard deviation: their variance is larger, by
+    the chi-square test at level `ALPHA`.
+    """
+    law, found = family.stated_law(), ""
+    if law not in (GAUSSIAN, UNKNOWN_VARIANCE) and family.name != "exponential":
+        return []
+    if law == GAUSSIAN:
+        arms = [x for x in rewards.values() if x.size]
+        stds = np.broadcast_to(family.std, len(rewards))[[x.size > 0 for x in rewards.values()]]
+        squares = sum(x.size * x.var() / std**2 for x, std in zip(arms, stds, strict=True))
+        freedom = sum(x.size - 1 for x in arms)
+        if freedom and scipy.special.chdtrc(freedom, squares) < ALPHA:
+            times = (squares / freedom) ** 0.5
+            found = f"their standard deviation is {times:.3g} times that of {family!r}"
+    for name, of_arm in rewards.items():
+        values, counts = np.unique(of_arm, return_counts=True)
+        if of_arm.size >= FEWEST and counts.max() > of_arm.size / 2:
+            share, value = counts.max() / of_arm.size, values[counts.argmax()]
+            found = f"{share:.0%} of the rewards of {name} are {value:g}"
+            break
+    if not found:
+        return []
+    return [
+        f"WARNING: {found}. So the rewards are not of this law, and nothing here is proven: not "
+        "the answer, p or intervals. Bounded(low, high) needs no law but an interval of the "
+        "rewards."
+    ]

@@ -1,4 +1,4 @@
-"""A run on rewards that come from outside."""
+"""A run on rewards that come from outside: a log of events, and the state after them."""
 
 import dataclasses
 import os
@@ -14,11 +14,11 @@ from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, UnsupportedError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import given, log, report
-from jaxelim.live.arguments import arguments, encoded, versions
+from jaxelim.live import given, log
 from jaxelim.live.moment import LiveJob, Moment
+from jaxelim.live.report import Report
 from jaxelim.live.state import LiveState
-from jaxelim.simulation.experiment import LONGEST, Settings, takes_settings
+from jaxelim.simulation.experiment import Settings, takes_settings
 from jaxelim.simulation.results.summary import Summary
 from jaxelim.text import NotHere, text_of
 from jaxelim.thresholds.mixture import Mixture
@@ -72,21 +72,14 @@ class LiveRun(LiveState):
         run: int = 0,
         **settings: Unpack[Settings],
     ):
-        bandit = Arms.of(arms, family, costs)
         given: Any = {"threshold": Mixture(), **settings}
-        self._job = LiveJob.checked(bandit, problem=problem, rule=rule, run=run, **given)
+        self._job = LiveJob.checked(Arms.of(arms, family, costs), problem=problem, rule=rule,
+                                    run=run, **given)  # fmt: skip
         self._moment = Moment()
         self._events: list[dict] = []
-        self._saved = 0  # events before the last state in the file
         self._log: log.Log | None = None
+        self._chose_otherwise = False  # than the events of a file say
         self._lock = threading.RLock()
-        call = self._job.call
-        own = {name: getattr(call, name) for name in Settings.__annotations__.keys() - _NOT_LIVE}
-        own |= dict(problem=problem, rule=rule, family=family, run=run, stopping=call.stopping[0],
-                    delta=float(call.delta[0]), names=bandit.names,
-                    costs=None if bandit.costs is None else bandit.costs.tolist())  # fmt: skip
-        self._settings = {name: encoded(value) for name, value in own.items()}
-        self._settings["arms"] = text_of("arms", bandit.arms)
 
     # Asking and telling.
 
@@ -113,16 +106,15 @@ class LiveRun(LiveState):
         count = 1 if n is None else checks.integer("n", n, low=1)
         with self._lock:
             self._refuse_over()
-            if self._moment.lane is None:
-                arms = self._job.due(self._moment)
-                if count > len(arms):
-                    allowed = f"at most {len(arms)} until every arm has its first rewards"
-                    raise UnsupportedError("n", count, allowed)
-            else:
+            arms = self._job.due(self._moment)
+            if 0 < len(arms) < count:
+                allowed = f"at most {len(arms)} until every arm has its first rewards"
+                raise UnsupportedError("n", count, allowed)
+            if not arms:
                 after = self._job.chosen(self._moment, count)
+                if new := after.waiting[len(self._moment.waiting) :]:
+                    self._commit({"ask": list(new)}, after)
                 arms = list(after.waiting)
-                if new := arms[len(self._moment.waiting) :]:
-                    self._commit(after, {"ask": new})
         named = [self._job.arms.label(k) for k in arms[:count]]
         return named[0] if n is None else named
 
@@ -172,45 +164,18 @@ class LiveRun(LiveState):
         """
         if told is None:
             told, arm = arm, None
-        if counts is not None:
-            self._tell_counts(counts, told)
-            return 0
-        bandit = self._job.arms
-        found = given.entries(told, value, arm, reward, missing, bandit)
-        with self._lock:
-            after = self._job.told(self._moment, found.arms, found.rewards)
-            self._commit(after, {"tell": found.arms, "rewards": found.rewards})
-        return found.left_out
-
-    def _tell_counts(self, counts: Any, told: Any) -> None:
-        """Take the rewards of arms by their numbers and sums."""
+        if counts is None:
+            found = given.entries(told, value, arm, reward, missing, self._job.arms)
+            with self._lock:
+                self._commit({"tell": found.arms, "rewards": found.rewards})
+            return found.left_out
         if told is not None:
             raise ArgumentError("counts", counts, "None beside an arm or a table")
-        if not given.pools(self._job.spec.family):
-            allowed = f"None: of {self._job.arms.family!r} their sums say too little"
-            raise UnsupportedError("counts", counts, allowed)
         rows = given.counts(counts, self._job.arms)
-        pooled, least = given.Pooled.of(rows, self._job.arms.K), self._job.call.initial_pulls
         with self._lock:
-            moment, number = self._moment, int(pooled.pulls.sum())
-            if not 0 < number <= LONGEST - moment.told:
-                allowed = f"1 to {LONGEST - moment.told} further rewards"
-                raise ArgumentError("counts", counts, allowed, f"{number} of them")
-            due = np.bincount(self._job.due(moment), minlength=pooled.pulls.size)
-            lacking = due - pooled.pulls
-            if (lacking > 0).any():
-                k = int(np.argmax(lacking > 0))
-                allowed = f"at least {least} rewards of each arm before the first check"
-                note = f"{self._job.arms.label(k)} has {least - lacking[k]}"
-                raise ArgumentError("counts", counts, allowed, note)
-            self._commit(self._job.pooled(moment, pooled), {"counts": rows})
-
-    def _commit(self, after: Moment, event: dict) -> None:
-        """Write an event, then change the state."""
-        if self._log is not None:
-            self._log.append(len(self._events), event)
-        self._events.append(event)
-        self._moment = after
+            self._job.check_counts(self._moment, given.Pooled.of(rows, len(self.names)), counts)
+            self._commit({"counts": rows})
+        return 0
 
     def stop(self) -> Summary:
         """End the run by hand, for good.
@@ -229,8 +194,30 @@ class LiveRun(LiveState):
         with self._lock:
             self._refuse_over()
             self._started("stop")
-            self._commit(self._job.ended(self._moment), {"stop": True})
+            self._commit({"stop": True})
         return self.summary()
+
+    def _commit(self, event: dict, after: Moment | None = None) -> None:
+        """Write an event, then change the state to the moment after it."""
+        after = self._after(event) if after is None else after
+        if self._log is not None:
+            self._log.append(len(self._events), event)
+        self._events.append(event)
+        self._moment = after
+
+    def _after(self, event: dict) -> Moment:
+        """The moment after an event."""
+        now = self._moment
+        if "tell" in event:
+            return self._job.told(now, event["tell"], event["rewards"])
+        if "counts" in event:
+            return self._job.pooled(now, given.Pooled.of(event["counts"], len(self.names)))
+        if "stop" in event:
+            return self._job.ended(now)
+        waiting = (*now.waiting, *event["ask"])
+        chosen = now if now.ended else self._job.chosen(now, len(waiting))
+        self._chose_otherwise |= chosen.waiting != waiting
+        return dataclasses.replace(chosen, waiting=waiting)
 
     # What is shown.
 
@@ -243,16 +230,25 @@ class LiveRun(LiveState):
         Args:
             forecast: whether to say how many more rewards the run needs, as `forecast()`.
         """
-        more = None
-        if forecast and self._moment.lane is not None and not self._moment.ended:
-            more = self.forecast()
-        return report.summary(self, more)
+        may = forecast and self._moment.lane is not None and not self._moment.ended
+        return Report(self).summary(self.forecast() if may else None)
 
     def __repr__(self) -> str:
-        return report.described(self)
+        state = f"stopped: {', '.join(map(str, self.answer_arms))}" if self.stopped else "open"
+        state = "ended by hand" if self.ended_by_hand else state
+        rule = type(self._job.call.rule).__name__
+        return f"<LiveRun of {rule}, {len(self.names)} arms, {self.told} rewards, {state}>"
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
+
+    def _rewards(self) -> dict[Any, np.ndarray]:
+        """The rewards of each arm that were told one by one, in order."""
+        of_arms: list[list[float]] = [[] for _ in self.names]
+        for event in self._events:
+            for k, reward in zip(event.get("tell", ()), event.get("rewards", ()), strict=True):
+                of_arms[k].append(reward)
+        return dict(zip(self.names, map(np.array, of_arms), strict=True))
 
     # Files.
 
@@ -273,24 +269,18 @@ class LiveRun(LiveState):
         with self._lock:
             if path is None and self._log is None:
                 raise ArgumentError("path", None, "the path of a new file")
-            if self._log is None or (
-                path is not None and os.path.abspath(path) != os.path.abspath(self._log.path)
-            ):
+            if self._log is None or (path is not None and not _same(path, self._log.path)):
                 path = writable_file("path", path)
                 if path.exists():
                     raise ArgumentError("path", str(path), "a new file; this one exists")
-                new = log.Log(path, self._settings, self._events)
+                new = log.Log(path, self._settings(), self._events)
                 self.close()
                 self._log = new
-            state = self._state()
+            state = self._job.kept(self._moment)
             if state is not None:
-                self._log.keep(state, len(self._events))
-                self._saved = len(self._events)
-
-    @property
-    def unsaved(self) -> int:
-        """The number of events since the last state in the file; `load` replays them."""
-        return len(self._events) - self._saved
+                body, arrays = state
+                body["versions"] = log.versions()
+                self._log.keep(log.State(len(self._events), body, arrays))
 
     def close(self) -> None:
         """Release the file; the run goes on without one."""
@@ -305,14 +295,15 @@ class LiveRun(LiveState):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _state(self) -> log.State | None:
-        """The state; None where only the events give it."""
-        moment = self._moment
-        leaves = None if moment.lane is None else self._job.leaves(moment)
-        if leaves is None:
-            return None
-        numbers = {"waiting": moment.waiting, "told": moment.told, "ended": moment.ended}
-        return log.State({"versions": versions(), **numbers}, leaves)
+    def _settings(self) -> dict[str, Any]:
+        """The arguments of the run, for its file."""
+        call, arms = self._job.call, self._job.arms
+        own: dict[str, Any] = {name: getattr(call, name) for name in ("problem", "rule")}
+        own |= {name: getattr(call, name) for name in Settings.__annotations__.keys() - _NOT_LIVE}
+        own |= dict(family=arms.family, run=int(call.runs[0]), stopping=call.stopping[0],
+                    delta=float(call.delta[0]), costs=arms.costs)  # fmt: skip
+        named = arms.arms if arms.names is None else dict(zip(arms.names, arms.arms, strict=True))
+        return {name: log.encoded(x) for name, x in own.items()} | {"arms": text_of("arms", named)}
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, attach: bool = True, **own: Any) -> "LiveRun":
@@ -344,56 +335,37 @@ class LiveRun(LiveState):
             for name in own:
                 checks.choice("own", name, _OWN)
             try:
-                arms, others = arguments(contents.settings, own)
-                run = LiveRun(arms, **others)
+                settings = {name: log.decoded(value, own.get(name), name)
+                            for name, value in contents.settings.items()}  # fmt: skip
+                run = LiveRun(**settings)
             except (NotHere, KeyError, TypeError) as error:
                 raise DamagedFileError(path, "its settings cannot be read") from error
-            run._resume(path, contents)
+            run._replay(path, contents)
         except BaseException:
             if held is not None:
                 held.close()
             raise
         run._log = held
+        if run._chose_otherwise:
+            text = f"{path}: the rule chooses other arms here than in the file; those stay"
+            warnings.warn(text, LiveFileWarning, stacklevel=2)
         return run
 
-    def _resume(self, path: Path, contents: log.Contents) -> None:
-        """Take the state of a file, and replay the events after it."""
-        self._events = list(contents.events)
-        done = self._saved = contents.after if self._restore(contents.state) else 0
-        other = False
+    def _replay(self, path: Path, contents: log.Contents) -> None:
+        """Take the state of a file, if this version wrote it, and repeat the events after it."""
+        state, done = contents.state, 0
+        if state is not None and state.body.pop("versions", None) == log.versions():
+            kept = self._job.restored(state.body, state.arrays)
+            if kept is not None:
+                self._moment, done = kept, state.after
         for n, event in enumerate(contents.events[done:], done):
             try:
-                other = self._replay(event) or other
+                self._moment = self._after(event)
             except (KeyError, TypeError, ValueError) as error:
                 raise DamagedFileError(path, f"event {n} cannot be replayed") from error
-        if other:
-            text = f"{path}: the rule chooses other arms here than in the file; those stay"
-            warnings.warn(text, LiveFileWarning, stacklevel=3)
+        self._events = list(contents.events)
 
-    def _restore(self, state: log.State | None) -> bool:
-        """Take a state, if this version wrote it."""
-        if state is None or state.body.get("versions") != versions():
-            return False
-        lane, body = self._job.restored(state.arrays), state.body
-        if lane is None:
-            return False
-        waiting = tuple(body["waiting"])
-        self._moment = Moment(lane, (), waiting, body["told"], body["ended"])
-        return True
 
-    def _replay(self, event: dict) -> bool:
-        """Repeat an event; returns whether the rule chose other arms than those recorded."""
-        if "tell" in event:
-            self._moment = self._job.told(self._moment, event["tell"], event["rewards"])
-            return False
-        if "counts" in event:
-            pooled = given.Pooled.of(event["counts"], self._job.arms.K)
-            self._moment = self._job.pooled(self._moment, pooled)
-            return False
-        if "stop" in event:
-            self._moment = self._job.ended(self._moment)
-            return False
-        now, recorded = self._moment, (*self._moment.waiting, *event["ask"])
-        chosen = now if now.ended else self._job.chosen(now, len(recorded))
-        self._moment = dataclasses.replace(chosen, waiting=recorded)
-        return chosen.waiting != recorded
+def _same(one: Any, other: Path) -> bool:
+    """Whether two paths are of one file."""
+    return os.path.abspath(one) == os.path.abspath(other)

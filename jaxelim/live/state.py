@@ -5,14 +5,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxelim import checks
-from jaxelim.engine import Lane
 from jaxelim.errors import OverError, UnsupportedError
-from jaxelim.live import live_forecast, report
-from jaxelim.live.live_evidence import LiveEvidence
-from jaxelim.live.live_forecast import LiveForecast
+from jaxelim.live import forecast
+from jaxelim.live.evidence import LiveEvidence, PValues
+from jaxelim.live.forecast import LiveForecast
 from jaxelim.live.moment import LiveJob, Moment
-from jaxelim.live.p_values import PValues, of_pieces
-from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
 from jaxelim.simulation.results.proven import proven
@@ -31,7 +28,7 @@ class LiveState:
     @property
     def names(self) -> tuple:
         """The arms as the caller names them: [K]."""
-        return tuple(self._job.arms.label(k) for k in range(self._job.arms.K))
+        return tuple(map(self._job.arms.label, range(self._job.arms.K)))
 
     @property
     def first(self) -> int:
@@ -41,8 +38,8 @@ class LiveState:
     @property
     def settings(self) -> dict[str, Any]:
         """The problem, the rule, delta and the threshold."""
-        job, own = self._job.call, ("problem", "rule", "threshold")
-        return {"delta": float(job.delta[0]), **{name: getattr(job, name) for name in own}}
+        call, own = self._job.call, ("problem", "rule", "threshold")
+        return {"delta": float(call.delta[0]), **{name: getattr(call, name) for name in own}}
 
     @property
     def proven(self) -> bool | str:
@@ -78,8 +75,8 @@ class LiveState:
     def counts(self) -> np.ndarray:
         """The number of rewards of each arm: int64 [K]."""
         if self._moment.lane is None:
-            arms = [k for k, _ in self._moment.before]
-            return np.bincount(np.array(arms, int), minlength=len(self.names))
+            arms = np.array([k for k, _ in self._moment.before], int)
+            return np.bincount(arms, minlength=len(self.names))
         return np.asarray(self._moment.stats.counts)[:, 0].astype(np.int64)
 
     @property
@@ -91,9 +88,9 @@ class LiveState:
         if self._moment.lane is not None:
             return np.asarray(self._moment.stats.means)[:, 0] * self._job.arms.family.scale
         sums = np.zeros(len(self.names))
-        np.add.at(sums, [k for k, _ in self._moment.before], [x for _, x in self._moment.before])
-        with np.errstate(invalid="ignore"):
-            return sums / self.counts
+        for k, reward in self._moment.before:
+            sums[k] += reward
+        return sums / np.where(self.counts, self.counts, np.nan)
 
     @property
     def answer(self) -> np.ndarray | None:
@@ -101,12 +98,8 @@ class LiveState:
 
         While the run is open it is the empirical answer, without guarantee.
         """
-        lane = self._moment.lane
-        if lane is None or self.ended_by_hand:
-            return None
-        if self.stopped:
-            return np.asarray(lane.answers)[0, 0, :, 0]
-        return self._job.look(self._moment)["public"]
+        begun = self._moment.lane is not None and not self.ended_by_hand
+        return self._public() if begun else None
 
     @property
     def answer_arms(self) -> tuple:
@@ -124,14 +117,10 @@ class LiveState:
 
         [K]; of top m [K, K], ordered pairs. None where nothing is recorded.
         """
-        lane, spec = self._moment.lane, self._job.spec
-        if lane is None or not spec.stopping[0].eliminates:
-            return None
-        times = lane.observers[0].times()
-        if times is None:
-            return None
-        times = np.asarray(times)[0, ..., 0]
-        return np.where(times <= self.samples, times, 0)
+        lane = self._moment.lane
+        eliminates = lane is not None and self._job.spec.stopping[0].eliminates
+        times = lane.observers[0].times() if lane is not None and eliminates else None
+        return None if times is None else np.asarray(times)[0, ..., 0]
 
     @property
     def active(self) -> np.ndarray:
@@ -154,17 +143,11 @@ class LiveState:
             UnsupportedError: not every arm has its first rewards.
         """
         self._started("evidence")
-        looked = self._job.look(self._moment)
-        problem, arms = self._job.call.problem, self._job.arms
-        name = arms.label if problem.answer_axis is None else None
-        level = traced_shape(problem, *arms.arms.shape).level
-        return LiveEvidence.of(looked, self.p_values, name, level)
+        return LiveEvidence.of(self._job.look(self._moment), self.p_values, self._job.call)
 
     @property
     def p_values(self) -> PValues | None:
-        """Anytime p-values of all pieces and of the answer: [K, K], [].
-
-        With a reference [K + 1, K + 1].
+        """Anytime p-values of all pieces and of the answer: [K, K], []; see `PValues`.
 
         None where the run keeps none: with another threshold than `Mixture`, for more than
         64 arms, and for pieces that are neither pairs nor levels. After the end of the run
@@ -173,12 +156,10 @@ class LiveState:
         Raises:
             UnsupportedError: not every arm has its first rewards.
         """
-        lane, job = self._started("p_values"), self._job
-        if lane.log_e is None:
+        log_e = self._started("p_values").log_e
+        if log_e is None:
             return None
-        answer = self.answer if self.stopped else self._job.look(self._moment)["public"]
-        assert answer is not None
-        return of_pieces(np.asarray(lane.log_e)[..., 0], answer, job.call)
+        return PValues.of(np.asarray(log_e)[..., 0], self._public(), self._job.call)
 
     def intervals(self, level: float | None = None) -> Intervals:
         """Confidence intervals of the means of all arms, which hold together at all times.
@@ -223,7 +204,7 @@ class LiveState:
         return Estimated(*(float(x[0, 0]) for x in (ends.values, ends.low, ends.high)))
 
     def forecast(
-        self, runs: int = live_forecast.RUNS, most: int = live_forecast.MOST, seed: int = 0
+        self, runs: int = forecast.RUNS, most: int = forecast.MOST, seed: int = 0
     ) -> LiveForecast:
         """How many more rewards the run needs, by simulating on from here; takes seconds.
 
@@ -242,13 +223,12 @@ class LiveState:
             UnsupportedError: not every arm has its first rewards; or the rule or the family
                 cannot be simulated.
         """
-        runs = checks.integer("runs", runs, low=1, high=live_forecast.MOST_RUNS)
-        most = checks.integer("most", most, low=1, high=live_forecast.LONGEST)
+        runs = checks.integer("runs", runs, low=1, high=forecast.MOST_RUNS)
+        most = checks.integer("most", most, low=1, high=forecast.LONGEST)
         seed = checks.seed(seed)
         self._refuse_over()
         self._started("forecast")
-        now = self._job.look(self._moment)["public"]
-        return live_forecast.simulated(self._job, self._moment, now, runs, most, seed)
+        return forecast.simulated(self._job, self._moment, self._public(), runs, most, seed)
 
     def figure(self) -> "Figure":
         """The evidence beside the level, and the arms' intervals and pulls.
@@ -256,15 +236,37 @@ class LiveState:
         Raises:
             UnsupportedError: not every arm has its first rewards.
         """
-        return report.figure(self)  # type: ignore[arg-type]
+        from jaxelim.figures.live import live_figure  # matplotlib is slow to import
+
+        now, known = self.evidence, None if self._no_intervals else self.intervals()
+        ends = None if known is None else (known.low, known.high, known.level)
+        values, words = (now.llr, "LLR") if now.log_e is None else (now.log_e, "log e")
+        named = ", ".join(map(str, self.answer_arms)) or "no arm"
+        title = f"stopped: {named}" if self.stopped else f"open: {named} in the lead"
+        title = "ended by hand" if self.ended_by_hand else title
+        arms = list(map(str, self.names))
+        return live_figure(now.labels, values, now.beta, now.active, arms, self.means, self.counts,
+                           words, ends, title)  # fmt: skip
+
+    def _public(self) -> np.ndarray:
+        """The answer of the run, or what would be it now: [W] bool."""
+        if self.stopped:
+            assert self._moment.lane is not None
+            return np.asarray(self._moment.lane.answers)[0, 0, :, 0]
+        return self._job.look(self._moment)["public"]
 
     def _refuse_over(self) -> None:
         """Refuse to go on where the run is over."""
-        moment = self._moment
-        if moment.ended:
-            assert moment.lane is not None
-            self._job.refuse_failed(moment.lane, moment.told)
-            raise OverError(self.answer_arms, moment.ended)
+        if self._moment.ended:
+            self._job.refuse_failed(self._moment.lane, self.told)
+            raise OverError(self.answer_arms, self.samples)
+
+    def _started(self, name: str) -> Any:
+        """The lanes, which there are once every arm has its first rewards."""
+        if self._moment.lane is None:
+            allowed = f"after the first {self.first} rewards, {self.told} so far"
+            raise UnsupportedError(name, self, allowed)
+        return self._moment.lane
 
     @property
     def _no_intervals(self) -> str:
@@ -272,17 +274,13 @@ class LiveState:
         return confidence.missing(self._job.arms, self._job.call.ridge)
 
     def _last_means(self, name: str) -> MeansOfRuns:
-        """The present means, for intervals.
-
-        Raises:
-            UnsupportedError: the run has not begun, or has no intervals.
-        """
+        """The present means, for intervals."""
         self._started(name)
         stats, job = self._moment.stats, self._job
         if self._no_intervals:
             raise UnsupportedError(name, job.arms.family, self._no_intervals)
-        arrays: Any = (stats.counts, stats.means, stats.moments)
-        counts, means, moments = (x if x is None else np.asarray(x)[None, :, 0] for x in arrays)
+        moments = None if stats.moments is None else np.asarray(stats.moments)[None, :, 0]
+        counts, means = (np.asarray(x)[None, :, 0] for x in (stats.counts, stats.means))
         return MeansOfRuns(arms=job.arms, family=job.spec.family, counts=counts, means=means,
                            moments=moments, grid=confidence.priors(job.call.threshold))  # fmt: skip
 
@@ -290,10 +288,3 @@ class LiveState:
         if level is None:
             return 1 - float(self._job.call.delta[0])
         return confidence.level_of(level)
-
-    def _started(self, name: str) -> Lane:
-        """The lanes, which there are once every arm has its first rewards."""
-        if self._moment.lane is None:
-            allowed = f"after the first {self.first} rewards, {self.told} so far"
-            raise UnsupportedError(name, self, allowed)
-        return self._moment.lane

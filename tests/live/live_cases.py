@@ -12,6 +12,16 @@ LINEAR = je.Instance(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), [1.5, 0.4],
 COINS = je.Instance.unstructured([0.9, 0.3, 0.2], je.Bernoulli())
 TOP = je.Instance.unstructured([1.6, 1.2, 0.0, -0.4])
 
+NAMES = ("red", "green", "blue")
+NEW = ["--arms", *NAMES, "--family", "bernoulli", "--rule", "uniform"]
+"""Arguments of `jaxelim live new` for a run like that of `coins`."""
+
+
+def coins(arms: Any = NAMES, **changes: Any) -> je.LiveRun:
+    """A live run of coins in turn, with the default threshold."""
+    given: dict[str, Any] = dict(family=je.Bernoulli(), stopping=je.SelectiveElimination())
+    return je.LiveRun(arms, je.BestArm(), je.Uniform(), **{**given, **changes})
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:

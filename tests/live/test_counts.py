@@ -4,100 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import betaln, gammaln
 
 import jaxelim as je
 from jaxelim.cli import main
 from jaxelim.live import log
+from tests.live.live_cases import NAMES, NEW, coins
 
 pytestmark = pytest.mark.xdist_group("live")
-STRENGTHS = np.array(je.Mixture().strengths)
 COUNTS = {"red": (90, 100), "green": (20, 101), "blue": (22, 99)}
-NAMES = tuple(COUNTS)
-
-
-def run(**changes) -> je.LiveRun:
-    given = dict(family=je.Bernoulli())
-    return je.LiveRun(NAMES, je.BestArm(), je.Uniform(), **{**given, **changes})
-
-
-def least(log_pair, low: float, high: float) -> float:
-    """log of the least mean over priors, at one common mean of both arms: a dense grid, thrice."""
-    for _ in range(3):
-        at = np.linspace(low, high, 4001)[1:-1]
-        values = log_pair(at[:, None])
-        value = np.log(np.mean(np.exp(values - values.max()), -1)) + values.max()
-        place = int(np.argmin(value))
-        low, high = at[max(place - 1, 0)], at[min(place + 1, at.size - 1)]
-    return float(value.min())
-
-
-def bernoulli(s, n, at):
-    c, rest = STRENGTHS, n - s
-    ratio = betaln(s + c * at, rest + c * (1 - at)) - betaln(c * at, c * (1 - at))
-    return ratio - s * np.log(at) - rest * np.log(1 - at)
-
-
-def poisson(s, n, at):
-    c = STRENGTHS
-    priors = gammaln(s + c * at) - gammaln(c * at) + c * at * np.log(c)
-    return priors - (s + c * at) * np.log(n + c) - s * np.log(at) + n * at
-
-
-def exponential(s, n, at):
-    c = STRENGTHS
-    priors = gammaln(c + 1 + n) - gammaln(c + 1) + (c + 1) * np.log(c * at)
-    return priors - (c + 1 + n) * np.log(c * at + s) + n * np.log(at) + s / at
-
-
-def gaussian(s, n, t, m):
-    """With the infimum inside the mean, where it has a closed form."""
-    a, b = (count**2 / (count + STRENGTHS) for count in (n, m))
-    values = (s / n - t / m) ** 2 / 2 * a * b / (a + b)
-    return np.log(np.mean(np.exp(values) / np.sqrt((1 + n / STRENGTHS) * (1 + m / STRENGTHS))))
-
-
-def divergence(name, x, y):
-    if name == "bernoulli":
-        return x * math.log(x / y) + (1 - x) * math.log((1 - x) / (1 - y))
-    if name == "poisson":
-        return x * math.log(x / y) - x + y
-    if name == "exponential":
-        return x / y - 1 - math.log(x / y)
-    return (x - y) ** 2 / 2
-
-
-FORMULAS = {
-    "bernoulli": (je.Bernoulli(), bernoulli, COUNTS),
-    "poisson": (je.Poisson(), poisson, {"red": (300, 100), "green": (210, 105), "blue": (180, 80)}),
-    "exponential": (je.Exponential(), exponential,
-                    {"red": (300.5, 100), "green": (210, 105), "blue": (100.25, 80)}),
-    "gaussian": (je.Gaussian(), gaussian,
-                 {"red": (80.5, 100), "green": (-3, 105), "blue": (9, 80)}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["bernoulli", *(
-    pytest.param(one, marks=pytest.mark.slow) for one in ("poisson", "exponential", "gaussian")
-)])  # fmt: skip
-def test_the_evidence_of_counts_is_that_of_plain_formulas(name):
-    """log e and the LLR of both pairs, by NumPy and SciPy."""
-    family, log_m, counts = FORMULAS[name]
-    one = run(family=family, delta=1e-9)
-    one.tell(counts=counts)
-    now = one.evidence
-    assert now.pieces == (("red", "green"), ("red", "blue"))
-    (s, n), *others = counts.values()
-    for p, (t, m) in enumerate(others):
-        if name == "gaussian":
-            value = log_m(s, n, t, m)
-        else:
-            value = least(lambda at, t=t, m=m: log_m(s, n, at) + log_m(t, m, at), t / m, s / n)
-        low = 1e-9 if name == "gaussian" else 1e-3  # of others it is a lower bound
-        assert value - low <= now.log_e[p] <= value * (1 + 1e-9)
-        u = (s + t) / (n + m)
-        llr = n * divergence(name, s / n, u) + m * divergence(name, t / m, u)
-        assert now.llr[p] == pytest.approx(llr, rel=1e-10)
 
 
 def rewards_of(name: str, rng: np.random.Generator, n: int, k: int) -> np.ndarray:
@@ -160,7 +74,7 @@ def test_counts_are_their_rewards_told_at_once(name, tmp_path):
 
 
 def test_counts_are_tested_once_and_may_end_a_run():
-    one = run(delta=0.05)
+    one = coins(delta=0.05)
     one.tell(counts=COUNTS)
     assert one.stopped and one.samples == 300 and one.answer_arms == ("red",)
     one.tell(counts={"blue": (1, 5)})
@@ -169,7 +83,7 @@ def test_counts_are_tested_once_and_may_end_a_run():
 
 @pytest.mark.slow
 def test_counts_answer_arms_that_were_asked_for_and_complete_first_rewards():
-    one = run(initial_pulls=2, delta=1e-9)
+    one = coins(initial_pulls=2, delta=1e-9)
     one.tell("red", 1)
     one.tell(counts={"red": (1, 1), "green": (1, 2), "blue": (0, 3)})
     assert one.counts.tolist() == [2, 2, 3] and one.means.tolist() == [1, 0.5, 0]
@@ -198,7 +112,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_counts_that_are_refused(name):
     counts, message = REFUSED[name]
-    one = run()
+    one = coins()
     with pytest.raises(je.errors.ArgumentError, match=message):
         one.tell(counts=counts)
     assert one.told == 0 and not one._events
@@ -215,13 +129,13 @@ class Own(je.Bernoulli):
 
 @pytest.mark.parametrize("family", [je.Bounded(0, 1), je.Logistic(), Own()], ids=repr)
 def test_families_for_which_counts_do_not_suffice(family):
-    one = run(family=family, threshold=je.Heuristic())
+    one = coins(family=family, threshold=je.Heuristic())
     with pytest.raises(je.errors.UnsupportedError, match="counts: got .*their sums say too little"):
         one.tell(counts=COUNTS)
 
 
 def test_sums_of_squares_that_cannot_be():
-    one = run(family=je.GaussianUnknownVariance(), threshold=je.Heuristic())
+    one = coins(family=je.GaussianUnknownVariance(), threshold=je.Heuristic())
     with pytest.raises(
         je.errors.ArgumentError, match="9.9 is below 10, the sum squared over the number"
     ):
@@ -232,8 +146,7 @@ def test_sums_of_squares_that_cannot_be():
 
 def test_counts_from_the_shell(tmp_path, capsys):
     path = str(tmp_path / "mine.live")
-    assert main(["live", "new", path, "--arms", *NAMES, "--family", "bernoulli",
-                 "--rule", "uniform"]) == 0  # fmt: skip
+    assert main(["live", "new", path, *NEW]) == 0
     capsys.readouterr()
     words = [f"{arm}={hits}/{trials}" for arm, (hits, trials) in COUNTS.items()]
     assert main(["live", "tell", path, "--counts", *words]) == 0

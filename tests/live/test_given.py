@@ -1,135 +1,248 @@
-"""Rewards as callers have them: bools, scalars, columns, data frames, and a CSV file."""
+"""Rewards as callers have them: scalars, columns, tables, CSV files; and their law."""
 
 import io
 import sys
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
+from scipy import stats
 
 import jaxelim as je
 from jaxelim.cli import main
-from tests.live.live_cases import COINS
+from jaxelim.live import log, report
+from tests.live.live_cases import NAMES, NEW, coins
 
 pytestmark = pytest.mark.xdist_group("live")
+ROWS = [("red", 1), ("green", 0), ("blue", 0), ("red", 0), ("green", 1)]
+ARMS, REWARDS = map(list, zip(*ROWS, strict=True))
 
 
-class Index:
-    def __init__(self, labels):
-        self.labels = labels
-
-    def equals(self, other):
-        return self.labels == other.labels
+def lines(separator: str, words=(0, 1), end: str = "\n", head: str = "") -> str:
+    return head + end.join(f"{arm}{separator}{words[x]}" for arm, x in ROWS) + end
 
 
-class Column:
-    """A column as pandas has it: labels, and its values by `to_numpy`."""
-
-    def __init__(self, values, labels=None, kind=object):
-        self.values = np.array(values, kind)
-        self.index = Index(list(range(len(values))) if labels is None else labels)
-
-    def to_numpy(self):
-        return self.values
-
-
-class Frame:
-    def __init__(self, **columns):
-        self.named = {name: Column(values) for name, values in columns.items()}
-        self.columns = list(columns)
-
-    def __getitem__(self, name):
-        return self.named[name]
-
-
-def run() -> je.LiveRun:
-    return je.LiveRun(["red", "green", "blue"], je.BestArm(), je.Uniform(), family=je.Bernoulli())
-
-
-ARMS, REWARDS = ["red", "green", "blue", "red"], [1, 0, 0, 1]
-TOLD = {
-    "bools": (ARMS, [True, False, False, True]),
-    "NumPy bools": (ARMS, np.array(REWARDS, bool)),
-    "NumPy names": (np.array(ARMS), np.array(REWARDS, np.int8)),
-    "columns": (Column(ARMS), Column(REWARDS, kind=float)),
-    "a nullable column": (Column(ARMS), Column([True, False, np.False_, np.int64(1)])),
-    "a frame": (Frame(arm=ARMS, reward=REWARDS), None),
+READ = {
+    "commas": lines(","),
+    "a title": lines(",", head="variant,converted\n"),
+    "semicolons, a mark and CRLF": "\ufeff" + lines(";", end="\r\n", head="arm;reward\r\n"),
+    "tabs": lines("\t", head="a\tb\n"),
+    "UTF-16": lines("\t", head="a\tb\n").encode("utf-16"),
+    "True and False": lines(",", (False, True)),
+    "yes and no": lines(" ; ", ("no", "Yes"), head="arm;converted?\n"),
+    "exponents": lines(",", ("0.0", "1e0")),
+    "blank lines and quotes": '"a","b"\n\n' + lines(",").replace("\n", "\n\n"),
+    "a title in quotes": '"won; yes or no",b\n' + lines(","),
 }
+COLUMNS = {"id": list("vwxyz"), "won": REWARDS, "variant": ARMS}
+FRAME = pd.DataFrame(COLUMNS)
+NAMED = dict(arm="variant", reward="won")
+TOLD = {
+    "bools": (ARMS, list(map(bool, REWARDS))),
+    "NumPy": (np.array(ARMS), np.array(REWARDS, np.int8)),
+    "columns": (FRAME["variant"], FRAME["won"].astype(float)),
+    "other numbers": (ARMS, [True, np.False_, 0.0, np.int64(0), np.float32(1)]),
+    "a frame of two": (FRAME[["variant", "won"]],),
+    "a mapping": (COLUMNS, NAMED),
+    "a frame": (FRAME, NAMED),
+    "categories": (FRAME.astype({"variant": "category", "won": bool}), NAMED),
+    "nullable": (FRAME.astype({"won": "Int64"}), NAMED),
+    "words": (FRAME.assign(won=["yes" if x else "no" for x in REWARDS]), NAMED),
+    "structured": (np.array(list(zip(ARMS, REWARDS, strict=True)),
+                            [("variant", "U9"), ("won", int)]), NAMED),
+    "a data set": (xr.Dataset({k: ("row", v) for k, v in COLUMNS.items()}), NAMED),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_rewards_in_every_form(name):
-    expected, told = run(), run()
-    expected.tell(ARMS, REWARDS)
-    told.tell(*(x for x in TOLD[name] if x is not None))
-    assert told.told == 4 and told.counts.tolist() == expected.counts.tolist() == [2, 1, 1]
-    np.testing.assert_array_equal(told.means, expected.means)
+def of_file(tmp_path: Path, contents: str | bytes, **given) -> je.LiveRun:
+    path, one = tmp_path / "table.csv", coins()
+    path.write_bytes(contents.encode() if isinstance(contents, str) else contents)
+    one.tell(path, **given)
+    return one
+
+
+def test_rewards_in_every_form(tmp_path):
+    """Sequences, tables, and files of two columns and of more."""
+    text = "id;won;variant;price\n" + "".join(f"{i};{x};{a};1,5\n" for i, (a, x) in enumerate(ROWS))
+    found = {name: of_file(tmp_path, contents) for name, contents in READ.items()}
+    found["a file of four columns"] = of_file(tmp_path, text, **NAMED)
+    for name, (*rows, last) in TOLD.items():
+        found[name], named = coins(), last if last is NAMED else {}
+        found[name].tell(*rows, *([] if named else [last]), **named)
+    for name, one in found.items():
+        assert one.told == 5 and one.counts.tolist() == [2, 2, 1], name
+        assert one.means.tolist() == [0.5, 0.5, 0], name
 
 
 @pytest.mark.parametrize("reward", [True, np.True_, np.float32(1), np.int64(1), np.array(1.0)])
 def test_scalars(reward):
-    one = run()
+    one = coins()
     one.tell(np.str_("green"), reward)
     assert one.means[1] == 1 and one.told == 1
 
 
-def test_what_is_refused():
-    one = run()
-    labels = Column(REWARDS, labels=[3, 2, 1, 0])
-    for given, words in {
-        (Column(ARMS), labels): "index of the arms",
-        (Frame(arm=ARMS),): "two columns",
-        (Frame(a=ARMS, b=REWARDS, c=REWARDS),): "two columns",
-        ("red",): "reward: got None",
-        ("red", "1"): "reward",
-        ("red", 0.5): "0.5",
-    }.items():
-        with pytest.raises(je.errors.ArgumentError, match=words):
+REFUSED = {
+    "a decimal comma": ("red;12,5\n", "reward: got '12,5' .row 1.; allowed: a number with a dec"),
+    "a blank in a number": ("arm;x\nred;1\nblue;1 234,5\n", "reward: got '1 234,5' .row 3."),
+    "digits with a mark": ("red,1_0\n", "reward: got '1_0' .row 1."),
+    "infinity": ("red,1\nred,inf\n", "reward: got 'inf' .row 2."),
+    "no arm": ("red,1\n\nreed,1\n", "arm: got 'reed' .row 3; nearest: 'red'"),
+    "out of range": ("arm,x\nred,1\nblue,0.5\n", "rewards: got 0.5 .0.5 is not; row 3."),
+    "a column more": ("red,1\nblue,1,1\n", "csv: got .*row 2 has 3 columns, and row 1 has 2"),
+    "one column": ("red 1\nblue 1\n", "csv: got .*row 1 has 1 columns"),
+    "nothing": ("\n\n", "rewards: got .*it has no row"),
+    "a title alone": ("arm,reward\n", "arm: got .*at least one"),
+    "other bytes": (b"r\xe9d,1\n", "csv: got .*can't decode"),
+    "an empty cell": ("red,1\nblue,\n,1\n", "missing: got 'refuse' .no arm or no reward in 2 of 3"),
+    "a first row of an arm": ("red,NA\nblue,1\n", "missing: .*1 of 2 rows, first in row 1"),
+    "a first row of an arm and a word": ("red,won\nblue,1\n", "reward: got 'won' .row 1."),
+    "a name twice": ("won,won,variant\n1,1,red\n", "reward: got 'won' .several have it", NAMED),
+    "four columns": ("a,b,c,d\n", "row 1 has 4 columns.*arm and reward, the names of two"),
+    "one name": ("a,b\n", r"reward: got None .the columns are 'a', 'b'", dict(arm="a")),
+    "no such column": ("variant,won\n", "got 'wonn' .nearest: 'won'", NAMED | dict(reward="wonn")),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_files_that_are_refused(name, tmp_path):
+    contents, message, *given = REFUSED[name]
+    with pytest.raises(je.errors.ArgumentError, match=message):
+        of_file(tmp_path, contents, **(given[0] if given else {}))
+
+
+def test_rows_of_frames_and_sequences_that_are_refused():
+    one = coins()
+    for given, message in (
+        (({"a": ["red", "blue"], "b": [1, "1,5"]},), "reward: got '1,5' .row 2."),
+        (({"a": ["red", "no"], "b": [1, 1]},), "arm: got 'no' .row 2"),
+        (({"a": ["red", "red"], "b": [1, 2]},), "2 is not; row 2"),
+        (({"a": ["red"], "b": [1, 0]},), "reward: got .*2 of them, and 1 arms"),
+        ((pd.DataFrame({"a": ["red"], "b": pd.to_datetime(["2026-01-01"])}),), "row 1"),
+        ((pd.DataFrame({"arm": ["red"]}),), "two columns"), ((COLUMNS,), "two columns"),
+        ((FRAME["variant"], FRAME["won"][::-1]), "index of the arms"),
+        ((["red", "blue"], [1, 0.5]), "0.5 is not; row 2"),
+        ((["red", "blue"], [1, None]), "missing: .*first in row 2"),
+        ((["red", "blue"], 1), "reward: got 1; allowed: as many"),
+        (("red",), "reward: got None"), (("red", "1"), "reward: got '1'"),
+    ):  # fmt: skip
+        with pytest.raises(je.errors.ArgumentError, match=message):
             one.tell(*given)
-    with pytest.raises(je.errors.ArgumentError, match="reward"):
-        one.tell(ARMS, [True, False, None, True])
     assert one.told == 0
+    with pytest.raises(je.errors.ArgumentError, match="missing: got 'drop'"):
+        one.tell(["red"], [1], missing="drop")
 
 
-def test_a_run_says_what_it_is():
-    one = run()
-    assert repr(one) == "<LiveRun of Uniform, 3 arms, 0 rewards, open>"
-    one.tell(ARMS, REWARDS)
-    assert repr(one) == "<LiveRun of Uniform, 3 arms, 4 rewards, open>"
-    assert "<table" in one._repr_html_() and "green" in one._repr_html_()
-    one.stop()
-    assert repr(one) == "<LiveRun of Uniform, 3 arms, 4 rewards, ended by hand>"
+def test_empty_cells_are_left_out_by_a_word(tmp_path):
+    """And counted; an arm may have the name of an empty cell."""
+    frame = pd.DataFrame({"a": ["red", None, "blue"], "b": [1.0, 0.0, np.nan]})
+    one = coins()
+    assert one.tell(frame, missing="skip") == 2 and one.counts.tolist() == [1, 0, 0]
+    path = tmp_path / "table.csv"
+    path.write_text("red,NA\nblue,1\n,\ngreen,n/a\n")
+    assert one.tell(path, missing="skip") == 3 and one.counts.tolist() == [1, 0, 1]
+    two = coins(arms=["none", "some"])
+    assert two.tell({"a": ["none", "some"], "b": [1, 0]}) == 0
+    with pytest.raises(je.errors.ArgumentError, match="2 with an empty cell left out"):
+        one.tell({"a": ["red", "blue"], "b": [None, None]}, missing="skip")
 
 
-def test_a_table_from_the_shell(tmp_path, capsys, monkeypatch):
-    """A CSV file, and the same lines on standard input."""
-    lines = "arm,reward\nred,1\ngreen,0\nblue,0\n"
-    (tmp_path / "data.csv").write_text(lines)
-    shown = []
-    for name, source in (("file", str(tmp_path / "data.csv")), ("input", "-")):
-        path = tmp_path / f"{name}.live"
-        new = ["live", "new", str(path), "--arms", "red", "green", "blue", "--family", "bernoulli",
-               "--rule", "uniform", "--threshold", "heuristic"]  # fmt: skip
-        assert main(new) == 0
+def test_numbers_as_names():
+    """Of arms with names a cell is a name first; of arms without, its number."""
+    one, two = coins(arms=["2", "1"]), coins(arms=3)
+    one.tell(pd.DataFrame({"a": [2, 2, 1], "b": [1, 1, 0]}))
+    assert one.counts.tolist() == [2, 1]
+    two.tell(pd.DataFrame({"a": ["0", "2", "2"], "b": [1, 1, 0]}))
+    two.tell(pd.DataFrame({"a": [1.0, np.nan], "b": [1, 0]}), missing="skip")
+    assert two.counts.tolist() == [1, 1, 2]
+
+
+def test_a_table_is_tested_once_at_its_end_in_any_order(tmp_path):
+    """Sorted by arm, sorted by reward, and as it came: one event, one answer, after all rows."""
+    rng = np.random.default_rng(0)
+    arms = rng.permutation(np.repeat(NAMES, 100))
+    rewards = (rng.random(300) < np.where(arms == "red", 0.9, 0.2)).astype(int)
+    looks = []
+    for n, by in enumerate((np.arange(300), arms, -rewards)):
+        rows = np.argsort(by, kind="stable")
+        one, path = coins(), tmp_path / f"{n}.live"
+        one.save(path)
+        one.tell({"arm": arms[rows], "reward": rewards[rows]})
+        assert one.stopped and one.samples == 300 and one.answer_arms == ("red",)
+        one.close()
+        assert [set(event) for event in log.read(path).events] == [{"tell", "rewards"}]
+        again = je.LiveRun.load(path, attach=False)
+        assert again.samples == 300 and again.told == 300
+        np.testing.assert_array_equal(again.p_values.pairs, one.p_values.pairs)
+        looks.append(one.p_values.pairs)
+        np.testing.assert_allclose(looks[-1], looks[0], rtol=1e-9)
+    one = coins()
+    for arm, reward in zip(arms, rewards, strict=True):  # a check after each
+        one.tell(arm, reward)
+    assert one.samples < 300 and one.told == 300
+
+
+def test_first_rewards_in_two_tables_are_not_tested_in_their_order():
+    """Rows that came before every arm had its first rewards enter together as well."""
+    arms = ["red"] * 40 + ["green"] * 40
+    rewards = [1] * 20 + [0] * 40 + [1] * 20
+    one, two = coins(), coins()
+    one.tell(arms, rewards)
+    one.tell("blue", 0)
+    assert not one.stopped and one.told == 81
+    two.tell([*arms, "blue"], [*rewards, 0])
+    np.testing.assert_allclose(two.p_values.pairs, one.p_values.pairs, rtol=1e-9)
+
+
+def test_tables_from_the_shell(tmp_path, capsys, monkeypatch):
+    """A file with other columns and an empty cell; the same lines on standard input."""
+    csv, shown = tmp_path / "table.csv", []
+    contents = "id,won,variant\n1,yes,red\n2,no,green\n3,,red\n4,no,blue\n"
+    csv.write_text(contents)
+    for name, source in (("file", str(csv)), ("input", "-")):
+        path = str(tmp_path / f"{name}.live")
+        assert main(["live", "new", path, *NEW]) == 0
         capsys.readouterr()
-        monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
-        assert main(["live", "tell", str(path), "--csv", source]) == 0
+        tell = ["live", "tell", path, "--csv", source, "--arm", "variant", "--reward", "won"]
+        if name == "file":
+            assert main(tell) == 2
+            error = capsys.readouterr().err
+            assert "no arm or no reward in 1 of 4 rows, first in row 4" in error
+        monkeypatch.setattr(sys, "stdin", io.StringIO(contents))
+        assert main([*tell, "--missing", "skip"]) == 0
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1] and "The run is open after 3 rewards" in shown[0]
+    assert shown[0].startswith("Rows left out for an empty cell: 1.\n")
 
 
-def test_means_make_an_instance(tmp_path):
-    """Means and a family alone; also a batch of them."""
-    path = tmp_path / "coins.json"
-    path.write_text('{"name": "coins", "family": "bernoulli", "means": [0.9, 0.3, 0.2]}')
-    assert je.load_instance(path) == COINS and je.load_instance(path).name == "coins"
-    path.write_text('{"means": [[1, 0], [0, 2]], "noise_std": 2}')
-    batch = je.Instance.unstructured([[1.0, 0.0], [0.0, 2.0]], noise_std=2.0)
-    assert je.load_instance(path) == batch
-    for text, words in {
-        '{"means": [1, 0], "theta": [1, 0]}': "'means' and 'theta'",
-        '{"means": [1, 2], "family": "bernoulli"}': "means",
-        '{"means": 3}': "means",
-    }.items():
-        path.write_text(text)
-        with pytest.raises(je.errors.ArgumentError, match=words):
-            je.load_instance(path)
+# Rewards that contradict their family.
+
+MOSTLY_ZERO = [0.0] * 93 + [5.0, 9.0, 1.0, 2.0, 3.0, 4.0, 7.0]
+ROUNDED = np.round(2 * np.random.default_rng(0).standard_normal(100)) / 2
+DOUBTED = {
+    "zeros": (je.GaussianUnknownVariance(), "93% of the rewards of b are 0", MOSTLY_ZERO),
+    "a wide law": (je.Gaussian(), "standard deviation is 3", 3.1 * np.linspace(-1.7, 1.7, 100)),
+    "few": (je.GaussianUnknownVariance(), "", [0.0] * 40 + [1.0, 2.0]),
+    "rounded": (je.GaussianUnknownVariance(), "", ROUNDED),
+    "a narrow law": (je.Gaussian(), "", np.linspace(-0.1, 0.1, 100)),
+    "no law": (je.Bounded(-100, 100), "", MOSTLY_ZERO),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTED)
+def test_rewards_that_contradict_the_family_are_named(name):
+    family, words, rewards = DOUBTED[name]
+    found = report.doubt(family, {"a": np.array([1.0, 2.0]), "b": np.array(rewards)})
+    assert len(found) == bool(words) and words in "".join(found)
+
+
+def test_alarms_about_the_family_are_rarer_than_one_in_ten_thousand():
+    """Of 100 rewards, rounded to half a standard deviation, over half are equal: exact.
+
+    Of the most frequent value; any other adds less.
+    """
+    for law, low in ((stats.norm, -0.25), (stats.expon, 0.0)):
+        most = law.cdf(0.25) - law.cdf(low)
+        assert 2 * stats.binom.sf(report.FEWEST // 2, report.FEWEST, most) < 1e-8
+    assert report.ALPHA < 1e-4

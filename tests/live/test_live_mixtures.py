@@ -10,19 +10,16 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import logsumexp
 
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.cli import main
 from jaxelim.families import noise
-from jaxelim.live import live_forecast, report
-from jaxelim.live.live_forecast import LiveForecast
-from tests.live.live_cases import Case, fed, same_run
-from tests.mixtures import cases
+from jaxelim.live import forecast, report
+from jaxelim.live.forecast import LiveForecast
+from tests.live.live_cases import NAMES, Case, fed, same_run
 
 pytestmark = pytest.mark.xdist_group("live")
-NAMES = ("red", "green", "blue")
 MEANS = np.array([1.2, 0.4, 0.0])
 STRENGTHS = np.array(je.Mixture().strengths)
 MADE = dict(delta=0.1, stopping=je.SelectiveElimination(), seed=3, run=5)
@@ -191,15 +188,9 @@ def test_a_forecast_is_the_run_simulated_on():
     assert not cut.stopped.any() and cut.median == math.inf and "over 1 more" in str(cut)
     assert (cut.more == 1).all()
     *others, last = run.summary(forecast=True).notes
-    sought = (
-        "estimates as the truth",
-        "with probability 80%, by 32 runs",
-        "docs/how-to/live-runs.md",
-    )
-    for words in sought:
+    for words in ("estimates as the truth", "with probability 80%, by 32 runs", report.PAGE):
         assert words in last
     assert run.summary().notes == (*others, report.FORECAST)
-    assert report.FORECAST in str(run.summary())
     assert report.FORECAST in html.unescape(run._repr_html_())
     assert not any("Forecast" in note or note == report.FORECAST for note in copy.summary().notes)
     with pytest.raises(je.errors.ArgumentError, match="runs: got 0"):
@@ -245,7 +236,7 @@ def test_a_forecast_takes_estimates_inside_the_range():
     """Of n rewards of 1, (n + 1/2)/(n + 1); of none at an end, their mean."""
     run = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.Bernoulli(), delta=0.1)
     run.tell([0, 1] * 4, [1, 0, 1, 1, 1, 0, 1, 1])
-    truth = live_forecast._estimated(run._job, run._moment)
+    truth = forecast._estimated(run._job, run._moment)
     np.testing.assert_allclose(truth.means, [4.5 / 5, 0.5])
 
 
@@ -256,12 +247,10 @@ def test_the_summary_says_who_wins_how_sure_and_what_helps():
     rewards[:, 1] += rewards[:, 0].mean() - rewards[:, 1].mean() - 0.02
     run = made(delta=0.05)
     run.tell(list(NAMES) * 40, rewards.ravel())
-    found = run.summary()
+    found, ends = run.summary(), run.intervals()
     rows, text = found.rows, str(found)
-    assert [row["arm"] for row in rows] == list(NAMES)
-    ends = run.intervals()
-    assert [row["low"] for row in rows] == ends.low.tolist()
-    assert [row["high"] for row in rows] == ends.high.tolist()
+    shown = [(row["arm"], row["low"], row["high"]) for row in rows]
+    assert shown == list(zip(NAMES, ends.low.tolist(), ends.high.tolist(), strict=True))
     for name, other in (("green", rows[1]), ("blue", rows[2])):
         pair = run.difference(name, "red", together=True)
         assert (other["difference"], other["diff low"], other["diff high"]) == pytest.approx(pair)
@@ -320,14 +309,9 @@ def test_a_run_with_costs_says_what_was_spent():
     assert found.notes[2].startswith("low, high") and run.summary().notes[2].startswith("WARNING")
 
 
-def _of(means) -> je.LiveRun:
-    run = made(delta=0.05)
-    told(run, 40, np.asarray(means))
-    return run
-
-
 def test_the_figure_shows_intervals_and_log_e():
-    run = _of([0.5, 0.2, 0.0])
+    run = made(delta=0.05)
+    told(run, 40, np.array([0.5, 0.2, 0.0]))
     now, ends = run.evidence, run.intervals()
     figure = run.figure()
     left, right = figure.axes
@@ -381,18 +365,13 @@ def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):
     assert "The run is open after 120 rewards. In the lead: red (p = " in capsys.readouterr().out
     assert main(["live", "show", path, "--forecast"]) == 0
     shown = capsys.readouterr().out
-    assert "Forecast, by sim" in shown and "proven" in shown
-    assert "Evidence (log e, where 1/e is a p-value)" in shown and "  red > green: " in shown
-    assert "more rewards until it stops" in shown and "the rule of this run" in shown
-    assert "p: the p-value of the lead's being wrong about the arm" in shown
+    for words in ("Forecast, by sim", "proven", "Evidence (log e, where 1/e is a p-value)",
+                  "  red > green: ", "the rule of this run", "p: the p-value of the lead's being"):
+        assert words in shown
     before = (tmp_path / "mine.live").read_bytes()
-    for contents, message in (
-        ("red,1,2\n", "row 1 has 3 columns"), ("red,1\nblue,x\n", "reward: got 'x'"),
-        ("red,1\npurple,1\n", "arm: got 'purple'"), ("", "rewards: got"),
-    ):  # fmt: skip
-        table.write_text(contents)
-        assert main(["live", "tell", path, "--csv", str(table)]) == 2
-        assert message in capsys.readouterr().err
+    table.write_text("red,1\nblue,x\n")
+    assert main(["live", "tell", path, "--csv", str(table)]) == 2
+    assert "reward: got 'x'" in capsys.readouterr().err
     assert main(["live", "tell", path, "--csv", str(tmp_path / "none.csv")]) == 2
     assert main(["live", "tell", path, "red", "1", "--csv", str(table)]) == 2
     assert (tmp_path / "mine.live").read_bytes() == before
@@ -404,7 +383,7 @@ def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):
 FEATURES = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 CASES = {
     "linear": Case(je.Instance(FEATURES, [1.5, 0.4]), je.BestArm(), je.LinGame()),
-    "items": Case(je.Instance(FEATURES, [1.5, 0.4]), je.BestArm(items=[[1.0, 0.2], [0.1, 1.0]]),
+    "items": Case(je.Instance(FEATURES, [1.5, 0.4]), je.BestArm(items=FEATURES + 0.1),
                   je.Uniform()),
     "top m": Case(je.Instance.unstructured([1.6, 1.2, 0.0, -0.4]), je.TopM(2), je.LUCB()),
     "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.Thresholding(0.3), je.Uniform()),
@@ -435,24 +414,8 @@ def test_every_family_and_problem(name, tmp_path):
     live.save(path)
     live.close()
     live = je.LiveRun.load(path)
-    found, k = live.intervals(), case.instance.K
+    found = live.intervals()
     assert ((found.low < found.values) & (found.values < found.high)).all()
-    level = math.log((1 if case.instance.structure == "linear" else k) / (1 - found.level))
-    family, stats = live._job.spec.family, live._moment.stats
-    if case.instance.structure != "linear":
-        own = [np.asarray(stats.variances)[:, 0]] if hasattr(stats, "variances") else []
-        n, m = (np.asarray(x)[:, 0] for x in (stats.counts, stats.means))
-        for ends in (found.low, found.high):
-            with scope.engine():
-                at = ends / case.instance.family.scale
-                grid = je.Mixture().grid
-                values = cases.log_mixture(family, grid, n, m, at, *own)
-                value = np.asarray(logsumexp(values, -1)) - math.log(len(grid.strengths))
-            inside = (ends > getattr(family, "low", -np.inf)) & (
-                ends < getattr(family, "high", np.inf)
-            )
-            np.testing.assert_allclose(value[inside], level, rtol=1e-6)
-            assert inside.any()
     pair = live.difference(0, 1)
     assert pair.low < pair.value < pair.high
     forecast = live.forecast(runs=4, most=2000)
@@ -463,3 +426,5 @@ def test_every_family_and_problem(name, tmp_path):
     assert len(now.p_values) == len(now.pieces) == now.log_e.size
     assert live.p_values.answer <= case.delta and "proven" in str(live.summary())
     live.figure()
+    of_arms = case.problem.answer_axis is None
+    assert of_arms == any(row["state"] for row in live.summary().rows)

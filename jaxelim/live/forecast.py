@@ -8,17 +8,15 @@ import jax
 import numpy as np
 
 from jaxelim import engine, scope
-from jaxelim.engine import LANE_GROUP, Carry, Queue, Spec
+from jaxelim.engine import LANE_GROUP, Queue
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import noise
 from jaxelim.instances.instance import Instance
 from jaxelim.live.moment import LiveJob, Moment
 from jaxelim.numerics.jacobi import least_squares
 
-RUNS = 32
-"""Simulated runs of a forecast."""
-MOST = 10**6
-"""Rewards after which a simulated run is cut off."""
+RUNS, MOST = 32, 10**6
+"""Simulated runs of a forecast, and rewards after which one is cut off."""
 MOST_RUNS, LONGEST = 10**4, 10**9
 _CHUNKS = 256
 """Chunks of steps in one call, after which Ctrl-C is heard."""
@@ -47,7 +45,7 @@ class LiveForecast:
     @property
     def median(self) -> float:
         """The median number of further rewards; infinite if so many runs were cut off."""
-        return self.quantile(0.5)
+        return float(np.quantile(self._ends, 0.5, method="lower"))
 
     @property
     def range(self) -> tuple[float, float]:
@@ -57,11 +55,10 @@ class LiveForecast:
         The place below the first is 0. An end is infinite where that run was cut off, and
         where the place is above n.
         """
-        runs = np.sort(np.where(self.stopped, self.more, np.inf))
-        width = math.ceil(SHARE * (runs.size + 1))
-        first = max((runs.size + 1 - width) // 2, 0)
-        places = np.concatenate([[0.0], runs, [np.inf]])
-        return float(places[first]), float(places[min(first + width, runs.size + 1)])
+        width = math.ceil(SHARE * (self.more.size + 1))
+        first = max((self.more.size + 1 - width) // 2, 0)
+        places = np.concatenate([[0.0], self._ends, [np.inf]])
+        return float(places[first]), float(places[min(first + width, places.size - 1)])
 
     @property
     def same_answer(self) -> float:
@@ -70,24 +67,24 @@ class LiveForecast:
             return float("nan")
         return float((self.answers == self.now).all(-1)[self.stopped].mean())
 
-    def quantile(self, share: float) -> float:
-        """The quantile of the further rewards, one of their values; inf for a run cut off."""
-        return float(np.quantile(np.where(self.stopped, self.more, np.inf), share, method="lower"))
+    @property
+    def _ends(self) -> np.ndarray:
+        return np.sort(np.where(self.stopped, self.more, np.inf))
 
     def __str__(self) -> str:
-        low, high = map(self._words, self.range)
+        median, low, high = (
+            f"{count:,.0f}" if np.isfinite(count) else f"over {self.most:,}"
+            for count in (self.median, *self.range)
+        )
         words = (
-            f"Forecast, by simulating the run on with the estimates as the truth: "
-            f"{self._words(self.median)} more rewards until it stops, the median; {low} to {high} "
-            f"with probability {SHARE:.0%}, by {self.more.size} runs."
+            f"Forecast, by simulating the run on with the estimates as the truth: {median} more "
+            f"rewards until it stops, the median; {low} to {high} with probability {SHARE:.0%}, by "
+            f"{self.more.size} runs."
         )
         if self.stopped.any():
             words += f" {self.stopped.sum()} of them stopped, {self.same_answer:.0%} of these with "
             words += "the present answer."
         return words
-
-    def _words(self, count: float) -> str:
-        return f"{count:,.0f}" if np.isfinite(count) else f"over {self.most:,}"
 
 
 def simulated(
@@ -105,21 +102,31 @@ def simulated(
     """
     assert moment.lane is not None
     lanes = -(-runs // LANE_GROUP) * LANE_GROUP
+    places: Any = np.arange(lanes, dtype=np.int32)
+    over, none, length = places >= runs, np.zeros_like(places), np.int32(runs)
     with scope.engine():
-        truth, family = _estimated(job, moment), job.spec.family
-        source = truth.source
-        drawn = family if source is None else source.static_part()
+        truth, began = _estimated(job, moment), int(moment.stats.t[0])
+        source: Any = truth.source or job.spec.family
+        drawn = job.spec.family if truth.source is None else source.static_part()
         spec = dataclasses.replace(job.spec, evidence=None, source=drawn, schedule=None)
         spec = spec.executed(lanes=lanes, queue=lanes)
-        began = int(moment.stats.t[0])
         nature = jax.tree.map(
             lambda x: np.asarray(x, spec.dtype) if np.asarray(x).dtype.kind == "f" else x,
-            (source or family).nature(truth),
+            source.nature(truth),
         )
         changed: Any = dict(nature=nature, cap=np.int32(began + most), key=noise.key(seed))
-        inputs, queue = dataclasses.replace(job.inputs, **changed), _queue(job, spec, runs)
+        inputs = dataclasses.replace(job.inputs, **changed)
+        delta: Any = np.repeat(np.asarray(job.queue.delta)[:, :1], lanes, 1)
+        queue = Queue(run=places, row=none, instance=none, delta=delta, length=length)  # type: ignore[arg-type]
+        own: Any = dict(stats=moment.stats, pending=None, log_e=None, prepared=())
+        lane = jax.tree.map(lambda x: x[..., none], dataclasses.replace(moment.lane, **own))
+        own = dict(item=np.where(over, np.int32(lanes), places), run=places, row=none, done=over,
+                   prepared=moment.lane.prepared)  # fmt: skip
         program = engine.program(spec, inputs)
-        carry = _begun(job, spec, moment, program.empty(inputs, queue), queue)
+        carry: Any = dataclasses.replace(
+            program.empty(inputs, queue), lane=dataclasses.replace(lane, **own), next=length,
+            live=length,
+        )  # fmt: skip
         inputs, queue, carry = program.begun(inputs, queue, carry)
         while int(carry.live) > 0 and not bool(carry.failed):
             carry = program.advance(inputs, queue, carry, np.int32(_CHUNKS))
@@ -131,49 +138,19 @@ def simulated(
 
 def _estimated(job: LiveJob, moment: Moment) -> Instance:
     """The instance whose truth are the estimates, a little inside the family's range."""
-    assert moment.lane is not None
-    stats: Any = moment.stats
-    family, features = job.call.instance.family, job.arms.arms
+    stats, arms = moment.stats, job.arms
+    family: Any = arms.family
     counts, means = np.asarray(stats.counts)[:, 0], np.asarray(stats.means)[:, 0] * family.scale
     moments = None if stats.moments is None else np.asarray(stats.moments)[:, 0]
-    low, high = (getattr(family, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
+    low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
     inside = min(1.0, high - low) * 0.5 / (counts + 1)
     means = np.clip(means, low + inside, high - inside)
     source = family.estimated(counts, means, moments)
-    own = None if source is None else source.means
-    means = means if own is None else own
-    theta = least_squares(features, family.link(means))
+    if source is not None and source.means is not None:
+        means = source.means
+    theta = least_squares(arms.arms, family.link(means))
     try:
-        return Instance(features, theta, family=family, source=source, costs=job.arms.costs)
+        return Instance(arms.arms, theta, family=family, source=source, costs=arms.costs)
     except ArgumentError as error:
         allowed = "a run whose estimates rewards can be drawn from"
         raise UnsupportedError("forecast", means, allowed, str(error)) from error
-
-
-def _queue(job: LiveJob, spec: Spec, runs: int) -> Queue:
-    """As many runs as there are; each has begun."""
-    places = spec.execution.queue
-    none, delta = np.zeros(places, np.int32), np.asarray(job.queue.delta)[:, :1]
-    arrays: Any = dict(
-        run=np.arange(places, dtype=np.int32), row=none, instance=none,
-        delta=np.repeat(delta, places, 1), length=np.int32(runs),
-    )  # fmt: skip
-    return Queue(**arrays)
-
-
-def _begun(job: LiveJob, spec: Spec, moment: Moment, empty: Carry, queue: Queue) -> Carry:
-    """The carry whose lanes all have the state of the live run."""
-    assert moment.lane is not None
-    lanes = np.arange(spec.execution.lanes, dtype=np.int32)
-    own: Any = dict(stats=moment.stats, pending=None, log_e=None, prepared=())
-    bare = dataclasses.replace(moment.lane, **own)
-    lane = jax.tree.map(lambda x: x[..., np.zeros(spec.execution.lanes, np.int32)], bare)
-    of_lanes: Any = dict(
-        item=np.where(lanes < queue.length, lanes, spec.execution.queue).astype(np.int32),
-        run=lanes, row=np.zeros_like(lanes), done=lanes >= queue.length,
-        prepared=jax.tree.map(lambda x: x[0], job.inputs.prepared),
-    )  # fmt: skip
-    lane = dataclasses.replace(lane, **of_lanes)
-    return dataclasses.replace(
-        empty, lane=lane, next=np.int32(queue.length), live=np.int32(queue.length)
-    )
