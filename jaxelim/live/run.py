@@ -301,7 +301,8 @@ class LiveRun(LiveState):
         own: dict[str, Any] = {name: getattr(call, name) for name in ("problem", "rule")}
         own |= {name: getattr(call, name) for name in Settings.__annotations__.keys() - _NOT_LIVE}
         own |= dict(family=arms.family, run=int(call.runs[0]), stopping=call.stopping[0],
-                    delta=float(call.delta[0]), costs=arms.costs)  # fmt: skip
+                    delta=float(call.delta[0]))
+        own["costs"] = None if arms.costs is None else arms.costs.tolist()
         named = arms.arms if arms.names is None else dict(zip(arms.names, arms.arms, strict=True))
         return {name: log.encoded(x) for name, x in own.items()} | {"arms": text_of("arms", named)}
 
