@@ -12,7 +12,6 @@ from jaxelim import catalogue, checks, instances
 from jaxelim.cli.instances import RULE, Compiles, Settings, text
 from jaxelim.errors import ArgumentError, StoreError
 from jaxelim.files import writable_file
-from jaxelim.instances.arms import Arms
 from jaxelim.live.report import Report
 from jaxelim.live.run import LiveRun
 
@@ -40,29 +39,25 @@ class New(Settings):
 
     def act(self) -> None:
         """Write the file, and print the first arm."""
-        arms = self._arms(catalogue.made("family", self.family))
+        arms, costs = self._arms()
         problem = catalogue.problem_on(self.features, self.problem)
-        rule = catalogue.made("rule", self.rule)
-        named: Any = arms.arms
-        if arms.names is not None:
-            named = dict(zip(arms.names, arms.arms, strict=True))
+        rule, family = (catalogue.made(x, getattr(self, x)) for x in ("rule", "family"))
         writable_file("file", self.file)
-        own: Any = dict(family=arms.family, costs=arms.costs, run=self.run, **self.settings())
-        run = LiveRun(named, problem, rule, **own)
-        with run:
+        own: Any = dict(family=family, costs=costs, run=self.run, **self.settings())
+        with LiveRun(arms, problem, rule, **own) as run:
             run.save(self.file)
-            print(f"{self.file}: {rule!r}, {problem!r}, {arms.K} arms. First: {run.ask()}")
+            arms = len(run.names)
+            print(f"{self.file}: {rule!r}, {problem!r}, {arms} arms. First: {run.ask()}")
 
-    def _arms(self, family: Any) -> Arms:
-        """The arms, with names if they have any."""
+    def _arms(self) -> tuple[Any, Any]:
+        """The arms as `LiveRun` takes them, and their costs."""
         if (self.features is None) == (not self.arms):
             raise ArgumentError("arms", self.arms, "--arms NAME NAME .. or --features FILE")
         if self.features is not None:
             of_file = instances.load_instance(self.features)
-            return Arms(of_file.arms, family, costs=self.costs or of_file.costs)
+            return of_file.arms, self.costs or of_file.costs
         number = len(self.arms) == 1 and self.arms[0].isdigit()
-        given = int(self.arms[0]) if number else list(self.arms)
-        return Arms.of(given, family, self.costs or None)
+        return int(self.arms[0]) if number else list(self.arms), self.costs or None
 
 
 @dataclasses.dataclass(frozen=True)

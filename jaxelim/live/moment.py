@@ -111,7 +111,7 @@ class LiveJob:
         """The compiled functions, which all runs of one shape share."""
         return program.program(self.spec, self.inputs)
 
-    def run(self, name: str, *arguments: Any) -> Any:
+    def compute(self, name: str, *arguments: Any) -> Any:
         """Call a function of the program."""
         with scope.engine():
             return getattr(self.program, name)(self.inputs, *arguments)
@@ -155,7 +155,7 @@ class LiveJob:
         scale, most = self.arms.family.scale, len(moment.waiting)
         units = given.means / scale, given.squares / scale**2
         waiting = _answered(moment.waiting, np.repeat(np.arange(left.size), left.clip(0, most)))[1]
-        lane = self.run("pool", lane, left.astype(float), *units)
+        lane = self.compute("pool", lane, left.astype(float), *units)
         return self._tested(moment, lane, early, waiting=waiting, told=told)
 
     def check_counts(self, moment: Moment, given: Pooled, counts: Any) -> None:
@@ -180,7 +180,7 @@ class LiveJob:
         lane, waiting = moment.lane, moment.waiting
         while len(waiting) < count:
             more = min(count - len(waiting), program.BLOCK)
-            lane, arms = self.run("chosen", lane, np.int32(more))
+            lane, arms = self.compute("chosen", lane, np.int32(more))
             self.refuse_failed(lane, moment.told)
             waiting += tuple(np.asarray(arms)[:more].tolist())
         return dataclasses.replace(moment, lane=lane, waiting=waiting)
@@ -203,7 +203,7 @@ class LiveJob:
 
     def look(self, moment: Moment) -> dict[str, np.ndarray]:
         """Evidence, beta and answer of the present statistics; see `look` of the program."""
-        return jax.tree.map(np.asarray, self.run("look", moment.lane))
+        return jax.tree.map(np.asarray, self.compute("look", moment.lane))
 
     def _begun(self, moment: Moment) -> tuple[Lane, list[tuple[int, float]]]:
         """The lanes in which the first rewards of all arms have entered, and the other rewards."""
@@ -215,7 +215,7 @@ class LiveJob:
                 early.append((arm, reward))
             number[arm] += 1
         first = np.array([rounds[key] for key in sorted(rounds)]) / self.arms.family.scale
-        return self.run("start", self.queue, first), early
+        return self.compute("start", self.queue, first), early
 
     def _tested(
         self, moment: Moment, lane: Lane, rows: Sequence[tuple[int, float]], **changes: Any
@@ -227,9 +227,9 @@ class LiveJob:
         last = max(len(rows) - 1, 0) // program.BLOCK * program.BLOCK
         for start in range(0, last, program.BLOCK):
             part = slice(start, start + program.BLOCK)
-            lane = self.run("enter", lane, program.Arms.of(arms[part], rewards[part]))
+            lane = self.compute("enter", lane, program.Arms.of(arms[part], rewards[part]))
         given = program.Arms.of(arms[last:], rewards[last:]), program.Arms.of(now.waiting)
-        lane = self.run("told", lane, *given)
+        lane = self.compute("told", lane, *given)
         over = now.told if bool(np.asarray(lane.done)[0]) else 0
         return dataclasses.replace(now, lane=lane, ended=now.ended or over)
 
