@@ -83,7 +83,7 @@ def main(config: Demo) -> None:
     figure.axes[0].set_title(
         f"linear-d20, best arm, selective elimination at stopping, {config.runs} runs"
     )
-    figures.write(figure, config.figure)
+    figures.save(figure, config.figure)
     print(
         f"\n{config.figure}: active arms against time. "
         f"{time.perf_counter() - began:.0f} s in all, compilation included."

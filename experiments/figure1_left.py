@@ -12,7 +12,6 @@ import sys
 import jaxelim as je
 from experiments import cells, tables
 from jaxelim import figures
-from jaxelim.figures.entries import left_out
 
 DRAWN = ("figure1_left", "figure1_left_tau", "figure1_left_survival", "figure1_left_pulls")
 
@@ -53,30 +52,16 @@ def draw(options: Left) -> None:
     held = cells.studied(options, files, tables.jobs(list(rows.values())))
     if held is None:
         return
-    seen = {key: tables.observed(row, held) for key, row in rows.items()}
-    selective = {
-        algorithm: data for (algorithm, column), data in seen.items() if column == "selective"
-    }
-    plain = {algorithm: data for (algorithm, column), data in seen.items() if column == "none"}
-    instance = next(iter(rows.values())).experiment.instance
-    solved = je.complexity(instance, je.BestArm())
-    lower, practical = (
-        je.bounds.sample_bound(0.01, solved),
-        je.bounds.practical_time(0.01, solved),
-    )
-    tau = {name: tables.stopping_times(data) for name, data in plain.items()}
-    active, pulls = {}, {}
-    for name, data in selective.items():
-        stop = tables.stopping_times(data)
-        counts = figures.active_counts(data["elimination_times"].values, stop)
-        active[name + left_out(stop)] = counts
-    for name, data in plain.items():
-        pulls[name + left_out(tau[name])] = data["pulls"].values[data["stopped"].values]
+    seen: dict[str, dict[str, je.Result]] = {"none": {}, "selective": {}}
+    for (algorithm, column), row in rows.items():
+        if column in seen:
+            seen[column][algorithm] = held[row.name].select(row.stopping)
+    plain = seen["none"]
     drawn = (
-        figures.active_arms_figure(active),
-        figures.tau_figure(tau, float(lower), float(practical)),
-        figures.survival_figure(tau, float(lower)),
-        figures.pulls_figure(pulls, solved.allocation),
+        figures.active_arms_figure(seen["selective"]),
+        figures.tau_figure(plain),
+        figures.survival_figure(plain),
+        figures.pulls_figure(plain),
     )
     for name, figure in zip(DRAWN, drawn, strict=True):
         print(*figures.save(figure, options.output / name))

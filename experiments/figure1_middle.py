@@ -38,13 +38,11 @@ def draw(options: Middle) -> None:
     held = cells.studied(options, files, tables.jobs(list(rows.values())))
     if held is None:
         return
-    curves = {}
-    for (algorithm, column), row in rows.items():
-        data = tables.observed(row, held)
-        place = "both" if algorithm.endswith(" + elim") else "stopping"
-        curves[column, place] = figures.active_counts(
-            data["elimination_times"].values, tables.stopping_times(data)
-        )
+    curves = {
+        (column, "both" if algorithm.endswith(" + elim") else "stopping"):
+            held[row.name].select(row.stopping)
+        for (algorithm, column), row in rows.items()
+    }  # fmt: skip
     figure = full_selective_figure(curves)
     figure.axes[0].set_title(
         f"{kind.__name__}, linear-d10, best arm, delta = 0.01, {options.runs} runs", fontsize=10

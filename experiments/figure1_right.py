@@ -78,7 +78,7 @@ def draw(options: Right) -> None:
         return
     drawn = {rule: ratios(study[rule]) for rule in study.rules}
     write_whole(options.output / "figure1_right.csv", numbers(drawn, options.delta).encode())
-    figure = figures.ratio_figure(drawn, options.delta, options.error)
+    figure = figures.ratio_figure(study, error=options.error)
     print(
         *figures.save(figure, options.output / "figure1_right"),
         options.output / "figure1_right.csv",

@@ -10,12 +10,13 @@ from matplotlib.ticker import NullLocator
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.active import Curves, drawn_active
-from jaxelim.figures.entries import numbers
-from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, styled
+from jaxelim.figures.active import drawn_active
+from jaxelim.figures.drawn import Entry
+from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, style_of
+from jaxelim.simulation.results.result import Result
 
 
-def full_selective_figure(curves: Curves, band: float = 0.5) -> Figure:
+def full_selective_figure(results: Mapping[tuple[str, str], Result], band: float = 0.5) -> Figure:
     """Draw selective and full elimination, at stopping only and at stopping and sampling.
 
     Each elimination has a colour, and each curve its own dashes. Selective elimination
@@ -23,9 +24,8 @@ def full_selective_figure(curves: Curves, band: float = 0.5) -> Figure:
     (Paper, Figure 1, middle.)
 
     Args:
-        curves: of one sampling rule, by (elimination, place): elimination "selective"
-            or "full", place "stopping" or "both". A `Result`, or times [points] in
-            samples and counts [points, run]. Any of the four may be missing.
+        results: of one sampling rule, by (elimination, place): elimination "selective"
+            or "full", place "stopping" or "both". Any of the four may be missing.
         band: share of the runs inside the band, in (0, 1).
     """
     (selective, _), (full, _), *_ = STYLES
@@ -36,12 +36,13 @@ def full_selective_figure(curves: Curves, band: float = 0.5) -> Figure:
         ("full", "both"): (full, (0, (5, 1, 1, 1))),
     }
     words = {"stopping": "at stopping", "both": "at stopping and sampling"}
-    drawn = {}
-    for (key, curve), _ in styled("curves", curves):
-        if key not in styles:
+    drawn = []
+    for (elimination, place), one in results.items():
+        if (elimination, place) not in styles:
             allowed = "keys (elimination, place): 'selective' or 'full', 'stopping' or 'both'"
-            raise ArgumentError("curves", key, allowed)
-        drawn[f"{key[0]}, {words[key[1]]}"] = (curve, *styles[key])
+            raise ArgumentError("results", (elimination, place), allowed)
+        own = styles[elimination, place]
+        drawn.append(Entry(f"{elimination}, {words[place]}", one, len(drawn), *own, MARKERS[0]))
     return drawn_active(drawn, band)
 
 
@@ -94,15 +95,16 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     x = checks.real_array("x", panel.x, ndim=1)
     if x.size == 0 or (x <= 0).any():
         raise ArgumentError("x", panel.x, "numbers above 0")
-    for place, ((name, given), (colour, dash)) in enumerate(styled("measured", panel.measured)):
+    for place, (name, given) in enumerate(panel.measured.items()):
         mean, bar = given if isinstance(given, tuple) else (given, None)
-        mean = numbers("measured", mean, (x.size,))
-        bar = None if bar is None else numbers("measured", bar, (x.size,))
+        colour, dash, marker = style_of(place)
+        mean = _numbers("measured", mean, x.size)
+        bar = None if bar is None else _numbers("measured", bar, x.size)
         axes.errorbar(x, mean, bar, color=colour, linestyle=dash, linewidth=1.5, capsize=2.5,
-                      markersize=5, marker=MARKERS[place % len(MARKERS)], label=name)  # fmt: skip
+                      markersize=5, marker=marker, label=name)  # fmt: skip
     for place, (name, given) in enumerate(panel.references.items()):
         dash = (":", "--", "-.", (0, (1, 3)))[place % 4]
-        values = numbers("references", given, (x.size,))
+        values = _numbers("references", given, x.size)
         axes.plot(x, values, color=GREY, linestyle=dash, linewidth=1.3, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -116,3 +118,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.legend(
         frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2
     )
+
+
+def _numbers(name: str, values: Any, size: int) -> Any:
+    """Numbers [size]; NaN where there is none."""
+    return checks.real_array(name, values, shape=(size,), finite=False)

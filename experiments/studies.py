@@ -366,7 +366,7 @@ def make(options: Options) -> None:
     write_whole(files[0], text.encode())
     write_whole(files[1], pd.DataFrame(found).to_csv(index=False).encode())
     print(text)
-    print(*figures.save(figures.survival_figure(study.groups()[0][1]), stem))
+    print(*figures.save(figures.survival_figure(study.groups()[0][1], bounds=False), stem))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -69,7 +69,6 @@ from jaxelim.simulation.api import simulate as simulate
 from jaxelim.simulation.api import trace as trace
 from jaxelim.simulation.experiment import Engine as Engine
 from jaxelim.simulation.experiment import Experiment as Experiment
-from jaxelim.simulation.results.comparison import Comparison as Comparison
 from jaxelim.simulation.results.comparison import compare as compare
 from jaxelim.simulation.results.result import Result as Result
 from jaxelim.simulation.results.trace import Trace as Trace
@@ -93,7 +92,7 @@ if TYPE_CHECKING:
     from jaxelim.studies.files import load_study as load_study
 
 __all__ = [
-    "Bernoulli", "BestArm", "Bounded", "Comparison", "EBTC", "EBTCI", "Engine", "Experiment",
+    "Bernoulli", "BestArm", "Bounded", "EBTC", "EBTCI", "Engine", "Experiment",
     "Exponential", "FWS", "FullElimination", "GK16", "Gaussian", "GaussianUnknownVariance",
     "HalfSpaces", "Heuristic", "Instance", "LLR", "LUCB", "LazyTaS", "LinGIFA", "LinGame",
     "LinGapE",

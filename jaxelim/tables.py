@@ -1,12 +1,67 @@
-"""Tables as aligned text, and as HTML for notebooks."""
+"""Tables: pandas data frames that show a title above their rows, and notes below."""
 
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 ROWS = 20
 """Most rows of a table in a notebook."""
+
+
+class Table(pd.DataFrame):
+    """A data frame with a title and notes. Parts and copies of it are plain data frames.
+
+    Args:
+        rows: with equal keys, the names of the columns.
+        title: what the table is of.
+        notes: what its rows share, and what its numbers mean.
+        shown: the rows as they are printed; None: the same, where numbers have four digits
+            and NaN is a hyphen.
+    """
+
+    def __init__(
+        self, rows: Sequence[Mapping[str, Any]], title: str, notes: Iterable[str] = (),
+        shown: Sequence[Mapping[str, Any]] | None = None,
+    ):  # fmt: skip
+        super().__init__(list(rows))
+        self.attrs = {"title": title, "notes": list(notes)}
+        self.attrs["shown"] = list(rows if shown is None else shown)
+
+    @property
+    def _constructor(self) -> type:
+        return pd.DataFrame
+
+    @property
+    def title(self) -> str:
+        """What the table is of."""
+        return self.attrs["title"]
+
+    @property
+    def notes(self) -> list[str]:
+        """What its rows share, and what its numbers mean."""
+        return self.attrs["notes"]
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title, *aligned(self.attrs["shown"]), *self.notes])
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        frame = pd.DataFrame(_in_words(self.attrs["shown"]))
+        table = frame.to_html(index=False, max_rows=ROWS) if len(frame) else ""
+        words = [f"<p>{html.escape(note)}</p>" for note in (self.title, *self.notes)]
+        return "\n".join([words[0], table, *words[1:]])
+
+
+def aligned(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Format rows with equal keys as aligned lines of text, the first of them the keys."""
+    words = _in_words(rows)
+    lines = [list(words[0]), *(list(row.values()) for row in words)] if words else []
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(str.rjust, line, widths)) for line in lines]
 
 
 def shown(value: Any) -> str:
@@ -16,20 +71,5 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def aligned(rows: Any) -> list[str]:
-    """Format rows with equal keys as aligned lines of text, the first of them the keys."""
-    rows = [{k: shown(v) for k, v in row.items()} for row in rows]
-    head = list(rows[0])
-    width = {k: max(len(k), *(len(row[k]) for row in rows)) for k in head}
-    lines = ["  ".join(k.rjust(width[k]) for k in head)]
-    return lines + ["  ".join(row[k].rjust(width[k]) for k in head) for row in rows]
-
-
-def as_html(title: str, rows: Sequence[Mapping[str, Any]], notes: Iterable[str]) -> str:
-    """A title, rows with equal keys and notes as HTML, by pandas; of at most `ROWS` rows."""
-    import pandas as pd  # slow to import, so only here
-
-    frame = pd.DataFrame([{k: shown(v) for k, v in row.items()} for row in rows])
-    table = frame.to_html(index=False, max_rows=ROWS) if rows else ""
-    words = [f"<p>{html.escape(note)}</p>" for note in (title, *notes)]
-    return "\n".join([words[0], table, *words[1:]])
+def _in_words(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    return [{key: shown(value) for key, value in row.items()} for row in rows]

@@ -10,7 +10,6 @@ from jaxelim import catalogue, checks, instances
 from jaxelim.bounds import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.experiment import Settings as Given
-from jaxelim.tables import aligned
 
 
 def text(what: str, argument: str = "") -> Any:
@@ -93,6 +92,8 @@ class List:
 
     def act(self) -> None:
         """Print the table."""
+        from jaxelim.tables import aligned  # pandas is slow to import
+
         rows = [
             {
                 "name": shipped.name,
@@ -159,5 +160,5 @@ class Describe(OnInstance, Compiles):
         largest = weights.argsort()[::-1][:10]
         print("  largest weights: " + ", ".join(f"{k}: {weights[k]:.4f}" for k in largest))
         if self.figure is not None:
-            figures.write(figures.allocation_figure(solved, str(self.instance)), self.figure)
+            figures.save(figures.allocation_figure(solved, str(self.instance)), self.figure)
             print(f"wrote {self.figure}")

@@ -135,7 +135,7 @@ class Show(Compiles):
     def act(self) -> None:
         """Print, and draw."""
         if self.figure is not None:
-            from jaxelim.figures.style import figure_file, write  # matplotlib is slow to import
+            from jaxelim.figures.style import figure_file, save  # matplotlib is slow to import
 
             figure_file("figure", self.figure)
         run = LiveRun.load(self.file, attach=False)
@@ -143,7 +143,7 @@ class Show(Compiles):
         if run.answer is not None:
             _show_pieces(run)
         if self.figure is not None:
-            write(run.figure(), self.figure)
+            save(run.figure(), self.figure)
             print(f"wrote {self.figure}")
 
 

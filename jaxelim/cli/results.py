@@ -2,21 +2,22 @@
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from jaxelim import catalogue, checks
+from jaxelim import catalogue, checks, figures
 from jaxelim.cli.instances import OnInstance, Settings, text
 from jaxelim.errors import ArgumentError
-from jaxelim.figures import every_figure, save
 from jaxelim.files import make_folder, writable_file
 from jaxelim.simulation.api import simulate
 from jaxelim.simulation.experiment import Engine
+from jaxelim.simulation.results.comparison import compare
 from jaxelim.simulation.results.loading import load_result
-from jaxelim.simulation.results.result import Result
 from jaxelim.store import Store
+from jaxelim.studies import Study
 from jaxelim.studies.files import is_study, load_store, load_study
 
 
@@ -95,6 +96,20 @@ class Show:
         return 0
 
 
+FIGURES: dict[str, Callable[..., Any]] = {
+    "tau": figures.tau_figure,
+    "survival": figures.survival_figure,
+    "delta": figures.study_figure,
+    "ratio": figures.ratio_figure,
+    "active": figures.active_arms_figure,
+    "pulls": figures.pulls_figure,
+    "comparison": lambda results: figures.comparison_figure(
+        results.compare() if isinstance(results, Study) else compare(results)
+    ),
+}
+"""The figures of results, by name."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Plot:
     """Draw the figures that files of results allow, one rule a file, or those of a study."""
@@ -116,29 +131,30 @@ class Plot:
         if not self.files:
             raise ArgumentError("files", self.files, "at least one file of results")
         endings = [checks.choice("format", ending, ("png", "pdf")) for ending in self.format]
-        names = self.figure
+        names = [checks.choice("figure", name, FIGURES) for name in self.figure or FIGURES]
         if self.output.suffix in (".png", ".pdf"):
             raise ArgumentError("output", self.output, "a folder; --figure and --format name files")
-        by_name = self._by_name()
+        results: Any = self._results()
         make_folder(self.output)
         writable_file("output", self.output / "figure.png")
-        drawn, missing = every_figure(by_name, names, log=self.log)
-        for name, figure in drawn.items():
-            for path in save(figure, self.output / name, endings=endings):
-                print(f"wrote {path}")
-        for name, reason in missing.items():
-            print(f"no figure {name}: {reason}")
-        if not drawn:
-            raise ArgumentError("figure", names or "all", "a figure that these files allow")
+        written = []
+        for name in names:
+            own = {"log": self.log} if name in ("delta", "active") else {}
+            try:
+                figure = FIGURES[name](results, **own)
+            except ArgumentError as error:
+                why = f" ({error.note})" if error.note else ""
+                print(f"no figure {name}: it needs {error.allowed}{why}")
+                continue
+            written += figures.save(figure, self.output / name, endings=endings)
+            print(*(f"wrote {path}" for path in written[-len(endings) :]), sep="\n")
+        if not written:
+            raise ArgumentError("figure", names, "a figure that these files allow")
 
-    def _by_name(self) -> dict[str, Result]:
-        """The results, by rule."""
+    def _results(self) -> Any:
+        """The study, or the results by rule."""
         if len(self.files) == 1 and is_study(self.files[0]):
-            groups = [dict(named) for _, named in load_study(self.files[0]).groups()]
-            if len(groups) > 1:
-                allowed = "a study of one instance and problem: `jaxelim study --figure` draws more"
-                raise ArgumentError("files", self.files, allowed)
-            return groups[0]
+            return load_study(self.files[0])
         results = [load_result(path) for path in self.files]
         rules = [str(result.rule) for result in results]
         labels = [

@@ -13,7 +13,7 @@ import tyro
 from jaxelim import checks
 from jaxelim.cli.instances import Compiles
 from jaxelim.errors import ArgumentError
-from jaxelim.figures import figure_file, write
+from jaxelim.figures import figure_file, save
 from jaxelim.files import writable_file
 from jaxelim.parallel import asked_for
 from jaxelim.simulation.experiment import Engine
@@ -71,7 +71,7 @@ class StudyOf(Compiles):
             found.save(self.output)
             print(f"wrote {self.output}")
         if self.figure is not None:
-            write(found.figure(log=self.log), self.figure)
+            save(found.figure(log=self.log), self.figure)
             print(f"wrote {self.figure}")
 
 

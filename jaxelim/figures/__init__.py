@@ -1,23 +1,15 @@
-"""Figures of results: pure functions of arrays or `Result`s that return a matplotlib Figure.
+"""Figures of results: pure functions of a `Result`, results by name, or a `Study`.
 
-They need no display; a notebook shows the figure that ends a cell. In stopping times NaN
-means truncated: excluded from means, counted in the legend. Colours suit colour-blind
+They return a matplotlib Figure and need no display; a notebook shows the figure that ends a
+cell. Truncated runs are in no mean, and are counted in the legend. Colours suit colour-blind
 readers; dashes and markers suit grey prints. `save` writes PNG and PDF.
 """
 
-from jaxelim.figures.active import (
-    active_arms,
-    active_arms_figure,
-    active_counts,
-)
-from jaxelim.figures.allocations import (
-    allocation_figure,
-    pulls_figure,
-)
+from jaxelim.figures.active import active_arms, active_arms_figure
+from jaxelim.figures.allocations import allocation_figure, pulls_figure
 from jaxelim.figures.comparisons import comparison_figure
-from jaxelim.figures.of_results import every_figure
 from jaxelim.figures.studies import study_figure
-from jaxelim.figures.style import MARKERS, STYLES, figure_file, save, write
+from jaxelim.figures.style import MARKERS, STYLES, figure_file, save
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
 
 __all__ = [
@@ -25,10 +17,8 @@ __all__ = [
     "STYLES",
     "active_arms",
     "active_arms_figure",
-    "active_counts",
     "allocation_figure",
     "comparison_figure",
-    "every_figure",
     "figure_file",
     "pulls_figure",
     "ratio_figure",
@@ -36,5 +26,4 @@ __all__ = [
     "study_figure",
     "survival_figure",
     "tau_figure",
-    "write",
 ]

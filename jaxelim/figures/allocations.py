@@ -1,6 +1,5 @@
 """Figures of optimal allocations and of the pulls of runs."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,53 +7,39 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from jaxelim import checks
-from jaxelim.bounds import Complexity
+from jaxelim.bounds import Complexity, complexity
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.entries import left_out, tau_of
-from jaxelim.figures.style import (
-    MARKERS,
-    STYLES,
-    Drawing,
-    finished,
-    single,
-    styled,
-)
-from jaxelim.simulation.results.result import Result
+from jaxelim.figures.drawn import entries
+from jaxelim.figures.style import STYLES, Drawing, finished, single
 
 
-def pulls_figure(
-    pulls: Mapping[str, Any], allocation: Any, most: int = 15, band: float = 0.8
-) -> Figure:
-    """Draw each rule's shares of the pulls at its stop, and w*.
+def pulls_figure(results: Any, *, most: int = 15, band: float = 0.8) -> Figure:
+    """Draw each rule's shares of the pulls at its stop, and the optimal ones, of w*.
 
-    Shows the arms of largest weight, and the sum of the others.
+    Shows the arms of largest share, and the sum of the others.
 
     Args:
-        pulls: by rule, a `Result` of one instance (its first stopping rule and delta),
-            or pulls at the stop [run, K].
-        allocation: [K] w*, on the simplex.
+        results: a `Result`, results by name, or a `Study`, of one instance and problem. The
+            first stopping rule and delta are drawn; `Result.select` gives others.
         most: number of arms to show.
         band: share of the runs inside the bars, in (0, 1).
+
+    Raises:
+        ArgumentError: other results, one of which no run stopped, or as `complexity`.
     """
-    allocation = checks.real_array("allocation", allocation, ndim=1)
-    most = checks.integer("most", most, low=1)
+    given, most = entries(results), checks.integer("most", most, low=1)
     band = checks.real("band", band, low=0, high=1, open=True)
-    shares = {}
-    for (name, entry), style in styled("pulls", pulls):
-        if isinstance(entry, Result):
-            tau = tau_of(name, entry)  # refuses batches and results without a run that stopped
-            name += left_out(tau)
-            entry = entry.pulls[0, 0][entry.stopped[0, 0]]
-        counts = checks.real_array("pulls", entry, shape=(None, allocation.size))
-        if len(counts) == 0 or (counts < 0).any() or (counts.sum(1) == 0).any():
-            raise ArgumentError(
-                "pulls",
-                entry,
-                "at least one run, with non-negative numbers of pulls and at least one each",
-            )
-        shares[name] = counts / counts.sum(1, keepdims=True), style
-    means = [allocation, *(share.mean(0) for share, _ in shares.values())]
-    weight: np.ndarray = np.max(means, axis=0)
+    first = given[0].result
+    if any((one.result.instance, one.result.problem) != (first.instance, first.problem)
+           for one in given):  # fmt: skip
+        raise ArgumentError("results", results, "results of one instance and problem")
+    shares = []
+    for one in given:
+        stopped = np.isfinite(one.some_tau())
+        counts = one.result.pulls[0, 0][stopped]
+        shares.append(counts / counts.sum(1, keepdims=True))
+    allocation = complexity(first.instance, first.problem).pulls
+    weight: np.ndarray = np.max([allocation, *(share.mean(0) for share in shares)], axis=0)
     chosen = np.argsort(-weight, kind="stable")[:most]
     shown = chosen[np.argsort(-allocation[chosen], kind="stable")]
     rest = allocation.size - shown.size
@@ -66,15 +51,14 @@ def pulls_figure(
     figure, axes = single(width=9)
     x = np.arange(shown.size + (rest > 0))
     axes.bar(x, columns(allocation), width=0.85, color="0.85", edgecolor="0.55", label="w*")
-    for place, (name, (share, (colour, _))) in enumerate(shares.items()):
-        share = columns(share)
+    for one, share in zip(given, map(columns, shares), strict=True):
         mean = share.mean(0)
         low, high = np.quantile(share, [(1 - band) / 2, (1 + band) / 2], axis=0)
-        shift = 0.7 * ((place + 0.5) / len(shares) - 0.5)
+        shift = 0.7 * ((one.place + 0.5) / len(shares) - 0.5)
         axes.errorbar(
             x + shift, mean, [np.maximum(mean - low, 0), np.maximum(high - mean, 0)],
-            color=colour, linestyle="none", marker=MARKERS[place % len(MARKERS)],
-            markersize=4.5, capsize=2, linewidth=1.1, label=name,
+            color=one.colour, linestyle="none", marker=one.marker,
+            markersize=4.5, capsize=2, linewidth=1.1, label=one.label(one.tau()[0]),
         )  # fmt: skip
     axes.set_xticks(x, [str(k) for k in shown] + ([f"other {rest}"] if rest else []))
     axes.set_xlabel("arm, by falling w*")

@@ -1,7 +1,7 @@
 """Shared figure style: colours, dashes, sizes. And the writing of figures."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +57,15 @@ class Drawing(Figure):
 def save(
     figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] | None = None
 ) -> tuple[Path, ...]:
-    """Write a figure atomically, as PNG, PDF or both.
+    """Write a figure atomically, as PNG and PDF or in the format of its ending.
 
     The same figure gives the same bytes.
 
     Args:
         figure: what to write.
-        path: where. An ending .png or .pdf names the format; without one both are written.
-        dpi: dots per inch of the PNG.
+        path: where. An ending that matplotlib knows, as .png or .svg, names the format;
+            without one PNG and PDF are written.
+        dpi: dots per inch of pixels.
         endings: "png", "pdf" or both, in place of what the path says.
 
     Returns:
@@ -77,14 +78,22 @@ def save(
             stays as it was.
     """
     path = Path(path)
-    named = path.suffix in (".png", ".pdf")
-    stem = path.with_suffix("") if named else path
+    kind = path.suffix[1:].lower()
+    named = kind in _kinds()
     if endings is None:
-        endings = (path.suffix[1:],) if named else ("png", "pdf")
-    kinds = [checks.choice("endings", ending, ("png", "pdf")) for ending in endings]
-    targets = [writable_file("path", stem.with_name(f"{stem.name}.{kind}")) for kind in kinds]
+        targets = [path] if named else [path.with_name(f"{path.name}.{x}") for x in ("png", "pdf")]
+    else:
+        stem = path.with_suffix("") if named else path
+        kinds = [checks.choice("endings", ending, ("png", "pdf")) for ending in endings]
+        targets = [stem.with_name(f"{stem.name}.{ending}") for ending in kinds]
     for target in targets:
-        write(figure, target, dpi)
+        writable_file("path", target)
+    for target in targets:
+        kind, contents = target.suffix[1:].lower(), io.BytesIO()
+        # Type 42 keeps the text of a PDF as text.
+        with matplotlib.rc_context({"pdf.fonttype": 42}):
+            figure.savefig(contents, format=kind, dpi=dpi, metadata=_EMPTY.get(kind))
+        write_whole(target, contents.getvalue())
     return tuple(targets)
 
 
@@ -96,17 +105,9 @@ _EMPTY = {
 }
 
 
-def write(figure: Figure, path: Path, dpi: int = 150) -> None:
-    """Write one file atomically, in the format of its ending.
-
-    Raises:
-        StoreError: the file cannot be written, such as on a full disk.
-    """
-    kind, contents = path.suffix[1:].lower(), io.BytesIO()
-    # Type 42 keeps the text of a PDF as text.
-    with matplotlib.rc_context({"pdf.fonttype": 42}):
-        figure.savefig(contents, format=kind, dpi=dpi, metadata=_EMPTY.get(kind))
-    write_whole(path, contents.getvalue())
+def _kinds() -> set[str]:
+    """The endings that matplotlib knows; its pgf needs LaTeX."""
+    return set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"}
 
 
 def figure_file(name: str, path: Any) -> Path:
@@ -116,9 +117,8 @@ def figure_file(name: str, path: Any) -> Path:
         ArgumentError: the path fails a check; see `writable_file`.
     """
     path = Path(path)
-    kinds = sorted(set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"})  # pgf needs LaTeX
-    if path.suffix[1:].lower() not in kinds and not path.is_dir():
-        allowed = f"a file that ends in {', '.join('.' + kind for kind in kinds)}"
+    if path.suffix[1:].lower() not in _kinds() and not path.is_dir():
+        allowed = f"a file that ends in {', '.join(f'.{kind}' for kind in sorted(_kinds()))}"
         raise ArgumentError(name, str(path), allowed, f"it ends in {path.suffix!r}")
     return writable_file(name, path)
 
@@ -141,22 +141,18 @@ def logarithmic(axis: Axis, low: float, high: float) -> None:
         axis.set_major_formatter(ScalarFormatter(useOffset=False))
 
 
-def outside(
-    figure: Figure, where: str, note: str | None = None, named: dict[str, Any] | None = None
-) -> None:
-    """Add a legend outside all panels, with as many columns as its labels leave room for.
+def outside(figure: Figure, where: str, note: str | None = None) -> None:
+    """Add a legend of all panels outside them, with as many columns as its labels leave room for.
 
     Args:
         figure: with a constrained layout.
         where: "upper left" or "lower center".
         note: its title.
-        named: handles by label; None: all of the panels, one for each label.
     """
-    if named is None:
-        named = {}
-        for axes in figure.axes:
-            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-                named.setdefault(label, handle)
+    named: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
     widest = 0.6 + 0.06 * max(map(len, named))  # inches
     place: Any = f"outside {where}"
     figure.legend(list(named.values()), list(named), frameon=False, fontsize=8, title=note,
@@ -165,20 +161,22 @@ def outside(
 
 
 def finished(figure: Figure, note: str | None = None) -> Figure:
-    """Add a light grid and a legend without a frame, with the title `note`."""
+    """Add a light grid and a legend without a frame, with the title `note`.
+
+    A legend of more than 8 lines is below the panel, as it would hide the curves.
+    """
     axes = figure.axes[0]
     axes.grid(alpha=0.25, linewidth=0.5)
-    axes.legend(frameon=False, title=note, title_fontsize=8)
+    if len(axes.get_legend_handles_labels()[1]) > 8:
+        figure.set_figheight(figure.get_figheight() + 1)
+        outside(figure, "lower center", note)
+    else:
+        axes.legend(frameon=False, title=note, title_fontsize=8)
     return figure
 
 
-def styled(name: str, entries: Any) -> Iterator[tuple[tuple[Any, Any], tuple[Any, Any]]]:
-    """Pairs of the (key, value) of a mapping and a (colour, dash); 144 differ."""
-    if not isinstance(entries, Mapping) or not entries:
-        raise ArgumentError(
-            name, entries, "a mapping from names to what is drawn, with at least one entry"
-        )
-    colours, dashes = zip(*STYLES, strict=True)
+def style_of(place: int) -> tuple[Any, Any, str]:
+    """The colour, the dash and the marker of the curve of this number; 144 differ."""
     n = len(STYLES)  # each round over the colours has other dashes
-    pairs = [(colours[i % n], dashes[(i + i // n) % n]) for i in range(len(entries))]
-    return zip(entries.items(), pairs, strict=True)
+    dash = STYLES[(place + place // n) % n][1]
+    return STYLES[place % n][0], dash, MARKERS[place % len(MARKERS)]

@@ -11,12 +11,12 @@ from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.proven import sentence
-from jaxelim.simulation.results.summary import Summary
 from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     from jaxelim.live.forecast import LiveForecast
     from jaxelim.live.run import LiveRun
+    from jaxelim.tables import Table
 
 PAGE = "See docs/how-to/live-runs.md."
 FORECAST = (
@@ -51,8 +51,10 @@ class Report:
                 one = self.answer.sum() == 1
                 self.leader = int(np.argmax(self.answer if one else run.means))
 
-    def summary(self, forecast: "LiveForecast | None" = None) -> Summary:
+    def summary(self, forecast: "LiveForecast | None" = None) -> "Table":
         """A table with a row for each arm, and the state of the run in words."""
+        from jaxelim.tables import Table  # pandas is slow to import
+
         run = self.run
         title = f"{self.call.rule!r}, {self.call.problem!r}, delta = {run.settings['delta']:g}"
         notes = [self.standing()]
@@ -64,7 +66,7 @@ class Report:
                 whose = f"Their arms are chosen by {self.call.rule!r}, the rule of this run."
                 more = FORECAST if forecast is None else f"{forecast} {whose} {PAGE}"
                 notes += [*self._slack_that_ends(), more]
-        return Summary(title, tuple(self._rows()), tuple(notes))
+        return Table(self._rows(), title, notes)
 
     def _differences(self, pairs: int) -> Intervals:
         """The means less the leader's, with intervals of so many pairs at once: [1, K - 1]."""

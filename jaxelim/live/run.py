@@ -5,7 +5,7 @@ import os
 import threading
 import warnings
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from jaxelim.live.moment import LiveJob, Moment
 from jaxelim.live.report import Report
 from jaxelim.live.state import LiveState
 from jaxelim.simulation.experiment import Settings, takes_settings
-from jaxelim.simulation.results.summary import Summary
 from jaxelim.text import NotHere, text_of
 from jaxelim.thresholds.mixture import Mixture
+
+if TYPE_CHECKING:
+    from jaxelim.tables import Table
 
 _NOT_LIVE = {"runs", "noise", "record", "engine", "batch", "delay", "max_samples"}
 """Arguments of `simulate` that a live run has not."""
@@ -177,7 +179,7 @@ class LiveRun(LiveState):
             self._commit({"counts": rows})
         return 0
 
-    def stop(self) -> Summary:
+    def stop(self) -> "Table":
         """End the run by hand, for good.
 
         There is no answer then. Intervals and p-values hold, as they do at any time; see
@@ -221,7 +223,7 @@ class LiveRun(LiveState):
 
     # What is shown.
 
-    def summary(self, forecast: bool = False) -> Summary:
+    def summary(self, forecast: bool = False) -> "Table":
         """A table with a row for each arm, and the state of the run in words.
 
         For each arm: the estimate and its difference to the leader's, with intervals; the

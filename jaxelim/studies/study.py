@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxelim.errors import ArgumentError, unknown_name
-from jaxelim.simulation.results.comparison import Comparison, compared
+from jaxelim.simulation.results.comparison import compared
 from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.selecting import of_instance
-from jaxelim.simulation.results.summary import Summary, cut_off, row
+from jaxelim.simulation.results.summary import cut_off, rows_of
 from jaxelim.studies.grid import single_names, union
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
+
+    from jaxelim.tables import Table
 
 AXES = ("rule", "instance", "problem")
 """The axes of a study, in the order of its keys."""
@@ -98,8 +100,13 @@ class Study:
             raise ArgumentError("key", key, "the names of one rule, instance and problem", note)
         return self.results[found[0]]
 
-    def select(self, rule: Any = None, instance: Any = None, problem: Any = None) -> "Study":
+    def select(
+        self, rule: Any = None, instance: Any = None, problem: Any = None, stopping: Any = None,
+        delta: Any = None,
+    ) -> "Study":  # fmt: skip
         """The part of a study with these names, one or several of each axis; None: all.
+
+        Stopping rules and deltas are those of `Result.select`.
 
         Raises:
             ArgumentError: there is no such name.
@@ -113,7 +120,7 @@ class Study:
                     raise unknown_name(AXES[n], name, known)
             wanted.append(set(names))
         kept = {
-            key: result
+            key: result if stopping is None and delta is None else result.select(stopping, delta)
             for key, result in self.results.items()
             if all(name in names for name, names in zip(key, wanted, strict=True))
         }
@@ -133,13 +140,15 @@ class Study:
                     found.append(({"instance": instance, "problem": problem}, named))
         return found
 
-    def summary(self) -> Summary:
+    def summary(self) -> "Table":
         """Mean and standard deviation of tau, errors and cost, as of `Result.summary`.
 
         One row per rule, instance, problem, stopping rule and delta. Axes of one name
-        have no column. With costs there is the mean cost. "s" is the work in seconds, without
-        compilation: of all stopping rules, deltas and instances of a batch together.
+        have no column. With costs there is the mean cost. "s" is the work on a result in
+        seconds, without compilation, in the first of its rows. Instances of a batch share it.
         """
+        from jaxelim.tables import Table  # pandas is slow to import
+
         rows, cut = [], 0
         several = [len(self._names(n)) > 1 for n in range(3)]
         priced = any(result.costs is not None for result in self.results.values())
@@ -147,20 +156,13 @@ class Study:
             where = {axis: name for axis, name, many in zip(AXES, key, several, strict=True)
                      if many or axis == "rule"}  # fmt: skip
             cut += cut_off(result)[0]
-            costs = result.costs
-            if costs is None and priced:
-                costs = np.full(result.samples.shape, np.nan)
-            for s, d in np.ndindex(result.samples.shape[:2]):
-                arrays = result.samples, result.stopped, result.correct, result.tests_stopping
-                found = {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
-                work = {"s": round(float(result.timings["seconds"]), 2)}
-                spent = None if costs is None else costs[s, d]
-                rows.append(where | found | row(*(x[s, d] for x in arrays), costs=spent) | work)
+            seconds = round(float(result.timings["seconds"]), 2)
+            for n, row in enumerate(rows_of(result, priced)):
+                rows.append({**where, **row, "s": seconds if n == 0 else np.nan})
         notes = [f"{cut} runs were cut off, and are in no mean."] if cut else []
-        together = "all stopping rules, deltas and instances of a batch"
-        notes.append(f"s: seconds of work without compilation, of {together}.")
+        notes.append("s: seconds of work without compilation, of all stopping rules and deltas.")
         notes += of_several((key[0], result) for key, result in self.results.items())
-        return Summary(self._title(), tuple(rows), tuple(notes))
+        return Table(rows, self._title(), notes)
 
     def _title(self) -> str:
         counts = zip(map(self._names, range(3)), AXES, strict=True)
@@ -207,7 +209,7 @@ class Study:
     def compare(
         self, baseline: str | None = None, *, level: float = 0.95, paired: bool | None = None,
         by: str = "samples",
-    ) -> Comparison:  # fmt: skip
+    ) -> "Table":  # fmt: skip
         """Compare the rules, on each instance and problem: see `je.compare`.
 
         Args:
@@ -227,14 +229,11 @@ class Study:
         ]
         return compared(groups, baseline, level, paired, by)
 
-    def figure(self, stopping: int | str = 0, *, log: bool = False) -> "Figure":
+    def figure(self, *, log: bool = False) -> "Figure":
         """Draw stopping times, their ratio to log(1/delta), and errors: see `study_figure`."""
         from jaxelim import figures  # matplotlib is slow to import
 
-        titles = {
-            ", ".join(name for name in where.values()): named for where, named in self.groups()
-        }
-        return figures.study_figure(titles, stopping, log=log)
+        return figures.study_figure(self, log=log)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the study to one file, which `load_study` reads back.

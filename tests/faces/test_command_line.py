@@ -32,6 +32,7 @@ from experiments import (
 )
 from jaxelim import cli, figures
 from jaxelim.files import writable_file
+from tests.simulation.comparison_cases import made
 
 ROOT = Path(__file__).parents[2]
 EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
@@ -132,8 +133,8 @@ def test_figures_that_cannot_be_written(here, monkeypatch, capsys, path, words):
 
 @pytest.mark.parametrize("name", ["w.png", "w.PDF", "w.svg", "w.jpg"])
 def test_figures_of_all_kinds(here, name):
-    figure = figures.survival_figure({"x": [3.0, 4.0, 5.0]})
-    figures.write(figure, figures.figure_file("figure", name))
+    figure = figures.survival_figure(made([3.0, 4.0, 5.0]))
+    figures.save(figure, figures.figure_file("figure", name))
     assert (here / name).stat().st_size > 1000 and len(list(here.iterdir())) == 3
 
 

@@ -90,7 +90,7 @@ def test_truncated_runs_are_flagged_and_excluded():
         and (result.samples == 200).all()
         and (result.answer.sum(-1) == 1).all()
     )
-    row = result.summary().rows[0]
+    row = result.summary().iloc[0]
     assert row["cut off"] == 4 and np.isnan(row["mean tau"])
     text = str(result.summary())
     assert "4 of 4 runs were cut off" in text and "they are in no mean." in text
@@ -111,7 +111,7 @@ def test_a_summary_warns_of_biased_means():
     result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=20, delta=0.1, max_samples=cap)
     cut = int(result.truncated.sum())
     assert (
-        0 < cut < 20 and result.summary().rows[0]["mean tau"] < whole.summary().rows[0]["mean tau"]
+        0 < cut < 20 and result.summary()["mean tau"][0] < whole.summary()["mean tau"][0]
     )
     assert result.summary().notes[0] == (
         f"{cut} of 20 runs were cut off at {cap} samples or at the end of their noise: "

@@ -16,28 +16,43 @@ from jaxelim import figures
 from jaxelim.bounds import Complexity
 from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.style import STYLES, styled
+from jaxelim.figures.style import STYLES, style_of
+from tests.simulation.comparison_cases import INSTANCE, made
 
 RNG = np.random.default_rng(3)
-TAU = {
-    "LinGapE": RNG.lognormal(7, 0.3, 60),
-    "Oracle": np.append(RNG.lognormal(6.5, 0.2, 58), [np.nan, np.nan]),
-}
+K6 = je.Instance.unstructured([1.0, 0.5, 0.4, 0.2, 0.1, 0.0])
+BOTH = je.LLR(), je.SelectiveElimination()
+TAU = {"LinGapE": made(RNG.lognormal(7, 0.3, 60)),
+       "Oracle": made(np.append(RNG.lognormal(6.5, 0.2, 58), [9e4, 9e4]), cap=8e4)}  # fmt: skip
 DELTAS = 10.0 ** -np.arange(1, 6)
-RATIOS = {"LinGapE": 1 + RNG.random((5, 40)), "FWS": 1 + RNG.random((5, 40)) / 2}
-PULLS = {"LinGapE": RNG.multinomial(1000, [0.4, 0.3, 0.2, 0.1, 0, 0], 30)}
-W = np.array([0.5, 0.3, 0.1, 0.1, 0, 0])
-TIMES = np.geomspace(1, 1000, 20)
 
 
-def curve(slope):
-    times = np.linspace(0, 1000, 50)
-    return times, np.maximum(20 - slope * times[:, None] / 100 + RNG.integers(0, 3, (50, 12)), 1)
+def watched(scale, cut=0):
+    """A result of both stopping rules; so many runs of the third delta are cut off."""
+    plain = RNG.lognormal(7, 0.3, (5, 40))
+    samples = np.stack([plain * (1 + scale * RNG.random((5, 40))), plain])
+    stopped = np.ones(samples.shape, bool)
+    stopped[0, 2, :cut] = False
+    return made(samples, stopped=stopped)
 
 
-ACTIVE = {"LinGapE": curve(2), "LinGame": curve(1)}
+RATIOS = {"LinGapE": watched(1.0), "FWS": watched(0.5)}
+_PULLS = RNG.multinomial(1000, [0.4, 0.3, 0.2, 0.1, 0, 0], (1, 1, 30))
+PULLS = {"LinGapE": made(np.full(30, 1000), instance=K6, pulls=_PULLS)}
+
+
+def dropping(pace, runs=12):
+    """A result whose 20 arms fall out one by one, but the last."""
+    times = np.sort(RNG.integers(1, 1000 // pace, (1, 1, runs, 20)))
+    times[..., -1] = 0
+    return made(times.max(-1)[0, 0] + 5, elimination_times=times, instance=EASY20,
+                stopping=je.SelectiveElimination())  # fmt: skip
+
+
+EASY20 = je.Instance.unstructured(np.linspace(1, 0, 20))
+ACTIVE = {"LinGapE": dropping(2), "LinGame": dropping(1)}
 FOUR = {
-    (kind, place): curve(1 + i)
+    (kind, place): dropping(1 + i)
     for i, kind in enumerate(("selective", "full"))
     for place in ("stopping", "both")
 }
@@ -61,18 +76,18 @@ FOUND = Complexity(
 FIGURES = {
     "active": lambda: figures.active_arms_figure(ACTIVE),
     "middle": lambda: drawings.full_selective_figure(FOUR),
-    "ratio": lambda: figures.ratio_figure(RATIOS, DELTAS),
-    "ratio-sd": lambda: figures.ratio_figure(RATIOS, DELTAS, "sd"),
-    "tau": lambda: figures.tau_figure(TAU, 400.0, 900.0),
-    "survival": lambda: figures.survival_figure(TAU, 400.0),
-    "pulls": lambda: figures.pulls_figure(PULLS, W, most=4),
+    "ratio": lambda: figures.ratio_figure(RATIOS),
+    "ratio-sd": lambda: figures.ratio_figure(RATIOS, error="sd"),
+    "tau": lambda: figures.tau_figure(TAU),
+    "survival": lambda: figures.survival_figure(TAU),
+    "pulls": lambda: figures.pulls_figure(PULLS, most=4),
     "scaling": lambda: drawings.scaling_figure([PANEL] * 4),
     "allocation": lambda: figures.allocation_figure(FOUND, "here"),
 }
 
 
 @functools.cache
-def made(name):
+def made_figure(name):
     return FIGURES[name]()
 
 
@@ -90,7 +105,7 @@ BARE = (
 @pytest.mark.parametrize("name", FIGURES)
 def test_axes_have_units(name):
     """Samples, nats, shares or a ratio; counts name what they count."""
-    for axes in made(name).axes:
+    for axes in made_figure(name).axes:
         for label in (axes.get_xlabel(), axes.get_ylabel()):
             unit = re.search(
                 r"samples?\b|\(nats\)|share of|active arms|^runs, by rule"
@@ -104,19 +119,18 @@ def test_curves_differ_without_colour():
     for name in ("active", "middle", "survival"):
         dashes = [
             str(line._dash_pattern)
-            for line in made(name).axes[0].lines
+            for line in made_figure(name).axes[0].lines
             if not line.get_label().startswith("_")
         ]
         drawn = [one for one in dashes if one]
         assert len(drawn) >= 2 and len(set(drawn)) == len(drawn), (name, drawn)
     assert len({str(dash) for _, dash in STYLES}) == len(STYLES)
-    many = [str(style) for _, style in styled("given", dict.fromkeys(range(36)))]
-    assert len(set(many)) == 36
+    assert len({str(style_of(place)) for place in range(36)}) == 36
 
 
 def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
     """A full disk raises StoreError; older files stay, and no new file is left."""
-    figures.save(made("survival"), tmp_path / "x")
+    figures.save(made_figure("survival"), tmp_path / "x")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert set(before) == {"x.png", "x.pdf"}
     write, room = os.write, [5000]
@@ -129,7 +143,7 @@ def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(je.errors.StoreError, match="the disk is full"):
-        figures.save(made("tau"), tmp_path / "x")
+        figures.save(made_figure("tau"), tmp_path / "x")
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -137,7 +151,7 @@ def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", FIGURES)
 def test_axes_are_labelled_and_no_label_is_cut_off(name):
     """Of a page that is not empty. IPython shows what `_repr_png_` returns."""
-    figure = made(name)
+    figure = made_figure(name)
     assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n"
     for axes in figure.axes:
         assert axes.get_xlabel() and axes.get_ylabel()
@@ -168,7 +182,7 @@ def test_axes_are_labelled_and_no_label_is_cut_off(name):
 
 @pytest.mark.parametrize("rules", [1, 2])
 def test_a_figure_of_few_rules_has_room_for_its_labels(rules):
-    figure = figures.tau_figure(dict(list(TAU.items())[:rules]), 400.0)
+    figure = figures.tau_figure(dict(list(TAU.items())[:rules]))
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     (axes,) = figure.axes
@@ -183,43 +197,48 @@ def lines(figure, label):
 
 def test_active_arms_are_counted_per_run():
     dropped = np.array([[10, 0, 30], [0, 20, 20], [5, 5, 5]])
-    times, left = figures.active_counts(dropped, [30, 20, np.nan], points=31)
+    result = made([30, 20, 40], cap=40, elimination_times=dropped[None, None],
+                  instance=je.Instance.unstructured([1.0, 0.5, 0.0]),
+                  stopping=je.SelectiveElimination())  # fmt: skip
+    times, left = figures.active_arms(result, points=31)
     np.testing.assert_array_equal(times, np.arange(31))
     assert left.shape == (31, 2)  # the run that was cut off is excluded
     np.testing.assert_array_equal(left[[0, 9, 10, 29, 30], 0], [3, 3, 2, 2, 1])
     np.testing.assert_array_equal(left[[19, 20, 30], 1], [3, 1, 1])
-    figure = figures.active_arms_figure({"x": (times, left)})
+    times, left = figures.active_arms(result)
+    figure = figures.active_arms_figure({"x": result})
     np.testing.assert_allclose(lines(figure, "x").get_ydata(), left.mean(1))
     np.testing.assert_allclose(lines(figure, "x").get_xdata(), times / 1000)
-    (axes,) = figures.active_arms_figure({"x": (times, left)}, log=True).axes
+    (axes,) = figures.active_arms_figure(result, log=True).axes
     assert axes.get_xscale() == "log" and 0 < axes.get_xlim()[0] < 0.001
 
 
-def test_results_and_their_arrays_draw_the_same():
+def test_a_result_and_a_part_of_it():
+    """One result needs no name; `select` gives other stopping rules and deltas."""
     instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
-    result = je.simulate(
-        instance, je.BestArm(), je.Uniform(), stopping=je.SelectiveElimination(), delta=0.1, runs=6
-    )
-    arrays = figures.active_counts(result.elimination_times[0, 0], result.samples[0, 0])
-    for make, given in (
-        (figures.active_arms_figure, arrays),
-        (figures.survival_figure, result.samples[0, 0]),
-        (figures.tau_figure, result.samples[0, 0]),
-    ):
-        one, other = make({"x": result}), make({"x": given})
-        for a, b in zip(one.axes[0].lines, other.axes[0].lines, strict=True):
-            np.testing.assert_array_equal(a.get_xydata(), b.get_xydata())
-    shares = figures.pulls_figure({"x": result}, [0.7, 0.1, 0.1, 0.1], most=4).axes[0]
+    result = je.simulate(instance, je.BestArm(), je.Uniform(), stopping=BOTH,
+                         delta=[0.2, 0.05], runs=6)  # fmt: skip
+    part = result.select("selective", 0.05)
+    assert part.samples.shape == (1, 1, 6) and part.stopping == (je.SelectiveElimination(),)
+    np.testing.assert_array_equal(part.elimination_times, result.elimination_times[1:, 1:])
+    np.testing.assert_array_equal(result.select(["selective", "llr"]).pulls, result.pulls[::-1])
+    for name, given in (("stopping", ("full",)), ("delta", (None, 0.1))):
+        with pytest.raises(ArgumentError, match=name):
+            result.select(*given)
+    line = lines(figures.survival_figure(part), "Uniform")
+    np.testing.assert_array_equal(line.get_xdata()[1:], np.sort(result.samples[1, 1]))
+    shares = figures.pulls_figure({"x": part}, most=4).axes[0]
     marks = [one for one in shares.lines if one.get_marker() == "o"][0].get_ydata()
-    np.testing.assert_allclose(marks, (result.pulls[0, 0] / result.samples[0, 0][:, None]).mean(0))
+    optimal = np.argsort(-je.complexity(instance, je.BestArm()).pulls, kind="stable")
+    np.testing.assert_allclose(
+        marks, (result.pulls[1, 1] / result.samples[1, 1][:, None]).mean(0)[optimal]
+    )
     with pytest.raises(ArgumentError, match="eliminat"):
-        figures.active_arms_figure(
-            {"x": je.simulate(instance, je.BestArm(), je.Uniform(), delta=0.1, runs=6)}
-        )
+        figures.active_arms_figure(result.select("llr"))
 
 
 def test_sweeps_and_ratios_of_results():
-    """A Result draws what its arrays draw; T* is that of its instance and problem."""
+    """T* is that of the results' instance and problem, beta their threshold."""
     instance = je.Instance.unstructured([1.0, 0.2, -0.5])
     result = je.simulate(
         instance, je.BestArm(), je.Uniform(), stopping=(je.SelectiveElimination(), je.LLR()),
@@ -229,7 +248,7 @@ def test_sweeps_and_ratios_of_results():
     gk16 = dataclasses.replace(result, experiment=result.experiment.replace(threshold=je.GK16()))
     (practical,) = [
         one
-        for one in figures.study_figure({"": {"x": gk16}}).axes[0].lines
+        for one in figures.study_figure({"x": gk16}).axes[0].lines
         if one.get_label().startswith("practical")
     ]
     assert practical.get_ydata()[-1] == je.bounds.practical_time(0.05, solved, je.GK16())
@@ -237,10 +256,7 @@ def test_sweeps_and_ratios_of_results():
     (bars,) = figures.ratio_figure({"x": result}).axes[0].containers
     np.testing.assert_allclose(bars.lines[0].get_ydata(), ratio.mean(1))
     np.testing.assert_allclose(bars.lines[0].get_xdata(), np.log([5, 20]))
-    alone = je.simulate(
-        instance, je.BestArm(), je.Uniform(), stopping=(je.SelectiveElimination(), je.LLR()),
-        delta=[0.2, 0.05], runs=6, max_samples=3,
-    )  # fmt: skip
+    alone = dataclasses.replace(result, stopped=np.zeros_like(result.stopped))
     with pytest.raises(ArgumentError, match="finite ratio"):
         figures.ratio_figure({"x": alone})
 
@@ -259,64 +275,65 @@ def test_legends_count_runs_that_were_cut_off():
     cut = int(result.truncated.sum())
     assert 0 < cut < 20
     for figure in (
-        figures.active_arms_figure({"x": result}),
-        figures.pulls_figure({"x": result}, [0.7, 0.1, 0.1, 0.1]),
+        figures.active_arms_figure(result),
+        figures.pulls_figure(result),
     ):
-        assert f"x ({cut} cut off)" in [
+        assert f"Uniform ({cut} cut off)" in [
             text.get_text() for text in figure.axes[0].get_legend().get_texts()
         ]
 
 
 def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
-    ratios = RATIOS["FWS"].copy()
-    ratios[2, :4] = np.nan
-    found = {}
+    result, found = watched(0.5, cut=4), {}
+    llr, selective = np.where(result.stopped, result.samples, np.nan)
     for error in ("se", "sd"):
-        axes = figures.ratio_figure({"FWS": ratios}, DELTAS, error).axes[0]
+        axes = figures.ratio_figure({"FWS": result}, error=error).axes[0]
         (bars,) = axes.containers
         np.testing.assert_allclose(bars.lines[0].get_xdata(), np.log(1 / DELTAS))
-        np.testing.assert_allclose(bars.lines[0].get_ydata(), np.nanmean(ratios, 1))
+        np.testing.assert_allclose(bars.lines[0].get_ydata(), np.nanmean(llr / selective, 1))
         found[error] = [np.ptp(segment[:, 1]) / 2 for segment in bars.lines[2][0].get_segments()]
         assert "4 cut off" in axes.get_legend().get_texts()[-1].get_text()
         assert "biased where some were cut off" in axes.get_legend().get_title().get_text()
-    whole = figures.ratio_figure({"FWS": RATIOS["FWS"]}, DELTAS).axes[0].get_legend()
+    whole = figures.ratio_figure({"FWS": RATIOS["FWS"]}).axes[0].get_legend()
     assert whole.get_title().get_text() == ""
-    np.testing.assert_allclose(found["sd"], np.nanstd(ratios, 1, ddof=1))
+    np.testing.assert_allclose(found["sd"], np.nanstd(llr / selective, 1, ddof=1))
     np.testing.assert_allclose(np.divide(found["sd"], found["se"]), np.sqrt([40, 40, 36, 40, 40]))
 
 
 def test_bounds_are_drawn_and_means_exclude_runs_cut_off():
-    axes = made("tau").axes[0]
+    axes = made_figure("tau").axes[0]
     verticals = [one.get_xdata()[0] for one in axes.lines if one.get_linestyle() in ("--", ":")]
-    assert verticals == [400.0, 900.0]
+    solved = je.complexity(INSTANCE, je.BestArm())
+    assert verticals == [je.bounds.sample_bound(0.1, solved), je.bounds.practical_time(0.1, solved)]
     means = sorted(one.get_xdata()[0] for one in axes.lines if one.get_marker() == "D")
-    np.testing.assert_allclose(means, sorted(np.nanmean(tau) for tau in TAU.values()))
+    np.testing.assert_allclose(means, sorted(one.samples[one.stopped].mean()
+                                             for one in TAU.values()))  # fmt: skip
     assert "Oracle (2 cut off)" in [text.get_text() for text in axes.get_yticklabels()]
     told = [text.get_text() for text in axes.get_legend().get_texts()]
     assert "mean of those that stopped (biased low)" in told
-    whole = figures.tau_figure({"LinGapE": TAU["LinGapE"]}).axes[0].get_legend().get_texts()
+    whole = figures.tau_figure(TAU["LinGapE"], bounds=False).axes[0].get_legend().get_texts()
     assert [text.get_text() for text in whole] == ["mean"]
 
 
 def test_runs_cut_off_stay_in_the_survival_curve():
-    line = lines(made("survival"), "Oracle")
+    line, one = lines(made_figure("survival"), "Oracle"), TAU["Oracle"]
     assert line.get_ydata()[0] == 1 and line.get_ydata()[-1] == pytest.approx(2 / 60)
     for t, share in line.get_xydata():
-        assert share == pytest.approx((np.isnan(TAU["Oracle"]) | (TAU["Oracle"] > t)).mean())
-    assert lines(made("survival"), "LinGapE").get_ydata()[-1] == 0
+        assert share == pytest.approx((~one.stopped | (one.samples > t)).mean())
+    assert lines(made_figure("survival"), "LinGapE").get_ydata()[-1] == 0
 
 
 def test_shares_of_pulls_and_the_rest():
-    axes = made("pulls").axes[0]
+    axes = made_figure("pulls").axes[0]
+    weights = je.complexity(K6, je.BestArm()).pulls
     heights = [bar.get_height() for bar in axes.containers[0]]
-    np.testing.assert_allclose(heights, [0.5, 0.3, 0.1, 0.1, 0])
+    mean = PULLS["LinGapE"].pulls[0, 0].mean(0) / 1000
+    shown = [int(text.get_text()) for text in axes.get_xticklabels()[:-1]]
+    assert set(shown) == set(np.argsort(-np.maximum(weights, mean), kind="stable")[:4])
+    np.testing.assert_allclose(heights, [*weights[shown], 1 - weights[shown].sum()], atol=1e-12)
     marks = [one for one in axes.lines if one.get_marker() == "o"][0].get_ydata()
-    share = PULLS["LinGapE"].mean(0) / 1000
-    np.testing.assert_allclose(marks[:4], share[:4])
-    assert (
-        marks[4] == pytest.approx(share[4:].sum())
-        and axes.get_xticklabels()[-1].get_text() == "other 2"
-    )
+    np.testing.assert_allclose(marks, [*mean[shown], 1 - mean[shown].sum()], atol=1e-12)
+    assert axes.get_xticklabels()[-1].get_text() == "other 2"
 
 
 def test_panels_hold_measured_values_and_references():
@@ -329,7 +346,7 @@ def test_panels_hold_measured_values_and_references():
 
 
 def test_weights_and_information():
-    left, right = made("allocation").axes
+    left, right = made_figure("allocation").axes
     np.testing.assert_allclose(
         [bar.get_height() for bar in left.patches], np.arange(30, 10, -1) / 465
     )
@@ -357,34 +374,27 @@ def test_saving(tmp_path):
         "b.png",
     ]
     with pytest.raises(ArgumentError, match="folder"):
-        figures.save(made("ratio"), tmp_path / "missing" / "a.png")
+        figures.save(made_figure("ratio"), tmp_path / "missing" / "a.png")
 
 
 @pytest.mark.parametrize(
     "call, word",
     [
-        (lambda: figures.active_arms_figure({}), "at least one entry"),
-        (lambda: figures.active_arms_figure({"x": (np.arange(3), np.ones((4, 2)))}), "counts"),
-        (lambda: figures.active_arms_figure({"x": 3}), "curves"),
+        (lambda: figures.active_arms_figure({}), "at least one"),
+        (lambda: figures.active_arms_figure({"x": 3}), "results"),
+        (lambda: figures.active_arms_figure(np.ones(4)), "results"),
         (lambda: figures.active_arms_figure(ACTIVE, band=1.0), "band"),
-        (lambda: figures.active_counts(np.ones((2, 3)), [1, 2, 3]), "samples"),
-        (lambda: figures.active_counts(np.ones((2, 3)), [np.nan, np.nan]), "stopped"),
-        (
-            lambda: drawings.full_selective_figure({"selective": ACTIVE["LinGame"]}),
-            "elimination, place",
-        ),
-        (lambda: figures.ratio_figure({"x": np.ones((4, 3))}, DELTAS), "ratios"),
-        (lambda: figures.ratio_figure({"x": np.full((5, 3), np.nan)}, DELTAS), "finite ratio"),
-        (lambda: figures.ratio_figure(RATIOS, DELTAS, "iqr"), "error"),
-        (lambda: figures.ratio_figure({"x": np.ones((2, 3))}, [0.0, 0.1]), "delta"),
-        (lambda: figures.ratio_figure(RATIOS), "deltas"),
-        (lambda: figures.ratio_figure({}), "at least one entry"),
-        (lambda: figures.tau_figure({"x": [1.0, np.inf]}), "samples"),
-        (lambda: figures.tau_figure({"x": [np.nan]}), "stopped"),
-        (lambda: figures.tau_figure(TAU, lower=-1.0), "bound"),
-        (lambda: figures.survival_figure({"x": [0, 5]}), "above 0"),
-        (lambda: figures.pulls_figure({"x": np.ones((3, 5))}, W), "pulls"),
-        (lambda: figures.pulls_figure({"x": np.zeros((3, 6))}, W), "at least one"),
+        (lambda: figures.active_arms(made([3.0, 4.0])), "eliminat"),
+        (lambda: figures.active_arms(dataclasses.replace(
+            ACTIVE["LinGame"], stopped=np.zeros((1, 1, 12), bool))), "stopped"),
+        (lambda: drawings.full_selective_figure({("none", "both"): ACTIVE["LinGame"]}),
+         "elimination, place"),
+        (lambda: figures.ratio_figure(TAU), "an elimination"),
+        (lambda: figures.ratio_figure(RATIOS, error="iqr"), "error"),
+        (lambda: figures.tau_figure(made([[5.0]] * 2, cap=4)), "stopped"),
+        (lambda: figures.tau_figure(TAU, bins=1), "bins"),
+        (lambda: figures.study_figure(made([5.0], cap=4)), "stopped"),
+        (lambda: figures.pulls_figure({"a": made([3.0]), **PULLS}), "one instance and problem"),
         (lambda: drawings.scaling_figure([]), "panel"),
         (
             lambda: drawings.scaling_figure([drawings.Panel("", "", "", [0.0], {"x": [1.0]})]),
@@ -395,7 +405,7 @@ def test_saving(tmp_path):
             "measured",
         ),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_refused_by_name(call, word):
     with pytest.raises(ArgumentError, match=word):
         call()

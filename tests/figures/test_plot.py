@@ -4,7 +4,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli, figures
-from jaxelim.errors import ArgumentError
 
 pytestmark = pytest.mark.slow
 INSTANCE = je.Instance.unstructured([1.0, 0.2, -0.5], name="three arms")
@@ -41,17 +40,16 @@ def test_files_draw_what_they_allow(results, tmp_path, capsys):
 
 def test_figures_of_results_have_their_bounds(results):
     one, other = results
-    found, missing = figures.every_figure({"a": one, "b": other})
-    assert set(missing) == {"ratio", "active"} and "LLR" in missing["ratio"]
     value = float(je.complexity(INSTANCE, je.BestArm()).value)
-    told = [text.get_text() for text in found["tau"].axes[0].get_legend().get_texts()]
+    both = {"a": one, "b": other}
+    told = [text.get_text() for text in figures.tau_figure(both).axes[0].get_legend().get_texts()]
     lower = float(je.bounds.sample_bound(0.2, value))
     assert any(f"T* = {lower:,.0f}" in one for one in told)
     means = list(one.samples[0].mean(1))
-    assert means in [list(line.get_ydata()) for line in found["delta"].axes[0].lines]
-    drawn = figures.every_figure({"a": one}, ["delta", "active"], log=True)[0]
-    assert drawn["delta"].axes[0].get_yscale() == drawn["active"].axes[0].get_xscale() == "log"
-    assert len(found["comparison"].axes[0].get_yticklabels()) == 1
+    drawn = figures.study_figure(both, log=True).axes[0]
+    assert means in [list(line.get_ydata()) for line in drawn.lines]
+    assert drawn.get_yscale() == "log"
+    assert len(figures.comparison_figure(je.compare(both)).axes[0].get_yticklabels()) == 1
 
 
 def test_bad_plots_are_refused(results, tmp_path, capsys):
@@ -59,7 +57,7 @@ def test_bad_plots_are_refused(results, tmp_path, capsys):
     results[1].save(path)
     for words, message in (
         (["--figure", "taus"], "nearest: 'tau'"),
-        (["--figure", "delta"], "two or more deltas"),
+        (["--figure", "ratio"], "observed by LLR() and by an elimination"),
         (["--format", "bmp"], "format"),
         (["-o", str(tmp_path / "tau.png")], "a folder"),
         ([str(path)], "different rules or names"),
@@ -68,6 +66,4 @@ def test_bad_plots_are_refused(results, tmp_path, capsys):
         said = capsys.readouterr()
         assert message in said.err + said.out, words
     assert cli.main(["plot", str(tmp_path / "none.nc")]) == 2
-    with pytest.raises(ArgumentError):
-        figures.every_figure({"a": results[1]}, ["x"])
     assert not list(tmp_path.glob("*.png"))

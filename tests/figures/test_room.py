@@ -74,8 +74,8 @@ def test_a_comparison_of_many_rows_has_room_for_rare_errors():
     found = je.compare(named, baseline="rule 0")
     figure = figures.comparison_figure(found)
     right = figure.axes[1]
-    high = max(row["errors_first_high"] for row in found.rows)
-    assert len(found.rows) == 30 and right.get_xlim()[1] == pytest.approx(1.05 * high)
+    high = found["errors_first_high"].max()
+    assert len(found) == 30 and right.get_xlim()[1] == pytest.approx(1.05 * high)
     shown = [line.get_label() for line in right.lines]
     assert shown.count("delta") == 10 and shown.count("larger delta") == 20
     assert apart(boxes(figure, lambda: figure.axes[0].get_yticklabels()))

@@ -154,7 +154,7 @@ def test_the_end_by_hand(tmp_path):
     for one in (run, by_events, by_state):
         np.testing.assert_array_equal(one.p_values.pairs, before.pairs)
         assert one.ended_by_hand and one.samples == 15 and (one.counts == 25).all()
-        assert one.summary().rows == run.summary().rows
+        assert one.summary().equals(run.summary())
         for again in (one.ask, one.stop, one.forecast):
             with pytest.raises(
                 je.errors.OverError, match="ended after 15 rewards, by hand; ask no more"
@@ -190,7 +190,7 @@ def test_a_forecast_is_the_run_simulated_on():
     *others, last = run.summary(forecast=True).notes
     for words in ("estimates as the truth", "with probability 80%, by 32 runs", report.PAGE):
         assert words in last
-    assert run.summary().notes == (*others, report.FORECAST)
+    assert run.summary().notes == [*others, report.FORECAST]
     assert report.FORECAST in html.unescape(run._repr_html_())
     assert not any("Forecast" in note or note == report.FORECAST for note in copy.summary().notes)
     with pytest.raises(je.errors.ArgumentError, match="runs: got 0"):
@@ -248,7 +248,7 @@ def test_the_summary_says_who_wins_how_sure_and_what_helps():
     run = made(delta=0.05)
     run.tell(list(NAMES) * 40, rewards.ravel())
     found, ends = run.summary(), run.intervals()
-    rows, text = found.rows, str(found)
+    rows, text = found.to_dict("records"), str(found)
     shown = [(row["arm"], row["low"], row["high"]) for row in rows]
     assert shown == list(zip(NAMES, ends.low.tolist(), ends.high.tolist(), strict=True))
     for name, other in (("green", rows[1]), ("blue", rows[2])):
@@ -286,7 +286,7 @@ def test_p_and_the_state_of_an_arm_agree():
     first = None
     for _ in range(30):
         run.tell(NAMES, rng.standard_normal(3) + [1.2, 1.2, 0.0])
-        rows = run.summary().rows
+        rows = run.summary().to_dict("records")
         for k, row in enumerate(rows):
             out = row["state"].startswith("eliminated")
             assert out == (run.elimination_times[k] > 0) and (not out or row["p"] <= 0.05)
@@ -301,7 +301,7 @@ def test_a_run_with_costs_says_what_was_spent():
     run = made(costs=[1.0, 2.0, 5.0], delta=1e-9, rule=je.Uniform())
     run.tell(list(NAMES) * 4, np.tile([3.0, 2.0, 1.0], 4))
     found = run.summary()
-    assert [row["cost"] for row in found.rows] == [4.0, 8.0, 20.0]
+    assert list(found["cost"]) == [4.0, 8.0, 20.0]
     assert found.notes[0].startswith(
         "The run is open after 12 rewards at a cost of 32. In the lead: red"
     )
@@ -427,4 +427,4 @@ def test_every_family_and_problem(name, tmp_path):
     assert live.p_values.answer <= case.delta and "proven" in str(live.summary())
     live.figure()
     of_arms = case.problem.answer_axis is None
-    assert of_arms == any(row["state"] for row in live.summary().rows)
+    assert of_arms == any(live.summary()["state"])

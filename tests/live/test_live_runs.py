@@ -217,7 +217,7 @@ def test_evidence_summary_and_figure():
     expected = 4 * kl(1.0, middle) + 4 * kl(0.25, middle)
     np.testing.assert_allclose(found.llr, [expected, expected], rtol=1e-9)
     assert found.beta == pytest.approx(math.log(13 / 0.01), rel=1e-12)
-    rows = run.summary().rows
+    rows = run.summary().to_dict("records")
     assert [row["arm"] for row in rows] == list(NAMES) and rows[0]["state"] == "leads"
     words = "In the lead: red; an answer needs a log-likelihood ratio above 7"
     assert run.summary().notes[0].startswith(f"The run is open after 12 rewards. {words}")

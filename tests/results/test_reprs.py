@@ -1,10 +1,14 @@
 """How results show in notebooks, in pandas and at the command line."""
 
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import jaxelim as je
 from jaxelim import cli
+from jaxelim.tables import aligned
 from tests.results.result_cases import COINS, MEANS, Mine, result_of
 
 EVIL = je.Instance.unstructured(MEANS, je.Bernoulli(), name="<script>alert('&')</script>")
@@ -17,12 +21,15 @@ def test_results_show_as_html(thing):
     assert all(word in found for word in ("mean tau", "samples in", "<table"))
 
 
-def test_a_summary_as_a_data_frame():
-    summary = result_of().summary()
-    frame = summary.to_pandas()
-    assert list(frame.columns) == list(summary.rows[0]) and len(frame) == 4
-    np.testing.assert_array_equal(frame["mean tau"], [row["mean tau"] for row in summary.rows])
-    assert frame.attrs == {"title": summary.title, "notes": list(summary.notes)}
+def test_a_summary_is_a_data_frame():
+    result = result_of()
+    summary = result.summary()
+    assert isinstance(summary, pd.DataFrame) and len(summary) == 4
+    tau = np.where(result.stopped, result.samples, np.nan)
+    np.testing.assert_allclose(summary["mean tau"], np.nanmean(tau, -1).ravel())
+    assert str(summary).splitlines() == [
+        summary.title, *aligned(summary.to_dict("records")), *summary.notes]  # fmt: skip
+    assert pickle.loads(pickle.dumps(summary)).notes == summary.notes
 
 
 def test_the_command_line_shows_a_file(tmp_path, capsys):

@@ -222,12 +222,8 @@ def test_two_instances_of_one_name_are_told_apart(tmp_path):
 def test_figures_take_loaded_results(tmp_path):
     result = result_of(**{name: OWN[name] for name in ("rule", "stopping", "threshold")})
     found = back(result, tmp_path)
-    draws = (
-        lambda one: figures.tau_figure({"a": one}),
-        lambda one: figures.survival_figure({"a": one}),
-        lambda one: figures.pulls_figure({"a": one}, [0.5, 0.3, 0.2]),
-        lambda one: figures.active_arms_figure({"a": one}),
-    )
+    draws = (figures.tau_figure, figures.survival_figure, figures.pulls_figure,
+             figures.active_arms_figure)  # fmt: skip
     for i, draw in enumerate(draws):
         for name, one in (("fresh", result), ("loaded", found)):
             figures.save(draw(one), tmp_path / f"{name}{i}", endings=["png"])

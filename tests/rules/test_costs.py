@@ -112,10 +112,10 @@ def test_results_keep_costs(tmp_path):
     assert again.equals(one) and (again.instance.costs == COSTS).all()
     np.testing.assert_array_equal(again.costs, one.costs)
     np.testing.assert_array_equal(one.to_xarray()["costs"], one.costs)
-    (row,) = one.summary().rows
+    (row,) = one.summary().to_dict("records")
     np.testing.assert_allclose(row["mean cost"], one.costs.mean())
     named = {str(seed): result for seed, result in results.items()}
-    (row,) = je.compare(named, by="costs").rows
+    (row,) = je.compare(named, by="costs").to_dict("records")
     np.testing.assert_allclose(row["mean_first"], one.costs.mean())
     plain = je.simulate(given("gaussian", None), je.BestArm(), je.Uniform(), **common)
     assert "costs" not in plain.settings and "costs" in one.settings

@@ -261,7 +261,7 @@ def test_a_live_run_ends_with_no_arm():
     np.testing.assert_array_equal(run.evidence.p_values, run.p_values.pairs[3, :3])
     assert run.evidence.p_answer == run.p_values.answer <= 0.1
     shown = run.summary()
-    assert [row["p"] for row in shown.rows] == run.p_values.arms.tolist()
+    assert list(shown["p"]) == run.p_values.arms.tolist()
     assert run.evidence.labels == ["0 < 0.5", "1 < 0.5", "2 < 0.5"]
     best = je.live.LiveRun(3, je.BestArm(reference=0.5), **given)
     while not best.stopped:
@@ -270,6 +270,6 @@ def test_a_live_run_ends_with_no_arm():
     assert best.evidence.pieces == ((1, 0), (1, 2), (1, 1))
     np.testing.assert_array_equal(best.evidence.p_values, best.p_values.pairs[1, [0, 2, 3]])
     shown = best.summary()
-    assert [row["p"] for row in shown.rows] == best.p_values.arms.tolist()
-    assert shown.rows[1]["p"] == best.p_values.answer and shown.rows[1]["state"] == "answer"
+    assert list(shown["p"]) == best.p_values.arms.tolist()
+    assert shown["p"][1] == best.p_values.answer and shown["state"][1] == "answer"
     assert best.evidence.labels == ["1 > 0", "1 > 2", "1 > 0.5"]

@@ -1,15 +1,16 @@
 """Comparisons: SciPy on the same arrays, coverage, pairing, restricted means, refusals."""
 
-import types
-
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 import jaxelim as je
 from jaxelim import figures
 from jaxelim.simulation.results import two_samples
-from tests.simulation.comparison_cases import made, pair
+from tests.simulation.comparison_cases import INSTANCE, made, pair
+
+BATCH = je.Instance.unstructured([[1.0, 0.0]])
 
 
 def arrays(n=40, m=40, seed=1):
@@ -18,8 +19,12 @@ def arrays(n=40, m=40, seed=1):
 
 
 def row_of(a, b, **settings):
-    (row,) = je.compare({"a": a, "b": b}, **settings).rows
+    (row,) = rows_of(je.compare({"a": a, "b": b}, **settings))
     return row
+
+
+def rows_of(table):
+    return table.to_dict("records")
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
@@ -70,7 +75,7 @@ def test_ends_of_rates_and_of_ratios():
     assert two_samples.ratio(one[::-1] * 2, one, True)[1:] == (0.0, np.inf)
     same = np.full(5, 7.0)
     assert two_samples.ratio(same, 2 * same, False) == (0.5, 0.5, 0.5)
-    assert two_samples.difference(same, 2 * same, True) == (-7.0, -7.0, -7.0)
+    assert two_samples.difference(same, 2 * same, True)[0] == (-7.0, -7.0, -7.0)
     assert np.isnan(two_samples.ratio(same[:1], same, False)[1:]).all()
     assert two_samples.sign_test(0, 0) == 1.0
 
@@ -91,7 +96,7 @@ def test_intervals_cover_in_a_thousand_comparisons(kind, paired):
     held = np.zeros(2, int)
     for _ in range(1000):
         a, b, (mean, other) = pair(rng, kind, 50, paired)
-        off = two_samples.difference(a, b, paired)
+        off, _ = two_samples.difference(a, b, paired)
         over = two_samples.ratio(a, b, paired)
         held += [off.low <= mean - other <= off.high, over.low <= mean / other <= over.high]
         assert (off.low > 0) == (over.low > 1) and (off.high < 0) == (over.high < 1)
@@ -116,8 +121,6 @@ def test_means_are_restricted_where_runs_were_cut():
     half = row_of(made([5.0, 5, 90, 90, 90], cap=80), made(np.arange(1, 6)))
     assert half["median_first"] == np.inf
     found = je.compare({"a": made(a, cap=80), "b": made(b, cap=60)})
-    assert "Means are restricted there" in str(found.table())
-    assert "errors of all runs" in found.table().rows[0]  # not of those that stopped
     assert "Means are restricted where runs were cut off" in str(found)
     assert "restricted" not in str(je.compare({"a": made(a), "b": made(b)}))
     wrong = row_of(made(a, False, cap=80), made(b, cap=60))
@@ -126,21 +129,22 @@ def test_means_are_restricted_where_runs_were_cut():
 
 def test_runs_are_paired_by_their_indices():
     a, b = arrays(20, 20)
+    noisy = {"origin": {"noise_sha256": "ab", "proven": "of no engine"}}
     order = np.random.default_rng(4).permutation(20)
-    assert row_of(made(a), made(b)) == row_of(made(a), made(b[order], runs=order))
+    same = [je.compare([made(a), one]) for one in (made(b), made(b[order], runs=order))]
+    assert same[0].equals(same[1])
     cases = {
         "their seeds are 0 and 5": made(b, seed=5),
         "their run indices differ": made(b, runs=np.arange(1, 21)),
         "their instances differ": made(b, instance=je.Instance.unstructured([2.0, 0.0])),
-        "they have other noise": made(b, origin={"noise_sha256": "ab"}),
+        "they have other noise": made(b, **noisy),
     }
-    given = {"noise_sha256": "ab"}
-    assert row_of(made(a, origin=given), made(b, origin=dict(given)))["paired"]
+    assert row_of(made(a, **noisy), made(b, **noisy))["paired"]
     for words, other in cases.items():
         found = je.compare([made(a), other])
-        assert not found.rows[0]["paired"] and words in found.notes[0], words
-        assert je.compare([made(a), other], paired=True).rows[0]["paired"]
-    assert not je.compare([made(a), made(b)], paired=False).rows[0]["paired"]
+        assert not found["paired"][0] and any(words in note for note in found.notes), words
+        assert je.compare([made(a), other], paired=True)["paired"][0]
+    assert not je.compare([made(a), made(b)], paired=False)["paired"][0]
 
 
 def test_rows_are_of_pairs_stopping_rules_and_deltas():
@@ -149,38 +153,31 @@ def test_rows_are_of_pairs_stopping_rules_and_deltas():
     a, b = made(tau[0]), made(tau[1])
     c = made(tau[2, :1, ::-1], deltas=np.array([0.01, 0.1]), stopping=(je.SelectiveElimination(),))
     found = je.compare({"a": a, "b": b, "c": c})
-    keys = [(row["first"], row["second"], row["stopping"], row["delta"]) for row in found.rows]
+    keys = [(*row,) for row in found[["first", "second", "stopping", "delta"]].to_numpy()]
     names = ("llr", "selective")
     assert keys == [
         *[("a", "b", name, delta) for name in names for delta in (0.1, 0.01)],
         *[(one, "c", "selective", delta) for one in "ab" for delta in (0.1, 0.01)],
     ]
-    assert found.rows[5]["mean_first"] == tau[0, 1, 1].mean()
-    assert found.rows[5]["mean_second"] == tau[2, 0, 1].mean()
-    alone = je.compare([made(tau[0, :1]), c]).rows
-    assert [row["stopping"] for row in alone] == ["llr / selective"] * 2
+    assert found["mean_first"][5] == tau[0, 1, 1].mean()
+    assert found["mean_second"][5] == tau[2, 0, 1].mean()
+    assert list(je.compare([made(tau[0, :1]), c])["stopping"]) == ["llr / selective"] * 2
     batch = je.Instance.unstructured([[1.0, 0.0], [2.0, 0.0]])
-    several = [
-        types.SimpleNamespace(
-            **{**vars(made(x[0])), "instance": batch, "batched": True, "samples": x,
-               "stopped": x > 0, "correct": x > 0}
-        )
-        for x in (tau[:2], tau[1:])
-    ]  # fmt: skip
-    rows = je.compare(several).rows
-    assert [row["instance"] for row in rows] == [0] * 4 + [1] * 4
-    assert rows[6]["mean_second"] == tau[2, 1, 0].mean()
+    several = [made(x, instance=batch) for x in (tau[:2], tau[1:])]
+    found = je.compare(several)
+    assert list(found["instance"]) == [0] * 4 + [1] * 4
+    assert found["mean_second"][6] == tau[2, 1, 0].mean()
 
 
 def test_tables():
+    """A comparison is a data frame of all numbers, which prints its verdict."""
     a, b = arrays(20, 20)
     found = je.compare({"a<b": made(a), "b": made(b)})
-    assert str(found).splitlines()[0] == "a<b, b: 95% intervals"
-    assert "20 pairs" in str(found.table())
+    assert str(found).splitlines()[0] == found.title == "a<b, b: 95% intervals"
     assert "a&lt;b" in found._repr_html_() and "<table" in found._repr_html_()
-    frame = found.to_pandas()
-    assert frame.shape == (1, len(found.rows[0])) and frame["ratio"][0] == found.rows[0]["ratio"]
-    assert frame.attrs["notes"] == list(found.notes)
+    assert isinstance(found, pd.DataFrame) and found.shape[0] == 1
+    assert found["ratio"][0] == pytest.approx(a.mean() / b.mean())
+    assert type(found[["ratio"]]) is type(found.copy()) is pd.DataFrame
 
 
 def test_costs_are_called_costs():
@@ -188,27 +185,24 @@ def test_costs_are_called_costs():
     a, b = arrays(40, 40)
 
     def priced(tau, cost, **more):
-        return made(tau, costs=np.array(cost, ndmin=3), **more)
+        pulls = np.stack([np.array(cost, ndmin=3), np.zeros((1, 1, 40))], -1)
+        return made(tau, pulls=pulls, instance=INSTANCE.with_costs([1, 1]), **more)
 
     given = {"a": priced(1.2 * b + a % 7, 0.8 * b + a % 7), "b": priced(b, b)}
     by_samples, by_costs = (je.compare(given, by=by) for by in ("samples", "costs"))
-    assert [found.verdict()[0]["verdict"] for found in (by_samples, by_costs)] == [
-        "later", "cheaper"]  # fmt: skip
-    assert [line["verdict"] for line in je.compare(given, baseline="a", by="costs").verdict()] == [
-        "dearer"]  # fmt: skip
+    assert [found["verdict"][0] for found in (by_samples, by_costs)] == ["later", "cheaper"]
+    assert list(je.compare(given, baseline="a", by="costs")["verdict"]) == ["dearer"]
     assert "ratio: mean number of samples over that of b" in str(by_samples)
     cut = {"a": priced(a, a, cap=300), "b": priced(b, b)}
     text = "".join(
-        [str(by_costs), str(by_costs.table()), str(je.compare(cut, by="costs")),
-         str(je.compare(cut, by="costs").table()),
+        [str(by_costs), str(je.compare(cut, by="costs")),
          *(axes.get_xlabel() for axes in figures.comparison_figure(by_costs).axes),
          *(text.get_text() for text in figures.comparison_figure(by_costs).legends[0].texts)]
     )  # fmt: skip
     for word in ("samples", "tau", "sooner", "later"):
-        assert word not in text.replace(".table", ""), word
-    assert "mean cost over that of b" in text and "cheaper / dearer" in text
-    assert "of min(cost, L), L the least cost of a run" in " ".join(text.split())
-    assert "(ratio of costs)" in text and by_costs.by == "costs"
+        assert word not in text, word
+    assert "mean cost over that of b" in text and "of min(cost, L)" in text
+    assert "(ratio of costs)" in text and list(by_costs["by"]) == ["costs"]
 
 
 def test_p_values_of_means_agree_with_scipy():
@@ -221,8 +215,8 @@ def test_p_values_of_means_agree_with_scipy():
     inside = apart["difference_low"] <= 0 <= apart["difference_high"]
     assert inside == (apart["mean_p"] > 0.05) and apart["holm_p"] == apart["mean_p"]
     same = np.full(5, 7.0)
-    assert two_samples.means_test(same, same, True) == 1 > two_samples.means_test(same, 2 * same, 0)
-    assert np.isnan(two_samples.means_test(same[:1], same, False))
+    tests = [two_samples.difference(same, n * same, n == 1)[1] for n in (1, 2)]
+    assert tests == [1, 0] and np.isnan(two_samples.difference(same[:1], same, False)[1])
     given = [0.01, 0.04, np.nan, 0.03, 0.005]
     np.testing.assert_allclose(two_samples.holm(given), [0.03, 0.06, np.nan, 0.06, 0.02])
     assert two_samples.holm([0.6, 0.7]) == [1.0, 1.0]
@@ -235,17 +229,15 @@ def test_a_baseline_and_its_verdict():
     named = {f"a rule of a rather long name, {n}": made(tau[n] / (1 + n)) for n in range(3)}
     first, *others = named
     found = je.compare(named, baseline=first)
-    assert [row["first"] for row in found.rows] == others
-    assert {row["second"] for row in found.rows} == {first}
-    verdict = found.verdict()
-    assert [line["verdict"] for line in verdict] == ["sooner", "sooner"]
-    assert found.rows[0]["ratio"] == pytest.approx((tau[1] / 2).mean() / tau[0].mean())
+    assert list(found["first"]) == others and set(found["second"]) == {first}
+    assert list(found["verdict"]) == ["sooner", "sooner"]
+    assert found["ratio"][0] == pytest.approx((tau[1] / 2).mean() / tau[0].mean())
     backwards = je.compare(dict(reversed(named.items())), baseline=others[1])
-    assert {line["verdict"] for line in backwards.verdict()} == {"later"}
+    assert set(backwards["verdict"]) == {"later"}
     many = je.compare({f"a rule of a rather long name, {n}": made(tau[n]) for n in range(20)})
-    p = np.array([row["mean_p"] for row in many.rows])
-    assert (p < 0.05).any() and many.rows[p.argmin()]["holm_p"] == min(p.min() * 190, 1)
-    assert {line["verdict"] for line in many.verdict()} == {"not told apart"}
+    p = many["mean_p"].to_numpy()
+    assert (p < 0.05).any() and many["holm_p"][p.argmin()] == min(p.min() * 190, 1)
+    assert set(many["verdict"]) == {"not told apart"}
     with pytest.raises(je.errors.ArgumentError, match="baseline"):
         je.compare(named, baseline="b")
 
@@ -256,7 +248,7 @@ def test_a_result_compares_itself():
         je.simulate(instance, je.BestArm(), je.Uniform(), delta=0.1, runs=40, seed=seed)
         for seed in (0, 0)
     )
-    (row,) = one.compare(other, level=0.9).rows
+    (row,) = rows_of(one.compare(other, level=0.9))
     assert row["paired"] and row["difference_high"] == 0 and row["ratio_low"] == 1
     assert row["mean_first"] == one.samples.mean()
 
@@ -266,8 +258,8 @@ def test_the_figure_of_a_comparison():
     wrong = np.arange(20) > 2
     found = je.compare({"a": made([a, a], wrong), "b": made([b, b])})
     left, right = figures.comparison_figure(found).axes
-    for n, row in enumerate(found.rows):
-        at = len(found.rows) - 1 - n
+    for n, row in enumerate(rows_of(found)):
+        at = len(found) - 1 - n
         (line,) = [one for one in left.lines if list(one.get_ydata()) == [at, at]]
         np.testing.assert_allclose(line.get_xdata(), [row["ratio_low"], row["ratio_high"]])
         (point,) = [one for one in left.lines if list(one.get_ydata()) == [at]]
@@ -287,17 +279,18 @@ def test_the_figure_of_a_comparison():
         (lambda a: je.compare([a]), "two or more"),
         (lambda a: je.compare({"a": a, "b": 3}), "two or more"),
         (lambda a: je.compare(a), "two or more"),
+        (lambda a: je.compare(a, a, a), "all results in one list"),
         (lambda a: je.compare([a, a], level=1.0), "level"),
         (lambda a: je.compare([a, a], paired="yes"), "paired"),
         (lambda a: je.compare([a, made(np.ones(4))], paired=True), "different numbers of runs"),
         (lambda a: je.compare([a, made(np.ones(5), deltas=np.array([0.3]))]), "common delta"),
         (
             lambda a: je.compare([made(np.ones((2, 1, 5))),
-                                  made(np.ones(5), stopping=(je.Native(),))]),
+                                  made(np.ones(5), stopping=je.FullElimination())]),
             "common stopping rule",
         ),
         (
-            lambda a: je.compare([a, made(np.ones(5), batched=True)]),
+            lambda a: je.compare([a, made(np.ones((1, 1, 1, 5)), instance=BATCH)]),
             "equally many instances",
         ),
         (lambda a: figures.comparison_figure(3), "je.compare"),

@@ -43,9 +43,9 @@ def test_results_of_two_noises_are_not_paired(tmp_path):
         assert loaded.equals(given[name])
         assert loaded.settings["noise_sha256"] == given[name].settings["noise_sha256"]
         given[name] = loaded
-    assert not je.compare(given).rows[0]["paired"]
+    assert not je.compare(given)["paired"][0]
     same = je.simulate(EASY, je.BestArm(), je.Oracle(), delta=0.1, noise=one, **SHARED)
-    assert je.compare({"a": given["a"], "same": same}).rows[0]["paired"]
+    assert je.compare({"a": given["a"], "same": same})["paired"][0]
 
 
 def test_runs_of_two_versions_are_named(tmp_path, monkeypatch):

@@ -1,11 +1,10 @@
 """Comparisons of results: which rule stops sooner, by how much, and which errs more often."""
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,117 +12,36 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.results import two_samples
 from jaxelim.simulation.results.proven import of_several
-from jaxelim.simulation.results.summary import OF, Summary
-from jaxelim.simulation.results.two_samples import Estimated
-from jaxelim.tables import aligned, as_html
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from jaxelim.simulation.results.result import Result
-
-_READ = ("samples", "stopped", "correct", "runs", "deltas", "stopping", "instance", "experiment",
-         "origin", "batched")  # fmt: skip
-"""What is read of a result."""
+    from jaxelim.tables import Table
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class Comparison(Summary):
-    """A table with one row per pair of results, instance, stopping rule and delta.
+class Words(NamedTuple):
+    """What is compared, in words."""
 
-    It prints the verdict: for each row the ratio of means with its interval, p-values of
-    the mean difference, and which stops sooner. `table` has all numbers. A notebook shows
-    the verdict as a table, and `je.figures.comparison_figure` draws the comparison. By costs
-    tau is the cost of a run in all of these, and the verdict is which is cheaper. The keys
-    of a row:
+    tau: str
+    number: str
+    less: str
+    more: str
 
-    - `first`, `second`, `instance`, `problem` (of a batch or a study), `stopping`, `delta`;
-    - `paired`: whether runs are paired; `runs_first`, `runs_second`: their numbers;
-    - `cut_first`, `cut_second`: truncated runs; `restricted`: the L of restricted means,
-      NaN where no run was truncated;
-    - `mean_first`, `mean_second`: mean tau; where L is a number, of min(tau, L);
-    - `difference`, `ratio`: of the means, first less second and first over second, each
-      with `.._low` and `.._high`, the ends of its interval;
-    - `mean_p`: the p-value of equal means, of the test that the interval of the difference
-      inverts; `holm_p`: with Holm's (1979) correction for all rows of the table;
-    - `median_first`, `median_second`: of tau, inf where half of the runs were truncated;
-    - `sooner`, `later`: pairs in which the first has the smaller, and the larger tau, or
-      min(tau, L); `sign_p`: the p-value of their equality. NaN without pairs;
-    - `errors_first`, `errors_second`: shares of all runs that stopped on a wrong answer,
-      with `.._low` and `.._high`; `errors_p`: the p-value of their equality.
 
-    Attributes:
-        title: what is compared.
-        rows: the numbers.
-        notes: how runs are paired, what was truncated, and the methods.
-        level: of all intervals.
-        by: "samples" or "costs": what is compared.
-    """
-
-    level: float = 0.95
-    by: str = "samples"
-
-    def __str__(self) -> str:
-        return "\n".join([self.title, *aligned(self.verdict()), *self._short_notes()])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return as_html(self.title, self.verdict(), self._short_notes())
-
-    def verdict(self) -> list[dict[str, str]]:
-        """A line for each row, in words: at most 100 columns wide.
-
-        "sooner" and "later", or "cheaper" and "dearer", are of the first of both, where Holm's
-        p-value is at most 1 - level. What all rows share has no column.
-        """
-        lines = [_verdict(row, 1 - self.level, self.by) for row in self.rows]
-        for name in ("second", "problem", "stopping", "delta"):
-            if len({line.get(name) for line in lines}) == 1:
-                for line in lines:
-                    line.pop(name, None)
-        return lines
-
-    def _short_notes(self) -> list[str]:
-        """What the verdict means, and what its rows share."""
-        shared = []
-        told = {"second": f"ratio: mean {OF[self.by].number} over that of {{}}", "problem": "{}",
-                "stopping": "{}", "delta": "delta {}"}  # fmt: skip
-        for name, words in told.items():
-            values = {_verdict(row, 0, self.by)[name] for row in self.rows if name in row}
-            if len(values) == 1:
-                shared.append(words.format(*values))
-        notes = ["; ".join(shared) + "."] if shared else []
-        notes += [note for note in self.notes if "are not paired: " in note]
-        if any(not math.isnan(row["restricted"]) for row in self.rows):
-            of = OF[self.by].tau
-            notes.append(f"Means are restricted where runs were cut off: of min({of}, L).")
-        notes.append(
-            f"p: equal means. Holm p: corrected for the {len(self.rows)} rows; the verdict is "
-            f"at {1 - self.level:.3g}."
-        )
-        notes.append(".table() has differences, medians, errors and methods.")
-        return notes
-
-    def table(self) -> Summary:
-        """All numbers in words, and the methods."""
-        return Summary(self.title, tuple(_in_words(row, self.by) for row in self.rows), self.notes)
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """The rows as a pandas DataFrame; title, notes and level are in its `attrs`."""
-        frame = super().to_pandas()
-        frame.attrs["level"] = self.level
-        return frame
+OF = {
+    "samples": Words("tau", "number of samples", "sooner", "later"),
+    "costs": Words("cost", "cost", "cheaper", "dearer"),
+}
+"""The words of a comparison by samples and by costs."""
 
 
 def compare(
     results: "Mapping[str, Result] | Sequence[Result]",
-    *,
+    *more: Any,
     baseline: str | None = None,
     level: float = 0.95,
     paired: bool | None = None,
     by: str = "samples",
-) -> Comparison:
+) -> "Table":
     """Compare stopping times and errors of results, two by two or with one of them.
 
     Runs are paired where both results have the same seed, run indices and instance: they
@@ -134,6 +52,7 @@ def compare(
 
     Where a run of either result was truncated, means are restricted: of min(tau, L), L
     the least number of samples of a truncated run of both. That is known for every run.
+    Errors are of all runs; a truncated run is none.
 
     Args:
         results: two or more, by name, or in a sequence; then their rules are the names.
@@ -145,8 +64,26 @@ def compare(
             of the arms, which both instances must have.
 
     Returns:
-        A `Comparison`, with a row for each pair of results compared, instance, stopping rule that
-        both have (or their only ones) and delta that both have.
+        A pandas data frame with a title and notes, and a row for each pair of results compared,
+        instance, stopping rule that both have (or their only ones) and delta that both have.
+        Printed it has a verdict a row: "sooner" and "later", or "cheaper" and "dearer", are of
+        the first of both, where Holm's p-value is at most 1 - level. Its columns are
+
+        - `first`, `second`, `instance`, `problem` (of a batch or a study), `stopping`, `delta`;
+        - `paired`: whether runs are paired; `runs_first`, `runs_second`: their numbers;
+        - `cut_first`, `cut_second`: truncated runs; `restricted`: the L of restricted means,
+          NaN where no run was truncated;
+        - `mean_first`, `mean_second`: mean tau; where L is a number, of min(tau, L);
+        - `difference`, `ratio`: of the means, first less second and first over second, each
+          with `.._low` and `.._high`, the ends of its interval;
+        - `mean_p`: the p-value of equal means, of the test that the interval of the
+          difference inverts; `holm_p`: with Holm's (1979) correction for all rows;
+        - `median_first`, `median_second`: of tau, inf where half of the runs were truncated;
+        - `sooner`, `later`: pairs in which the first has the smaller, and the larger tau, or
+          min(tau, L); `sign_p`: the p-value of their equality. NaN without pairs;
+        - `errors_first`, `errors_second`: shares of all runs that stopped on a wrong answer,
+          with `.._low` and `.._high`; `errors_p`: the p-value of their equality;
+        - `verdict`, and `by`: "samples" or "costs".
 
     Raises:
         ArgumentError: no result has the baseline's name.
@@ -158,6 +95,9 @@ def compare(
         >>> both = {"LinGapE": one, "LUCB": other}  # doctest: +SKIP
         >>> print(compare(both))  # doctest: +SKIP
     """
+    if more:
+        allowed = "all results in one list, compare([a, b, c]), or by name in one mapping"
+        raise ArgumentError("results", more[0], allowed)
     return compared([({}, results)], baseline, level, paired, by)
 
 
@@ -167,21 +107,23 @@ def compared(
     level: float,
     paired: bool | None,
     by: str = "samples",
-) -> Comparison:
+) -> "Table":
     """The comparison of several groups of results, as of the instances of a study.
 
     Args:
         groups: what names a group, keys of its rows; and its results, as of `compare`.
         baseline, level, paired, by: as of `compare`.
     """
-    checks.choice("by", by, ("samples", "costs"))
+    from jaxelim.tables import Table  # pandas is slow to import
+
+    checks.choice("by", by, OF)
     level = checks.real("level", level, low=0, high=1, open=True)
     if paired is not None and not isinstance(paired, bool):
         raise ArgumentError("paired", paired, "None, True or False")
-    rows, notes, everyone = [], [], []
+    rows, notes, everyone = [], [], {}
     for where, results in groups:
         named = _named(results)
-        everyone += named.items()
+        everyone |= {(name, id(result)): (name, result) for name, result in named.items()}
         if by == "costs" and any(result.costs is None for result in named.values()):
             raise ArgumentError("by", by, '"samples" for results of arms without costs')
         if baseline is not None:
@@ -203,16 +145,50 @@ def compared(
             rows += [{**head, **row} for row in _rows(a, b, pairs, paired is None, level, by)]
     if not rows:
         raise ArgumentError("results", groups, "two or more Results")
-    known = [(name, result) for name, result in everyone if hasattr(result, "proven")]
-    corrected = two_samples.holm([row["mean_p"] for row in rows])
-    rows = [{**row, "holm_p": p} for row, p in zip(rows, corrected, strict=True)]
-    return Comparison(
-        f"{_few(list(dict(everyone)))}: {100 * level:g}% intervals" + ", by cost" * (by == "costs"),
-        tuple(rows),
-        (*dict.fromkeys(notes), *_notes(rows, by), *of_several(known)),
-        level,
-        by,
+    for row, p in zip(rows, two_samples.holm([row["mean_p"] for row in rows]), strict=True):
+        less = OF[by].less if row["ratio"] < 1 else OF[by].more
+        told = "-" if math.isnan(p) else less if p <= 1 - level else "not told apart"
+        row |= {"holm_p": p, "verdict": told, "by": by}
+    names = list(dict.fromkeys(name for name, _ in everyone.values()))
+    title = f"{_few(names)}: {100 * level:g}% intervals" + ", by cost" * (by == "costs")
+    shown, shared = _verdicts(rows, by)
+    if any(not math.isnan(row["restricted"]) for row in rows):
+        notes.append(f"Means are restricted where runs were cut off: of min({OF[by].tau}, L).")
+    notes.append(
+        f"p: equal means. Holm p: corrected for the {len(rows)} rows; the verdict is "
+        f"at {1 - level:.3g}."
     )
+    notes.append("The data frame has more columns: differences, medians, errors, other tests.")
+    return Table(
+        rows, title, [*shared, *dict.fromkeys(notes), *of_several(everyone.values())], shown
+    )
+
+
+def _verdicts(rows: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict], list[str]]:
+    """A line for each row, at most 100 columns wide; and a note on what all rows share.
+
+    That has no column.
+    """
+    lines = [
+        {name: str(row[name]) for name in ("first", "second", "instance", "problem", "stopping")
+         if name in row}
+        | {"delta": _short(row["delta"]),
+           "ratio": f"{_short(row['ratio'], 3)} [{_short(row['ratio_low'], 3)}, "
+                    f"{_short(row['ratio_high'], 3)}]",
+           "p": _short(row["mean_p"], 2), "Holm p": _short(row["holm_p"], 2),
+           "verdict": row["verdict"]}
+        for row in rows
+    ]  # fmt: skip
+    words = {"second": f"ratio: mean {OF[by].number} over that of {{}}", "problem": "{}",
+             "stopping": "{}", "delta": "delta {}"}  # fmt: skip
+    shared = []
+    for name, text in words.items():
+        values = {line.get(name) for line in lines}
+        if len(values) == 1:
+            shared += [text.format(value) for value in values if value is not None]
+            for line in lines:
+                line.pop(name, None)
+    return lines, ["; ".join(shared) + "."] if shared else []
 
 
 def _few(names: Sequence[str]) -> str:
@@ -233,7 +209,7 @@ def _named(results: Any) -> "dict[str, Result]":
         named = dict(zip(names, results, strict=True))
     else:
         raise ArgumentError("results", results, allowed)
-    wrong = [x for x in named.values() if not all(hasattr(x, name) for name in _READ)]
+    wrong = [x for x in named.values() if not hasattr(x, "experiment")]
     if wrong or len(named) < 2:
         raise ArgumentError("results", wrong[0] if wrong else results, allowed)
     return named
@@ -317,6 +293,7 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
     if paired:
         sooner, later = int((kept[0] < kept[1]).sum()), int((kept[0] > kept[1]).sum())
         sign = two_samples.sign_test(sooner, later)
+    off, p = two_samples.difference(kept[0], kept[1], paired, level)
     return {
         "runs_first": tau[0].size,
         "runs_second": tau[1].size,
@@ -325,8 +302,8 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
         "restricted": at,
         "mean_first": float(kept[0].mean()),
         "mean_second": float(kept[1].mean()),
-        **_spread("difference", two_samples.difference(kept[0], kept[1], paired, level)),
-        "mean_p": two_samples.means_test(kept[0], kept[1], paired),
+        **_spread("difference", off),
+        "mean_p": p,
         **_spread("ratio", two_samples.ratio(kept[0], kept[1], paired, level)),
         "median_first": float(np.median(tau[0])),
         "median_second": float(np.median(tau[1])),
@@ -339,78 +316,8 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
     }
 
 
-def _spread(name: str, x: Estimated) -> dict[str, float]:
+def _spread(name: str, x: two_samples.Estimated) -> dict[str, float]:
     return {name: x.value, f"{name}_low": x.low, f"{name}_high": x.high}
-
-
-def _notes(rows: Sequence[Mapping[str, Any]], by: str) -> list[str]:
-    notes, pairs, of = [], {row["paired"] for row in rows}, OF[by]
-    if True in pairs:
-        notes.append("Paired: run r of both results has the same noise.")
-    if any(row["cut_first"] or row["cut_second"] for row in rows):
-        notes.append(
-            f"Some runs were cut off. Means are restricted there: of min({of.tau}, L), L the least "
-            f"{of.number} of a run that was cut off. The sign test compares these too. Errors are "
-            "of all runs; a run that was cut off is none."
-        )
-    student = {True: "Student's intervals of the pairs", False: "Welch's intervals"}
-    exact = {True: "McNemar's exact test", False: "Fisher's exact test"}
-    notes.append(
-        f"Differences: {' or '.join(student[kind] for kind in sorted(pairs, reverse=True))}. "
-        "Ratios: Fieller's intervals. Errors: Clopper and Pearson's intervals, "
-        f"{' or '.join(exact[kind] for kind in sorted(pairs, reverse=True))}. "
-        "No interval is corrected for the number of rows."
-    )
-    return notes
-
-
-def _verdict(row: Mapping[str, Any], alpha: float, by: str) -> dict[str, str]:
-    """A row of the verdict; `alpha`: what Holm's p-value must not exceed."""
-    named = ("first", "second", "instance", "problem", "stopping")
-    p, low, high = row["holm_p"], _short(row["ratio_low"], 3), _short(row["ratio_high"], 3)
-    told = "-" if math.isnan(p) else "not told apart"
-    if p <= alpha:
-        told = OF[by].less if row["ratio"] < 1 else OF[by].more
-    return {
-        **{name: str(row[name]) for name in named if name in row},
-        "delta": _short(row["delta"]),
-        "ratio": f"{_short(row['ratio'], 3)} [{low}, {high}]",
-        "p": _short(row["mean_p"], 2),
-        "Holm p": _short(p, 2),
-        "verdict": told,
-    }
-
-
-def _in_words(row: Mapping[str, Any], by: str) -> dict[str, str]:
-    """A row of the printed table."""
-
-    def numbers(*names: str, by: str = " / ") -> str:
-        return by.join(_short(row[name]) for name in names)
-
-    def interval(name: str) -> str:
-        return f"{_short(row[name])} [{numbers(f'{name}_low', f'{name}_high', by=', ')}]"
-
-    named = ("first", "second", "instance", "problem", "stopping")
-    shown = {name: str(row[name]) for name in named if name in row}
-    paired = row["paired"]
-    runs = str(row["runs_first"]) if paired else numbers("runs_first", "runs_second")
-    return {
-        **shown,
-        "delta": _short(row["delta"]),
-        "runs": runs + (" pairs" if paired else ""),
-        "cut off": numbers("cut_first", "cut_second"),
-        "L": _short(row["restricted"]),
-        "means": numbers("mean_first", "mean_second"),
-        "difference": interval("difference"),
-        "ratio": interval("ratio"),
-        "mean p": _short(row["mean_p"], 2),
-        "Holm p": _short(row["holm_p"], 2),
-        "medians": numbers("median_first", "median_second"),
-        f"{OF[by].less} / {OF[by].more}": numbers("sooner", "later"),
-        "sign p": _short(row["sign_p"], 2),
-        "errors of all runs": f"{interval('errors_first')} / {interval('errors_second')}",
-        "errors p": _short(row["errors_p"], 2),
-    }
 
 
 def _short(x: float, digits: int = 4) -> str:
@@ -420,4 +327,4 @@ def _short(x: float, digits: int = 4) -> str:
     return f"{x:.0f}" if abs(x) >= 1000 or float(x).is_integer() else f"{x:.{digits}g}"
 
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["compare"]

@@ -22,13 +22,13 @@ from jaxelim.simulation.results.descriptions import (
     same_array,
     same_experiment,
 )
-from jaxelim.simulation.results.summary import BIASED, Summary, summarised
+from jaxelim.simulation.results.summary import summarised
 from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from jaxelim.simulation.results.comparison import Comparison
+    from jaxelim.tables import Table
 
 
 def correct_answer(instance: Any, problem: Any) -> np.ndarray:
@@ -255,11 +255,11 @@ class Result:
         """
         return self.origin["proven"]
 
-    def summary(self) -> Summary:
-        """Mean and standard deviation of tau, errors and cost.
+    def summary(self) -> "Table":
+        """Mean and standard deviation of tau, errors and cost: a data frame with title and notes.
 
         One row per instance, stopping rule and delta. Means leave out truncated runs,
-        which have their own column.
+        which have their own column. Errors are of all runs; a truncated run is none.
         """
         return summarised(self)
 
@@ -293,9 +293,23 @@ class Result:
             ratio = ratio * (self.costs / samples)
         return ratio * cut, distance * cut
 
-    def compare(self, other: "Result", **settings: Any) -> "Comparison":
+    def compare(self, other: "Result", **settings: Any) -> "Table":
         """Compare stopping times and errors with those of another result: `je.compare`."""
         return comparison.compare([self, other], **settings)
+
+    def select(self, stopping: Any = None, delta: Any = None) -> "Result":
+        """The part of some stopping rules and deltas, whose runs share the time they took.
+
+        Args:
+            stopping: the name of a stopping rule, or several; None: all.
+            delta: one or several; None: all.
+
+        Raises:
+            ArgumentError: there is no such stopping rule or delta.
+        """
+        from jaxelim.simulation.results.selecting import selected
+
+        return selected(self, stopping, delta)
 
     def to_xarray(self) -> "xr.Dataset":
         """All arrays with labelled dimensions; settings, layout and timings as attributes.
@@ -377,4 +391,4 @@ def _attribute(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else "" if value is None else value
 
 
-__all__ = ["BIASED", "Result", "Summary", "correct_answer"]
+__all__ = ["Result", "correct_answer"]
