@@ -94,6 +94,13 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(first), int(second)
 
 
+def markdown(rows: list[dict[str, str]]) -> str:
+    """Format rows with equal keys as a Markdown table."""
+    head = list(rows[0])
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(str(row[k]) for k in head) + " |" for row in rows])
+
+
 def studied(options: Options, files: Sequence[Path], *grid: Any, **more: Any) -> je.Study | None:
     """`je.study` with the options' store and workers; None, with a message, for a shard of several.
 

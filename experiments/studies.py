@@ -307,7 +307,7 @@ def by_delta(found: list[dict[str, Any]], value: Callable) -> str:
                  "bound": f"{line['mean'] / line['over the bound']:.0f}"}  # fmt: skip
         row = rows.setdefault((line["instance"], line["problem"], line["delta"]), start)
         row[line["rule"]] = value(line)
-    return catalogue.markdown(list(rows.values()))
+    return cells.markdown(list(rows.values()))
 
 
 def by_rule(found: list[dict[str, Any]]) -> str:
@@ -320,7 +320,7 @@ def by_rule(found: list[dict[str, Any]]) -> str:
         "errors [95%]": errors(line), "us/sample": f"{line['us/sample']:.2f}",
     } for line in found]  # fmt: skip
     empty = {name for name in rows[0] if all(row[name] == "nan" for row in rows)}
-    return catalogue.markdown(
+    return cells.markdown(
         [{name: x for name, x in row.items() if name not in empty} for row in rows]
     )
 

@@ -77,7 +77,7 @@ class TableOptions(cells.Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.real("delta", self.delta, low=0, high=1, open=True)
-        checks.choice("threshold", self.threshold, catalogue.THRESHOLDS)
+        checks.choice("threshold", self.threshold, catalogue.names("threshold"))
         checks.real("ridge", self.ridge, low=0)
 
     @property

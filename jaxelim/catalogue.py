@@ -1,4 +1,4 @@
-"""What texts may name, for the command line and studies; and tables of it."""
+"""What texts may name, for the command line and studies."""
 
 import inspect
 import re
@@ -131,66 +131,3 @@ def problem_on(source: Any, text: str) -> Any:
             raise ArgumentError("problem", text, "TopM(m), as this instance has no usual m")
         return problems.TopM(usual)
     return made("problem", text)
-
-
-THRESHOLDS = {
-    "heuristic": ("log((1 + t)/delta)", "-"),
-    "gk16": ("log((1 + log t)/delta)", "-"),
-    "mixture": (
-        "log(P/delta) for log e_p, the evidence of a mixture",
-        "all families but Logistic, every rule, ridge 0; LLR, selective, full",
-    ),
-    "kaufmann-koolen": (
-        "s (T(x) + 3 log(1 + log(t/s))), Gaussian s (C_G(x) + 2 log(4 + log(t/s))); "
-        "x = log(P/delta)/s",
-        "one-parameter families, every rule, ridge 0; LLR, selective, full",
-    ),
-}
-"""Thresholds by command-line name: the formula, and what it is proven for."""
-
-
-def rule_rows() -> list[dict[str, str]]:
-    """The table of rules, from their traits."""
-    mark = lambda yes: "x" if yes else ""  # noqa: E731
-    rows = []
-    for name, rule in sorted(rules().items()):
-        traits = rule.traits
-        named = sorted(key for key, one in presets().items() if one.__module__ == rule.__module__)
-        others = sorted(other for other, one in sampling.OTHER_NAMES.items() if one == name)
-        structures = "both" if len(traits.structures) == 2 else traits.structures[0]
-        rows.append(
-            {
-                "rule": rule.__name__,
-                "name": ", ".join([name, *others, *named]),
-                "structure": structures,
-                "best arm": mark(traits.defined_for("best-arm")),
-                "epsilon": mark(traits.slack and traits.defined_for("best-arm")),
-                "reference": mark(traits.defined_for("best-or-none")),
-                "costs": mark(traits.costs),
-                "items": mark(traits.defined_for("best-item")),
-                "top m": mark(traits.defined_for("top-m")),
-                "signs": mark(traits.defined_for("thresholding")),
-                "own problem": mark(traits.problems is None),
-                "elimination at stopping": mark("selective" in traits.stopping),
-                "at sampling": mark(traits.elimination),
-                "native stop": mark("native" in traits.stopping),
-                "rewards": ", ".join(traits.families or ["any"]),
-                "source": traits.source,
-            }
-        )
-    return rows
-
-
-def threshold_rows() -> list[dict[str, str]]:
-    """The table of thresholds."""
-    return [
-        {"name": name, "beta(t, delta)": formula, "proven for": proven}
-        for name, (formula, proven) in THRESHOLDS.items()
-    ]
-
-
-def markdown(rows: list[dict[str, str]]) -> str:
-    """Format rows with equal keys as a Markdown table."""
-    head = list(rows[0])
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(str(row[k]) for k in head) + " |" for row in rows])

@@ -318,20 +318,3 @@ def outside_span(rows: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, 
     basis = vt[s > max(rows.shape) * np.finfo(np.float64).eps * s[0]] if s[0] > 0 else vt[:0]
     left = np.linalg.norm(directions - directions @ basis.T @ basis, axis=1)
     return left > _REACH * np.linalg.norm(directions, axis=1), len(basis)
-
-
-def plain(value: Any) -> Any:
-    """None, a bool, text or a finite number as JSON has it; `NotImplemented` for another value."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating) and np.isfinite(value):
-        return float(value)
-    return NotImplemented
-
-
-def name_of(kind: Any) -> str:
-    """A class's public name, so that moving a module changes no file and no digest."""
-    room = "jaxelim" if kind.__module__.startswith("jaxelim.") else kind.__module__
-    return f"{room}.{kind.__qualname__}"

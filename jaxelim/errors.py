@@ -53,41 +53,6 @@ class UnsupportedError(ArgumentError):
     """A combination of rule, problem, structure and stopping rule is not defined."""
 
 
-class RuleError(ArgumentError):
-    """A sampling rule breaks its contract.
-
-    A method that raises, or returns something that is not allowed, is refused before
-    anything compiles. An arm out of range is refused after the chunk in which the
-    rule chose it. So is a choice among scores with NaN.
-
-    Args:
-        rule: the sampling rule.
-        allowed: what its method must return, in words.
-        note: what it did, in words.
-        arm, t, run, instance: the arm out of range, the index t of its sample
-            (`view.t`), the run and, in a batch, the instance; None for other faults.
-            Scores have no arm.
-    """
-
-    def __init__(
-        self,
-        rule: Any,
-        allowed: str,
-        note: str,
-        arm: int | None = None,
-        t: int | None = None,
-        run: int | None = None,
-        instance: int | None = None,
-    ):
-        super().__init__("rule", rule, allowed, note)
-        self.args = (rule, allowed, note, arm, t, run, instance)
-        self.rule = rule
-        self.arm = arm
-        self.t = t
-        self.run = run
-        self.instance = instance
-
-
 class FamilyError(ArgumentError):
     """A family or a source breaks its contract: a method raises, or returns what is not allowed.
 
@@ -112,9 +77,30 @@ class FamilyError(ArgumentError):
     ):
         super().__init__(argument, given, allowed, note)
         self.args = (argument, given, allowed, note, t, run, instance)
-        self.t = t
-        self.run = run
-        self.instance = instance
+        self.t, self.run, self.instance = t, run, instance
+
+
+class RuleError(ArgumentError):
+    """A sampling rule breaks its contract.
+
+    A method that raises, or returns something that is not allowed, is refused before
+    anything compiles. An arm out of range is refused after the chunk in which the
+    rule chose it. So is a choice among scores with NaN.
+
+    Args:
+        rule: the sampling rule.
+        allowed: what its method must return, in words.
+        note: what it did, in words.
+        arm, t, run, instance: the arm out of range, the index t of its sample
+            (`view.t`), the run and, in a batch, the instance; None for other faults.
+            Scores have no arm.
+    """
+
+    def __init__(self, rule: Any, allowed: str, note: str, *where: int | None):
+        super().__init__("rule", rule, allowed, note)
+        self.args = (rule, allowed, note, *where)
+        self.rule = rule
+        self.arm, self.t, self.run, self.instance = where or (None,) * 4
 
 
 class _RemedyError(JaxelimError, RuntimeError):

@@ -6,7 +6,7 @@ Axis letters: K arms, d dimensions, I instances of a batch.
 import functools
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -213,7 +213,7 @@ class Instance(Arms):
         """The instances of the batch, in order.
 
         Raises:
-            ArgumentError: this is no batch, as for [0]; see `stack`.
+            ArgumentError: this is no batch, as for [0].
         """
         return (self[i] for i in range(self.size))
 
@@ -361,39 +361,3 @@ def _refuse_unstorable(name: object) -> None:
     bad = [i for i, letter in enumerate(name) if letter == "\0" or "\ud800" <= letter <= "\udfff"]
     if bad:
         raise ArgumentError("name", name, allowed, f"{name[bad[0]]!r} at [{bad[0]}]")
-
-
-def stack(instances: Instance | Iterable[Instance]) -> Instance:
-    """Join `instances`, which may include batches, into one batch, in order.
-
-    A single instance in place of a sequence makes a batch of one; a batch stays as it
-    is. The result has no name.
-
-    Raises:
-        ArgumentError: there is no instance, an entry is no instance, or instances
-            differ in K, d or family.
-    """
-    allowed = "a non-empty sequence of instances with the same K, d, family, source and costs"
-    if not isinstance(instances, Iterable):
-        raise ArgumentError("instances", instances, allowed)
-    parts = [instances] if isinstance(instances, Instance) else list(instances)
-    for position, part in enumerate(parts):
-        if not isinstance(part, Instance):
-            raise ArgumentError(
-                "instances", parts, allowed, f"no instance at [{position}]: a {type(part).__name__}"
-            )
-    if not parts:
-        raise ArgumentError("instances", parts, allowed)
-    first = parts[0]
-    for position, part in enumerate(parts):
-        one, own = ((x.K, x.d, x.family, x.source) for x in (part, first))
-        if one != own:
-            note = f"K, d, family, source are {', '.join(map(str, own))} at [0] but "
-            note += f"{', '.join(map(str, one))} at [{position}]"
-            raise ArgumentError("instances", parts, allowed, note)
-        if not np.array_equal(_numbers(part.costs), _numbers(first.costs)):
-            note = f"costs are {first.costs} at [0] but {part.costs} at [{position}]"
-            raise ArgumentError("instances", parts, allowed, note)
-    arms = np.concatenate([part.arms.reshape(-1, part.K, part.d) for part in parts])
-    theta = np.concatenate([part.theta.reshape(-1, part.d) for part in parts])
-    return Instance(arms, theta, family=first.family, source=first.source, costs=first.costs)

@@ -11,10 +11,10 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.instances.instance import stack
 from jaxelim.simulation.basis import computed
 from tests import ties
 from tests.calls import planned
+from tests.instances.instance_cases import stack
 
 RNG = np.random.default_rng(0)
 THREE = je.Instance(RNG.normal(size=(3, 3)), RNG.normal(size=3))

@@ -17,7 +17,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli, engine
-from jaxelim.instances.instance import stack  # noqa: F401 (used in the table)
 
 nan, inf = math.nan, math.inf
 PHI = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8], [0.3, -0.4]])

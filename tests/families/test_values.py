@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.instances.instance import stack
 from tests.calls import NAMES
 from tests.families.family_cases import Binomial
+from tests.instances.instance_cases import stack
 
 arms = je.Instance.unstructured
 ONE, TWO = [0.9, 0.2, 0.3, 0.4], [[0.9, 0.2, 0.3, 0.4], [0.1, 0.7, 0.5, 0.3]]

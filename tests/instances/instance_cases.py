@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import jaxelim as je
 from jaxelim.errors import ArgumentError
 
 NAN, INF = float("nan"), float("inf")
@@ -17,3 +18,12 @@ def refused(call, argument, *words, kind=ArgumentError):
     for word in words:
         assert word in str(caught.value)
     return str(caught.value)
+
+
+def stack(instances):
+    """One batch of instances, or of those of batches, of one family, source and costs."""
+    several = [instances] if isinstance(instances, je.Instance) else instances
+    parts = [part for one in several for part in one.unbatched]
+    arms, theta = ([getattr(part, name) for part in parts] for name in ("arms", "theta"))
+    first = parts[0]
+    return je.Instance(arms, theta, family=first.family, source=first.source, costs=first.costs)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from jaxelim import instances
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.instances.instance import stack
-from tests.instances.instance_cases import refused
+from tests.instances.instance_cases import refused, stack
 
 # The shipped instances
 

@@ -18,9 +18,9 @@ from jaxelim import catalogue, cli, instances
 from jaxelim.errors import ArgumentError
 from jaxelim.families import Bounded
 from jaxelim.instances import load_instance, load_items
-from jaxelim.instances.instance import Instance, stack
+from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm
-from tests.instances.instance_cases import PHI, THETA, refused
+from tests.instances.instance_cases import PHI, THETA, refused, stack
 
 NUMBERS = st.floats(-1e6, 1e6)
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

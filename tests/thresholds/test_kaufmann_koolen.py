@@ -1,7 +1,6 @@
 """Thresholds from deviation inequalities, against independent forms of their formulas."""
 
 import math
-import re
 from pathlib import Path
 
 import jax
@@ -172,11 +171,3 @@ def test_command_line(capsys, tmp_path):
     assert "nearest: 'kaufmann-koolen'" in capsys.readouterr().err
     found = catalogue.made("threshold", "kaufmann-koolen").bound(COINS, je.TopM(2))
     assert found == je.thresholds.KaufmannKoolen(6)
-
-
-def test_the_table_of_thresholds_is_printed_from_the_code():
-    text = (ROOT / "docs" / "reference" / "definitions.md").read_text()
-    found = re.search(r"<!-- thresholds: .*? -->\n(.*?)<!-- /thresholds -->", text, re.S)
-    assert found and found[1].strip() == catalogue.markdown(catalogue.threshold_rows()).strip()
-    for name in catalogue.THRESHOLDS:
-        assert callable(catalogue.made("threshold", name))

@@ -73,15 +73,11 @@ class MeansOfRuns:
 
     def intervals(self, level: float) -> Intervals:
         """Intervals of all means, which hold together with probability `level`: [N, K]."""
-        if self._linear:
-            return self._along(self.means, self.arms.arms, level)
-        log_level = math.log(self.arms.K / (1 - level))
-        rows = self.counts, self.means, self.moments
-
-        def ends(*part: Any) -> sequences.Pair:
-            return _intervals(self.family, self.grid, *part, log_level)
-
-        return self._in_units(self.means, ends, rows, level)
+        arms = self.arms
+        if arms.structure == "linear":
+            return self._along(self.means, arms.arms, level)
+        shared = (math.log(arms.K / (1 - level)),)
+        return self._ends(self.means, _interval, self._rows, shared, level)
 
     def differences(self, a: np.ndarray, b: np.ndarray, level: float, pairs: int) -> Intervals:
         """Intervals of mean(a) - mean(b) of pairs of arms: [N, P].
@@ -91,36 +87,65 @@ class MeansOfRuns:
             level: the probability that so many intervals as `pairs` hold together.
             pairs: their number. Linear arms share one mixture, whatever it is.
         """
-        values = self.means[:, a] - self.means[:, b]
-        if self._linear:
-            return self._along(values, self.arms.arms[a] - self.arms.arms[b], level)
-        log_level = math.log(pairs / (1 - level))
-        rows = self.counts, self.means, self.moments
-
-        def ends(*part: Any) -> sequences.Pair:
-            return _differences(self.family, self.grid, *part, a, b, log_level)
-
-        return self._in_units(values, ends, rows, level)
+        values, phi = self.means[:, a] - self.means[:, b], self.arms.arms
+        if self.arms.structure == "linear":
+            return self._along(values, phi[a] - phi[b], level)
+        shared = math.log(pairs / (1 - level)), a, b
+        return self._ends(values, _difference, self._rows, shared, level)
 
     @property
-    def _linear(self) -> bool:
-        return self.arms.structure == "linear"
+    def _rows(self) -> tuple:
+        return self.counts, self.means, self.moments
 
     def _along(self, values: np.ndarray, directions: np.ndarray, level: float) -> Intervals:
         """Intervals of values [N, Q] along directions [Q, d] of linear arms."""
-        log_level, features = math.log(1 / (1 - level)), self.arms.arms
+        shared = math.log(1 / (1 - level)), directions, self.arms.arms
+        return self._ends(values, _along, (values, self.counts), shared, level)
 
-        def ends(values: Any, counts: Any) -> sequences.Pair:
-            return _directions(self.grid, values, directions, features, counts, log_level)
+    def _ends(
+        self, values: np.ndarray, of_run: Callable, rows: tuple, shared: tuple, level: float
+    ) -> Intervals:
+        """Intervals about `values`, in the units of the rewards.
 
-        return self._in_units(values, ends, (values, self.counts), level)
-
-    def _in_units(self, values: np.ndarray, ends: Callable, rows: tuple, level: float) -> Intervals:
-        """Intervals about `values`, with their ends from `rows`, in the units of the rewards."""
+        Their ends are those of `of_run`, of rows [N, ..] and what the runs share. A compiled
+        function takes so many runs at a time.
+        """
+        count, size, parts = len(values), _FEWEST, []
+        while size < min(count, _AT_ONCE):
+            size *= 2
         with scope.engine():
-            low, high = _over_runs(ends, rows)
+            for start in range(0, count, size):
+                at = np.arange(start, start + size) % count
+                part = [x if x is None else x[at] for x in rows]
+                parts.append(_over_runs(of_run, self.family, self.grid, part, shared))
+        low, high = (np.concatenate(side)[:count] for side in zip(*parts, strict=True))
         scale = self.arms.family.scale
         return Intervals(values * scale, low * scale, high * scale, level)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _over_runs(of_run: Callable, family: Any, grid: Grid, rows: list, shared: tuple) -> Any:
+    return jax.vmap(lambda *row: of_run(family, grid, *row, *shared))(*rows)
+
+
+def _interval(
+    family: Any, grid: Grid, counts: Array, means: Array, moments: Any, level: Array
+) -> sequences.Pair:
+    return sequences.interval(family, counts, means, grid, level, moments)
+
+
+def _difference(
+    family: Any, grid: Grid, counts: Array, means: Array, moments: Any, level: Array,
+    a: Array, b: Array,
+) -> sequences.Pair:  # fmt: skip
+    return sequences.difference(family, counts, means, a, b, grid, level, moments)
+
+
+def _along(
+    family: Any, grid: Grid, values: Array, counts: Array, level: Array, y: Array, features: Array
+) -> sequences.Pair:
+    del family  # linear rewards are Gaussian
+    return sequences.directions(grid, values, y, features, counts, level)
 
 
 def missing(arms: Arms, ridge: float | None) -> str:
@@ -210,48 +235,3 @@ def _of_instances(result: "Result") -> Iterator[MeansOfRuns]:
         grid = priors(result.threshold)
         yield MeansOfRuns(arms=alone, family=family, grid=grid, counts=counts[i], means=means[i],
                           moments=moments[i])  # fmt: skip
-
-
-def _over_runs(ends: Callable, rows: tuple) -> tuple[np.ndarray, np.ndarray]:
-    """The ends that a compiled function gives for rows [N, ..], so many at a time."""
-    count, size, parts = len(rows[0]), _FEWEST, []
-    while size < min(count, _AT_ONCE):
-        size *= 2
-    for start in range(0, count, size):
-        at = np.arange(start, start + size) % count
-        parts.append(ends(*(x if x is None else x[at] for x in rows)))
-    low, high = (
-        np.concatenate([np.asarray(x) for x in side])[:count] for side in zip(*parts, strict=True)
-    )
-    return low, high
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _intervals(
-    family: Any, grid: Grid, counts: Array, means: Array, moments: Array | None, log_level: Array
-) -> sequences.Pair:
-    def of_run(counts: Array, means: Array, moments: Array | None) -> sequences.Pair:
-        return sequences.interval(family, counts, means, grid, log_level, moments)
-
-    return jax.vmap(of_run)(counts, means, moments)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _differences(
-    family: Any, grid: Grid, counts: Array, means: Array, moments: Array | None,
-    a: Array, b: Array, log_level: Array,
-) -> sequences.Pair:  # fmt: skip
-    def of_run(counts: Array, means: Array, moments: Array | None) -> sequences.Pair:
-        return sequences.difference(family, counts, means, a, b, grid, log_level, moments)
-
-    return jax.vmap(of_run)(counts, means, moments)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _directions(
-    grid: Grid, centres: Array, y: Array, features: Array, counts: Array, log_level: Array
-) -> sequences.Pair:
-    def of_run(centres: Array, counts: Array) -> sequences.Pair:
-        return sequences.directions(grid, centres, y, features, counts, log_level)
-
-    return jax.vmap(of_run)(centres, counts)

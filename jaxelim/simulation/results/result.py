@@ -1,6 +1,7 @@
 """The result of a simulation."""
 
 import dataclasses
+import operator
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,11 @@ def correct(call: Any, answers: np.ndarray) -> np.ndarray:
 def _answer(problem: Any, theta: Any, means: Any, constants: Any) -> Any:
     seen = Estimate(LaneOps(), means, theta, constants)
     return problem.public(seen, problem.answer(seen))
+
+
+def _of_experiment(name: str, words: str) -> Any:
+    """A property of a result that its experiment has."""
+    return property(operator.attrgetter(f"experiment.{name}"), doc=words)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -116,45 +122,14 @@ class Result:
     variances: np.ndarray | None = None
     entered: np.ndarray | None = None
 
-    @property
-    def instance(self) -> Any:
-        """The instance, or the batch."""
-        return self.experiment.instance
-
-    @property
-    def problem(self) -> Any:
-        """The problem."""
-        return self.experiment.problem
-
-    @property
-    def rule(self) -> Any:
-        """The sampling rule."""
-        return self.experiment.rule
-
-    @property
-    def stopping(self) -> tuple:
-        """The stopping rules."""
-        return self.experiment.stopping
-
-    @property
-    def elimination(self) -> Any:
-        """The elimination at sampling, or None."""
-        return self.experiment.elimination
-
-    @property
-    def threshold(self) -> Any:
-        """The threshold."""
-        return self.experiment.threshold
-
-    @property
-    def deltas(self) -> np.ndarray:
-        """The error probabilities, [D]."""
-        return self.experiment.delta
-
-    @property
-    def runs(self) -> np.ndarray:
-        """The run indices, [R]."""
-        return self.experiment.runs
+    instance = _of_experiment("instance", "The instance, or the batch.")
+    problem = _of_experiment("problem", "The problem.")
+    rule = _of_experiment("rule", "The sampling rule.")
+    stopping = _of_experiment("stopping", "The stopping rules, a tuple.")
+    elimination = _of_experiment("elimination", "The elimination at sampling, or None.")
+    threshold = _of_experiment("threshold", "The threshold.")
+    deltas = _of_experiment("delta", "The error probabilities, float64 [D].")
+    runs = _of_experiment("runs", "The run indices, int64 [R].")
 
     @property
     def settings(self) -> dict[str, Any]:
