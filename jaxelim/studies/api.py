@@ -6,8 +6,8 @@ from typing import Any, Unpack
 from jaxelim.simulation import blocks
 from jaxelim.simulation.experiment import Settings, takes_settings
 from jaxelim.simulation.results.result import Result
-from jaxelim.studies.grid import labels_of, places
-from jaxelim.studies.study import Study
+from jaxelim.studies.grid import places
+from jaxelim.studies.study import AXES, Study
 
 
 @takes_settings("noise")
@@ -64,9 +64,8 @@ def study(
 
     def made(results: list[Result | None]) -> Study:
         return Study.of(
-            ((place.rule, place.instance, place.problem), result)
-            for place, result in zip(found, results, strict=True)
+            (place[:3], result) for place, result in zip(found, results, strict=True)
         )
 
-    labels = list(map(labels_of, found))
+    labels = [dict(zip(AXES, place[:3], strict=True)) for place in found]
     return blocks.run_calls(calls, made, progress, executor, block, store, labels)

@@ -15,10 +15,9 @@ from jaxelim.simulation.blocks import joined, worked
 from jaxelim.simulation.results.descriptions import made
 from jaxelim.simulation.results.loading import assembled, opened, result_of
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.saving import path_of
+from jaxelim.simulation.results.saving import FORMAT, path_of
 from jaxelim.store import CELL, Cell, Store
 from jaxelim.studies.grid import LONGEST
-from jaxelim.studies.saving import FORMAT
 from jaxelim.studies.study import AXES, Key, Study
 
 

@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from jaxelim import catalogue, checks
 from jaxelim.contracts import Problem, SamplingRule
 from jaxelim.errors import ArgumentError
@@ -164,18 +162,3 @@ def _problem(entry: Any) -> Callable[[Any], Any]:
 
 def _name_of_problem(_: Any, entry: Any) -> tuple[str, str]:
     return _names_of(entry.name, entry) if isinstance(entry, Problem) else (entry, entry)
-
-
-def labels_of(place: Place) -> dict[str, str]:
-    """The names of a combination, for the files of a store."""
-    return {"rule": place.rule, "instance": place.instance, "problem": place.problem}
-
-
-def single_names(name: str, instance: Instance) -> list[str]:
-    """The names of an instance, or of those of a batch."""
-    return [f"{name}[{i}]" for i in range(instance.size)] if instance.batched else [name]
-
-
-def union(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """All entries of arrays, each once, sorted."""
-    return np.unique(np.concatenate(arrays))

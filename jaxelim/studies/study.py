@@ -1,6 +1,7 @@
 """The results of a study, by rule, instance and problem."""
 
 import dataclasses
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,6 @@ from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.selecting import of_instance
 from jaxelim.simulation.results.summary import cut_off, rows_of
-from jaxelim.studies.grid import single_names, union
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -47,28 +47,19 @@ class Study:
         for (rule, instance, problem), result in results:
             if result is None:
                 continue
-            for i, name in enumerate(single_names(instance, result.instance)):
-                one = of_instance(result, i) if result.batched else result
-                singles[rule, name, problem] = one
+            if not result.batched:
+                singles[rule, instance, problem] = result
+                continue
+            for i in range(result.instance.size):
+                singles[rule, f"{instance}[{i}]", problem] = of_instance(result, i)
         return Study(singles)
-
-    @property
-    def rules(self) -> tuple[str, ...]:
-        """The names of the rules."""
-        return self._names(0)
-
-    @property
-    def instances(self) -> tuple[str, ...]:
-        """The names of the instances."""
-        return self._names(1)
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """The names of the problems."""
-        return self._names(2)
 
     def _names(self, axis: int) -> tuple[str, ...]:
         return tuple(dict.fromkeys(key[axis] for key in self.results))
+
+    rules = property(lambda self: self._names(0), doc="The names of the rules.")
+    instances = property(lambda self: self._names(1), doc="The names of the instances.")
+    problems = property(lambda self: self._names(2), doc="The names of the problems.")
 
     @property
     def _known(self) -> list[str]:
@@ -183,7 +174,7 @@ class Study:
             raise ArgumentError("study", self, "a study of which some runs are over")
         stopping = tuple(dict.fromkeys(rule.name for one in results for rule in one.stopping))
         deltas = list(dict.fromkeys(float(x) for one in results for x in one.deltas))
-        runs = union([one.runs for one in results])
+        runs = np.unique(np.concatenate([one.runs for one in results]))
         names = [self._names(n) for n in range(3)]
         shape = (*map(len, names), len(stopping), len(deltas), runs.size)
         kinds = {"samples": np.int32, "stopped": bool, "correct": bool,
@@ -243,9 +234,15 @@ class Study:
         Raises:
             ArgumentError, StoreError: as `Result.save`.
         """
-        from jaxelim.studies.saving import save  # it imports xarray
+        import xarray as xr  # slow to import
 
-        save(self, path)
+        from jaxelim.simulation.results.saving import FORMAT, dataset_of, write
+
+        parts = {}
+        for n, (key, result) in enumerate(self.results.items()):
+            parts[f"/{n}"] = dataset_of(result).assign_attrs(key=json.dumps(key))
+        root = xr.Dataset(attrs={"jaxelim_study": FORMAT})
+        write(path, xr.DataTree.from_dict({"/": root, **parts}), parts)
 
     def equals(self, other: "Study") -> bool:
         """Whether both have the same names, and equal results: see `Result.equals`.

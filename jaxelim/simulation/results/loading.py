@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 
 from jaxelim import checks
-from jaxelim.contracts import Family, Problem, SamplingRule, Source
 from jaxelim.errors import (
     ArgumentError,
     DamagedFileError,
@@ -40,18 +39,7 @@ _PARTS = ("instance", "problem", "rule", "family", "source", "elimination", "thr
 """What a caller may pass, beside stopping rules."""
 
 
-def load_result(
-    path: str | os.PathLike[str],
-    *,
-    instance: Instance | None = None,
-    problem: Problem | None = None,
-    rule: SamplingRule | None = None,
-    family: Family | None = None,
-    source: Source | None = None,
-    stopping: Any = None,
-    elimination: Any = None,
-    threshold: Any = None,
-) -> Result:
+def load_result(path: str | os.PathLike[str], **parts: Any) -> Result:
     """Read a `Result` that `Result.save` or `jaxelim run --output` wrote.
 
     Parts that are jaxelim's own come back by themselves. Rules, problems, families, sources,
@@ -60,10 +48,10 @@ def load_result(
 
     Args:
         path: the file.
-        instance: checked against the file's, which comes back without it.
-        problem, rule, family, source, elimination, threshold: what the file names, where that is
-            not jaxelim's own; `HalfSpaces` has a function of one's own.
-        stopping: a stopping rule of one's own, or several.
+        parts: what the file names and is not jaxelim's own: problem, rule, family, source,
+            elimination, threshold, and stopping, one rule or several; `HalfSpaces` has a
+            function of one's own. An instance is checked against the file's, which comes back
+            without it.
 
     Raises:
         ArgumentError: a part that is passed is not the one in the file.
@@ -71,11 +59,7 @@ def load_result(
         StoreError: the file cannot be read, or holds no result, or one of a newer format.
     """
     path = path_of(path)
-    data = opened(path, xr.load_dataset)
-    return result_of(
-        path, data, instance=instance, problem=problem, rule=rule, family=family, source=source,
-        stopping=stopping, elimination=elimination, threshold=threshold,
-    )  # fmt: skip
+    return result_of(path, opened(path, xr.load_dataset), **parts)
 
 
 def opened(path: Path, read: Any) -> Any:

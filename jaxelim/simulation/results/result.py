@@ -333,9 +333,9 @@ class Result:
                 with `__call__` is one that it can.
             StoreError: the file cannot be written, such as on a full disk.
         """
-        from jaxelim.simulation.results.saving import save
+        from jaxelim.simulation.results.saving import dataset_of, write
 
-        save(self, path)
+        write(path, dataset_of(self))
 
     def equals(self, other: "Result") -> bool:
         """Whether both have the same experiment and equal arrays, NaN equal to NaN.

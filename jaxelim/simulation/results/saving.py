@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +24,19 @@ NUMBERS = {"arms": ("arm", "dimension"), "theta": ("dimension",)}
 """The arrays of an instance, and their axes."""
 
 
-def save(result: "Result", path: Any) -> None:
-    """Write a result; see `Result.save`."""
-    target, data = writable_file("path", path_of(path)), dataset_of(result)
-    write_whole(target, bytes(data.to_netcdf(engine="h5netcdf", encoding=packed(data))))
+def write(path: Any, data: Any, parts: "Mapping[str, Dataset] | None" = None) -> None:
+    """Write a dataset, or a tree of `parts` by their places, to a NetCDF file, compressed.
 
+    Raises:
+        ArgumentError, StoreError: as `Result.save`.
+    """
+    target = writable_file("path", path_of(path))
 
-def packed(data: "Dataset") -> dict[str, dict]:
-    """The encoding of a dataset's arrays, compressed."""
-    return {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars}
+    def packed(part: "Dataset") -> dict:
+        return {str(name): {"zlib": True, "complevel": 4} for name in part.data_vars}
+
+    encoding = packed(data) if parts is None else {name: packed(x) for name, x in parts.items()}
+    write_whole(target, bytes(data.to_netcdf(engine="h5netcdf", encoding=encoding)))
 
 
 def dataset_of(result: "Result") -> "Dataset":
