@@ -176,7 +176,8 @@ def _imported(argument: str, text: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), last)
     except (ImportError, AttributeError) as error:
-        raise ArgumentError(argument, text, _ALLOWED, str(error)) from error
+        allowed = "module:Class(..), of a module that Python finds from here and a class in it"
+        raise ArgumentError(argument, text, allowed, str(error)) from error
 
 
 def text_of(argument: str, value: Any) -> str:

@@ -24,14 +24,9 @@ def tau_figure(results: Any, *, bounds: bool = True, bins: int = 40) -> Figure:
     Raises:
         ArgumentError: other results, or one of which no run stopped.
     """
-    given, bins = entries(results), checks.integer("bins", bins, low=2)
-    drawn = [(one, one.some_tau()) for one in given]
-    deltas = np.unique([one.result.deltas[0] for one in given])
-    marks = [
-        (f"{word} = {value[0]:,.0f}", value[0], dash)
-        for word, value, dash in _bounds(given, deltas, bounds)
-        if np.isfinite(value[0])
-    ]
+    drawn, found = _drawn(results, bounds)
+    bins = checks.integer("bins", bins, low=2)
+    marks = [(f"{word} = {value:,.0f}", value, dash) for word, value, dash in found]
     everything = np.concatenate([tau[np.isfinite(tau)] for _, tau in drawn])
     low = min([everything.min(), *(value for _, value, _ in marks)])
     high = max([everything.max(), *(value for _, value, _ in marks)])
@@ -74,15 +69,13 @@ def survival_figure(results: Any, *, bounds: bool = True) -> Figure:
     Raises:
         ArgumentError: as `tau_figure`.
     """
-    given = entries(results)
+    drawn, found = _drawn(results, bounds)
     figure, axes = single()
-    drawn = [(one, one.some_tau()) for one in given]
     start = min(np.nanmin(tau) for _, tau in drawn)
-    deltas = np.unique([one.result.deltas[0] for one in given])
-    for _, (lower,), _ in _bounds(given, deltas, bounds)[:1]:
-        if np.isfinite(lower):
+    for word, lower, dash in found:
+        if word.startswith("lower"):
             start = min(start, lower)
-            axes.axvline(lower, color=GREY, linestyle="--", linewidth=1,
+            axes.axvline(lower, color=GREY, linestyle=dash, linewidth=1,
                          label=f"lower bound on the mean = {lower:,.0f}")  # fmt: skip
     for one, tau in drawn:
         stopped = np.sort(tau[np.isfinite(tau)])
@@ -99,10 +92,14 @@ def survival_figure(results: Any, *, bounds: bool = True) -> Figure:
     return finished(figure)
 
 
-def _bounds(given: list, deltas: np.ndarray, wanted: bool) -> list:
-    """The bounds of entries at their delta; none where there are several, or none wanted."""
-    alone = wanted and deltas.size == 1
-    return bounds_of([one.result for one in given], deltas)[1] if alone else []
+def _drawn(results: Any, bounds: bool) -> tuple[list, list]:
+    """Entries and their stopping times [run]; and the bounds where all have one delta."""
+    given = entries(results)
+    deltas, found = np.unique([one.result.deltas[0] for one in given]), []
+    if bounds and deltas.size == 1:
+        _, known = bounds_of([one.result for one in given], deltas)
+        found = [(word, x[0], dash) for word, x, dash in known if np.isfinite(x[0])]
+    return [(one, one.some_tau()) for one in given], found
 
 
 def ratio_figure(results: Any, *, error: str = "se") -> Figure:

@@ -8,13 +8,9 @@ import numpy as np
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import Plan
+from jaxelim.simulation.results.descriptions import ARRAYS
 from jaxelim.simulation.results.result import correct
 from jaxelim.simulation.run import Ended
-
-RECORDED = ("samples", "stopped", "answer", "pulls", "elimination_times", "tests_stopping",
-            "tests_sampling", "solves")  # fmt: skip
-"""The arrays that runs give as they are; a result has estimates and `correct` besides."""
-
 
 def ordered(plan: Plan, ended: Ended) -> dict[str, np.ndarray]:
     """The arrays of the runs in the order of the call; they come in that of finishing.
@@ -47,18 +43,18 @@ def ordered(plan: Plan, ended: Ended) -> dict[str, np.ndarray]:
             full[instance, :, which, row] = x[:, :, 0]
         return full if call.instance.batched else full[0]
 
-    recorded = {name: getattr(rows, name, None) for name in RECORDED}
+    estimates, scale = dict(rows.estimates), call.instance.family.scale
+    recorded = {name: getattr(rows, name, estimates.get(name)) for name in ARRAYS}
     known = [x for x in rows.times if x is not None]
     if known:
         times = [np.zeros_like(known[0]) if x is None else x for x in rows.times]
         recorded["elimination_times"] = np.stack(times, 1)
     arrays = {name: placed(x) for name, x in recorded.items() if x is not None}
-    for name, estimates in dict(rows.estimates).items():
-        if name == "entered":
-            arrays[name] = placed(estimates.astype(np.int32))
-        else:
-            unit = call.instance.family.scale ** (2 if name == "variances" else 1)
-            arrays[name] = placed(estimates.astype(np.float64) * unit)
+    for name, unit in (("means", scale), ("variances", scale**2)):
+        if name in arrays:
+            arrays[name] = arrays[name].astype(np.float64) * unit
+    if "entered" in arrays:
+        arrays["entered"] = arrays["entered"].astype(np.int32)
     return arrays | {"correct": correct(call, arrays["answer"])}
 
 
