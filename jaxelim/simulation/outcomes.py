@@ -12,6 +12,7 @@ from jaxelim.simulation.results.descriptions import ARRAYS
 from jaxelim.simulation.results.result import correct
 from jaxelim.simulation.run import Ended
 
+
 def ordered(plan: Plan, ended: Ended) -> dict[str, np.ndarray]:
     """The arrays of the runs in the order of the call; they come in that of finishing.
 

@@ -7,7 +7,7 @@ from jaxelim.simulation import blocks
 from jaxelim.simulation.experiment import Settings, takes_settings
 from jaxelim.simulation.results.result import Result
 from jaxelim.studies.grid import places
-from jaxelim.studies.study import AXES, Study
+from jaxelim.studies.study import Study
 
 
 @takes_settings("noise")
@@ -67,5 +67,8 @@ def study(
             (place[:3], result) for place, result in zip(found, results, strict=True)
         )
 
-    labels = [dict(zip(AXES, place[:3], strict=True)) for place in found]
+    labels = [
+        {"rule": place.rule, "instance": place.instance, "problem": place.problem}
+        for place in found
+    ]
     return blocks.run_calls(calls, made, progress, executor, block, store, labels)

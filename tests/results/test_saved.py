@@ -66,12 +66,21 @@ def test_every_register_has_its_cases():
     assert not uncovered()
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_rules_come_back(rule, tmp_path):
-    found = back(result_of(rule=rule), tmp_path)
-    assert_same(found, result_of(rule=rule))
-    assert found.rule == rule and hash(found.rule) == hash(rule)
-    assert found.rule.traits == rule.traits
+@pytest.mark.parametrize(
+    "name, part",
+    [*(("rule", one) for one in RULES), *(("threshold", one) for one in THRESHOLDS),
+     *(("elimination", one) for one in ELIMINATIONS)], ids=repr,
+)  # fmt: skip
+def test_parts_come_back(name, part, tmp_path):
+    """With each of them every stopping rule."""
+    result = result_of(**{name: part}, stopping=tuple(STOPPING))
+    found = back(result, tmp_path)
+    assert_same(found, result)
+    assert getattr(found, name) == part and hash(getattr(found, name)) == hash(part)
+    if name == "rule":
+        assert found.rule.traits == part.traits
+    if name == "threshold":
+        assert float(found.threshold(50.0, 0.1)) == float(part(50.0, 0.1))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
@@ -93,20 +102,6 @@ def test_families_come_back(family, tmp_path):
     found = back(result, tmp_path)
     assert_same(found, result)
     assert found.instance == result.instance and found.instance.family == family
-
-
-@pytest.mark.parametrize("threshold", THRESHOLDS, ids=repr)
-def test_thresholds_come_back(threshold, tmp_path):
-    result = result_of(threshold=threshold)
-    found = back(result, tmp_path)
-    assert_same(found, result)
-    assert float(found.threshold(50.0, 0.1)) == float(threshold(50.0, 0.1))
-
-
-@pytest.mark.parametrize("elimination", ELIMINATIONS, ids=repr)
-def test_eliminations_and_stopping_rules_come_back(elimination, tmp_path):
-    result = result_of(elimination=elimination, stopping=tuple(STOPPING))
-    assert_same(back(result, tmp_path), result)
 
 
 @pytest.mark.parametrize("answer", [larger, Larger(0)], ids=["function", "class"])
