@@ -140,9 +140,8 @@ class Arms:
             UnsupportedError: rewards of another family.
         """
         if not self.family.design:
-            raise UnsupportedError(
-                "family", self.family, "gaussian: no other family has a noise_std"
-            )
+            allowed = "gaussian: no other family has a noise_std"
+            raise UnsupportedError("family", self.family, allowed)
         return self.family.scale
 
     @property
@@ -187,9 +186,8 @@ def features(arms: ArrayLike, ndim: Any) -> np.ndarray:
     """The features of arms, checked: [K, d], or [I, K, d] where `ndim` allows batches."""
     phi = checks.real_array("arms", arms, ndim=ndim)
     if phi.shape[-2] < 2 or phi.shape[-1] < 1 or phi.shape[0] < 1:
-        allowed = (
-            "features [K, d] or [instances, K, d] with K >= 2, d >= 1 and at least one instance"
-        )
+        allowed = "features [K, d] or [instances, K, d] with K >= 2, d >= 1 and at least one "
+        allowed += "instance"
         raise ArgumentError("arms", arms, allowed, f"its shape is {phi.shape}")
     return phi
 

@@ -67,11 +67,8 @@ def linear_d20(
     K = checks.integer("K", K, low=10)
     m = _top(problem, m, default=5, high=K - 1)
     if not (m in (1, 5) or m >= 10):
-        raise ArgumentError(
-            "m",
-            m,
-            "1, 5, or from 10 to K - 1: the arms 2 .. 5 have equal means, and so have 6 .. 10",
-        )
+        allowed = "1, 5, or from 10 to K - 1: the arms 2 .. 5 have equal means, and so have 6 .. 10"
+        raise ArgumentError("m", m, allowed)
     low, high = _interval("theta_interval", theta_interval)
     d = 20
 
@@ -126,17 +123,15 @@ def linear_d10(
     """
     checks.choice("problem", problem, _PROBLEMS)
     if problem == "thresholding":
-        allowed = (
-            "'best-arm' or 'top-m': these instances may have means arbitrarily near the threshold 0"
-        )
+        allowed = "'best-arm' or 'top-m': these instances may have means arbitrarily near the "
+        allowed += "threshold 0"
         raise UnsupportedError("problem", problem, allowed)
     m = _top(problem, m, default=3, high=10)
     K = checks.integer("K", K, low=m + 1)
     low, high = _interval("mean_interval", mean_interval)
     if high >= 1:
-        raise ArgumentError(
-            "mean_interval", mean_interval, "bounds (low, high) with high < 1, the top arms' mean"
-        )
+        allowed = "bounds (low, high) with high < 1, the top arms' mean"
+        raise ArgumentError("mean_interval", mean_interval, allowed)
     triples = -(-(K - m) // 3)
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -191,20 +186,13 @@ def unstructured(
     if mean_interval is None:
         mean_interval = (0.5, 1.0) if signs else (0.0, 0.5)
     low, high = _interval("mean_interval", mean_interval)
-    if signs and low <= 0:
-        raise ArgumentError(
-            "mean_interval", mean_interval, "bounds (low, high) with low > 0: a mean of 0 is a tie"
-        )
-    if not signs and high >= 0.6:
-        raise ArgumentError(
-            "mean_interval", mean_interval, "bounds (low, high) with high < 0.6, the fifth mean"
-        )
-    if m > 5 and low == high:
-        raise ArgumentError(
-            "mean_interval",
-            mean_interval,
-            "bounds with low < high, as the m-th mean is drawn from them",
-        )
+    for wrong, allowed in (
+        (signs and low <= 0, "bounds (low, high) with low > 0: a mean of 0 is a tie"),
+        (not signs and high >= 0.6, "bounds (low, high) with high < 0.6, the fifth mean"),
+        (m > 5 and low == high, "bounds with low < high, as the m-th mean is drawn from them"),
+    ):
+        if wrong:
+            raise ArgumentError("mean_interval", mean_interval, allowed)
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         others = K - first.size
@@ -260,9 +248,8 @@ def soare(d: int, omega: ArrayLike) -> Instance:
     d = checks.integer("d", d, low=2)
     angles, single = _numbers("omega", omega, math.pi / 2, "pi/2")
     if (np.cos(angles) == 1).any():
-        raise ArgumentError(
-            "omega", omega, "angles large enough for cos(omega) to differ from 1 in float64"
-        )
+        allowed = "angles large enough for cos(omega) to differ from 1 in float64"
+        raise ArgumentError("omega", omega, allowed)
     arms = np.zeros((angles.size, d + 1, d))
     arms[:, :d] = np.eye(d)
     arms[:, d, 0], arms[:, d, 1] = np.cos(angles), np.sin(angles)
@@ -284,13 +271,9 @@ def _draw(
 
 
 def _directions(
-    rng: np.random.Generator,
-    d: int,
-    count: int,
-    wanted: Callable[[np.ndarray], np.ndarray],
-    argument: str,
-    interval: Any,
-) -> np.ndarray:
+    rng: np.random.Generator, d: int, count: int, wanted: Callable[[np.ndarray], np.ndarray],
+    argument: str, interval: Any,
+) -> np.ndarray:  # fmt: skip
     """Draw directions in blocks, and return the first `count` that are `wanted`: [count, d].
 
     Raises:
@@ -304,13 +287,9 @@ def _directions(
         v /= np.linalg.norm(v, axis=1, keepdims=True)
         accepted = np.concatenate([accepted, v[wanted(v)]])
     if len(accepted) < count:
-        note = (
-            f"only {len(accepted)} of {_BLOCK * _MOST_BLOCKS} drawn directions have such a mean, "
-            f"{count} are needed"
-        )
-        raise ArgumentError(
-            argument, interval, "an interval for which random directions meet the protocol", note
-        )
+        allowed = "an interval for which random directions meet the protocol"
+        note = f"only {len(accepted)} of {_BLOCK * _MOST_BLOCKS} drawn directions have such a mean"
+        raise ArgumentError(argument, interval, allowed, f"{note}, {count} are needed")
     return accepted[:count]
 
 
@@ -344,9 +323,8 @@ def _numbers(
     Returns an array [n], and whether it was a single number.
     """
     numbers = checks.real_array(name, value, ndim=(0, 1))
-    allowed = (
-        f"a number strictly between 0 and {high_in_words}, or a non-empty 1-D array of such numbers"
-    )
+    allowed = f"a number strictly between 0 and {high_in_words}, or a non-empty 1-D array of such "
+    allowed += "numbers"
     if numbers.size == 0 or (numbers <= 0).any() or (numbers >= high).any():
         raise ArgumentError(name, value, allowed)
     return np.atleast_1d(numbers), numbers.ndim == 0

@@ -76,22 +76,12 @@ class Instance(Arms):
         phi = features(arms, ndim=(2, 3))
         parameter = checks.real_array("theta", theta, ndim=(1, 2))
         d = phi.shape[-1]
-        if (
-            phi.ndim == 2
-            and parameter.ndim == 2
-            and parameter.shape[0] > 0
-            and parameter.shape[1] == d
-        ):
+        if phi.ndim == 2 == parameter.ndim and len(parameter) and parameter.shape[1] == d:
             phi = np.array(np.broadcast_to(phi, (parameter.shape[0], *phi.shape)))
         if parameter.shape != (*phi.shape[:-2], d):
-            allowed = (
-                f"shape ({d},), or (instances, {d})"
-                if phi.ndim == 2
-                else f"shape ({phi.shape[0]}, {d})"
-            )
-            raise ArgumentError(
-                "theta", theta, f"{allowed}, to match arms", f"its shape is {parameter.shape}"
-            )
+            either = f"({d},), or (instances, {d})" if phi.ndim == 2 else f"({len(phi)}, {d})"
+            note = f"its shape is {parameter.shape}"
+            raise ArgumentError("theta", theta, f"shape {either}, to match arms", note)
         family = family_of(noise_std, family)
         _refuse_unstorable(name)
         parameter.setflags(write=False)
@@ -149,19 +139,15 @@ class Instance(Arms):
     def _refuse_overflow(self) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             if not np.isfinite(self.means).all():
-                raise ArgumentError(
-                    "theta", self.theta, "numbers for which the means do not overflow float64"
-                )
+                allowed = "numbers for which the means do not overflow float64"
+                raise ArgumentError("theta", self.theta, allowed)
             # A run computes with theta/noise_std and unit noise, and its LLRs square those means.
             scale = self.family.scale
             scaled = (self.theta / scale, (self.means / scale) ** 2)
             if not all(np.isfinite(numbers).all() for numbers in scaled):
-                by_noise = scale < 1 and self.family.design
-                argument = "noise_std" if by_noise else "theta"
-                allowed = (
-                    "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow "
-                    "float64"
-                )
+                argument = "noise_std" if scale < 1 and self.family.design else "theta"
+                allowed = "numbers for which theta/noise_std and (means/noise_std)^2 do not "
+                allowed += "overflow float64"
                 raise ArgumentError(argument, getattr(self, argument), allowed)
 
     def _refuse_other_means(self, source: Source) -> None:
@@ -226,29 +212,25 @@ class Instance(Arms):
             IndexError: there is no such instance.
         """
         if not self.batched:
-            raise ArgumentError(
-                "index", index, "none at all, as this is a single instance and not a batch"
-            )
+            allowed = "none at all, as this is a single instance and not a batch"
+            raise ArgumentError("index", index, allowed)
         if isinstance(index, slice):
             if not range(*index.indices(self.size)):
-                raise ArgumentError(
-                    "index", index, f"a slice that selects some of the {self.size} instances"
-                )
+                allowed = f"a slice that selects some of the {self.size} instances"
+                raise ArgumentError("index", index, allowed)
             return self._with(self.arms[index], self.theta[index], self.name)
         i = checks.integer("index", index)
         if not -self.size <= i < self.size:
-            raise IndexError(
-                f"index: got {i}; allowed: an integer from {-self.size} to {self.size - 1}"
-            )
+            allowed = f"an integer from {-self.size} to {self.size - 1}"
+            raise IndexError(f"index: got {i}; allowed: {allowed}")
         i %= self.size
         name = None if self.name is None else f"{self.name}[{i}]"
         return self._with(self.arms[i], self.theta[i], name)
 
     def _with(self, arms: np.ndarray, theta: np.ndarray, name: str | None) -> "Instance":
         """Other arms and theta, with the family, the source and the costs of these."""
-        return Instance(
-            arms, theta, None, name, self.family, source=self.source, costs=self.costs
-        )
+        own: Any = dict(family=self.family, source=self.source, costs=self.costs)
+        return Instance(arms, theta, name=name, **own)
 
     def without_costs(self) -> "Instance":
         """The instance in which samples are counted."""
@@ -277,13 +259,11 @@ class Instance(Arms):
 
     def __repr__(self) -> str:
         """The call that makes this instance; for long arrays with their sizes in their place."""
-        if self.arms.size <= _FEW_NUMBERS:
-            fields = [f"arms={self.arms.tolist()}", f"theta={self.theta.tolist()}"]
-        else:
-            fields = [
-                f"arms=<{'x'.join(map(str, self.arms.shape))}>",
-                f"theta=<{'x'.join(map(str, self.theta.shape))}>",
-            ]
+        fields = [
+            f"{name}={x.tolist()}" if self.arms.size <= _FEW_NUMBERS
+            else f"{name}=<{'x'.join(map(str, x.shape))}>"
+            for name, x in (("arms", self.arms), ("theta", self.theta))
+        ]  # fmt: skip
         fields += [f"{name}={value}" for name, value in self.family_settings.items()]
         if self.name is not None:
             fields.append(f"name={self.name!r}")

@@ -61,9 +61,8 @@ class Description:
 def names() -> tuple[str, ...]:
     """The names of the shipped instances, sorted."""
     files = (resources.files("jaxelim.instances") / "data").iterdir()
-    return tuple(
-        sorted(file.name.removesuffix(".json") for file in files if file.name.endswith(".json"))
-    )
+    found = [Path(file.name) for file in files]
+    return tuple(sorted(path.stem for path in found if path.suffix == ".json"))
 
 
 def describe(name: str) -> Description:
@@ -115,12 +114,10 @@ def load_items(name_or_path: str | os.PathLike[str]) -> np.ndarray:
 
 def _read(name_or_path: str | os.PathLike[str]) -> tuple[dict[str, Any], Instance]:
     """The contents of a shipped instance or a file, and the instance."""
-    if not isinstance(name_or_path, str | os.PathLike) or isinstance(
-        os.fspath(name_or_path), bytes
-    ):
-        raise ArgumentError(
-            "name_or_path", name_or_path, "the name of a shipped instance, or the path of a file"
-        )
+    named = isinstance(name_or_path, str | os.PathLike)
+    if not named or isinstance(os.fspath(name_or_path), bytes):
+        allowed = "the name of a shipped instance, or the path of a file"
+        raise ArgumentError("name_or_path", name_or_path, allowed)
     if isinstance(name_or_path, str):
         if name_or_path in names():
             return _shipped(name_or_path)
@@ -135,9 +132,8 @@ def _read(name_or_path: str | os.PathLike[str]) -> tuple[dict[str, Any], Instanc
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise _refused(
-            path, f"it is not UTF-8 text: byte {error.start} is {error.reason}"
-        ) from None
+        problem = f"it is not UTF-8 text: byte {error.start} is {error.reason}"
+        raise _refused(path, problem) from None
     except OSError as error:
         raise _refused(path, f"it cannot be read: {error.strerror}") from None
     return _parse(path, text)
@@ -145,10 +141,8 @@ def _read(name_or_path: str | os.PathLike[str]) -> tuple[dict[str, Any], Instanc
 
 def _refused(path: Any, problem: str) -> ArgumentError:
     """The error of a file that does not hold an instance; `problem` says why, in words."""
-    allowed = (
-        "a JSON file with an object that holds theta [d] and arms [K][d], or means [K], and "
-        "optionally name, noise_std, family, source, costs or items"
-    )
+    allowed = "a JSON file with an object that holds theta [d] and arms [K][d], or means [K], and "
+    allowed += "optionally name, noise_std, family, source, costs or items"
     return ArgumentError("name_or_path", path, allowed, problem)
 
 
@@ -175,9 +169,8 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
     named = [key for key in ("theta", "arms") if key in content]
     unstructured = "means" in content or ("source" in content and not named)
     if "means" in content and named:
-        raise _refused(
-            path, f"it has the keys 'means' and {named[0]!r}, of which it may have one"
-        )
+        both = f"'means' and {named[0]!r}"
+        raise _refused(path, f"it has the keys {both}, of which it may have one")
     for key in ("theta", "arms"):
         if key not in content and not unstructured:
             raise _refused(path, f"the key {key!r} is missing")
