@@ -41,10 +41,10 @@ def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Plac
         return _experiments(instances, shared)
     named = {
         rule: (settings.pop("rule"), settings)
-        for rule, settings in _named("rules", rules, _rule, _name_of_rule).items()
+        for rule, settings in _named("rules", rules, _rule).items()
     }
-    arms = _named("instances", instances, _instance, _name_of_instance)
-    asked = _named("problem", problem, _problem, _name_of_problem)
+    arms = _named("instances", instances, _instance)
+    asked = _named("problem", problem, _problem)
     return [
         Place(*key, _checked(key, rule, instance, question, {**shared, **own}))
         for name, (rule, own) in named.items()
@@ -82,83 +82,71 @@ def _checked(
         raise
 
 
-def _named(
-    argument: str,
-    given: Any,
-    made: Callable[[Any], Any],
-    name_of: Callable[[Any, Any], tuple[str, str]],
-) -> dict[str, Any]:
+class Entry(NamedTuple):
+    """A rule, an instance or a problem of a grid, with a short name and one that tells more."""
+
+    value: Any
+    short: str
+    long: str
+
+
+def _named(argument: str, given: Any, made: Callable[[Any], Entry]) -> dict[str, Any]:
     """Entries by name: one, a sequence, or a mapping from names."""
     if isinstance(given, Mapping) and argument.removesuffix("s") not in given:
-        entries = {str(name): made(entry) for name, entry in given.items()}
+        entries = {str(name): made(entry).value for name, entry in given.items()}
     else:
         several = isinstance(given, Sequence) and not isinstance(given, str)
-        listed = list(given) if several else [given]
-        objects = [made(entry) for entry in listed]
-        options = [name_of(x, entry) for x, entry in zip(objects, listed, strict=True)]
-        often = Counter(short for short, _ in options)
-        names = [short if often[short] == 1 else long for short, long in options]
+        listed = list(map(made, given if several else [given]))
+        often = Counter(one.short for one in listed)
+        names = [one.short if often[one.short] == 1 else one.long for one in listed]
         often = Counter(names)
         names = [f"{n} ({i})" if often[n] > 1 else n for i, n in enumerate(names)]
-        entries = dict(zip(names, objects, strict=True))
+        entries = {name: one.value for name, one in zip(names, listed, strict=True)}
     if not entries:
         raise ArgumentError(argument, given, "at least one, alone, in a list or by name")
     return entries
 
 
-def _rule(entry: Any) -> dict[str, Any]:
-    """A rule and its own arguments: {"rule": .., "stopping": ..}."""
-    if not isinstance(entry, Mapping):
-        entry = {"rule": entry}
-    made = dict(entry)
-    rule = catalogue.of_text("rule", made.pop("rule", None))
-    for name in made:
+def _rule(entry: Any) -> Entry:
+    """A rule and its own arguments: {"rule": .., "stopping": ..}; its text names it."""
+    own = dict(entry) if isinstance(entry, Mapping) else {"rule": entry}
+    given = own.get("rule")
+    rule = own["rule"] = catalogue.of_text("rule", given)
+    for name in own:
         checks.choice("rules", name, ("rule", *OF_A_RULE))
     if not isinstance(rule, SamplingRule):
         allowed = "a sampling rule such as LinGapE(), its text, or a mapping with the key 'rule'"
         raise ArgumentError("rules", rule, allowed)
-    return {"rule": rule, **made}
+    short = type(rule).__name__
+    return Entry(own, short, given if isinstance(given, str) else _long(short, rule))
 
 
-def _name_of_rule(made: dict[str, Any], entry: Any) -> tuple[str, str]:
-    """A name, and another where several entries have the first: as it was given, if it was."""
-    short = type(made["rule"]).__name__
-    given = entry.get("rule") if isinstance(entry, Mapping) else entry
-    return (short, given) if isinstance(given, str) else _names_of(short, made["rule"])
-
-
-def _names_of(short: str, thing: Any) -> tuple[str, str]:
+def _long(short: str, thing: Any) -> str:
     text = repr(thing)
-    return short, text if len(text) <= LONGEST else short
+    return text if len(text) <= LONGEST else short
 
 
-def _instance(entry: Any) -> tuple[Any, Any]:
+def _instance(entry: Any) -> Entry:
     """The name or the path of an instance, if it has one, and the instance."""
     if isinstance(entry, Mapping):
         for name in entry:
             checks.choice("instances", name, ("instance", "costs"))
-        source, single = _instance(entry.get("instance"))
+        source, single = _instance(entry.get("instance")).value
         if not isinstance(single, Instance):
             raise ArgumentError("instances", entry, "an instance under the key 'instance'")
-        return source, single.with_costs(entry.get("costs", single.costs))
-    if isinstance(entry, str | os.PathLike):
-        return os.fspath(entry), load_instance(entry)
-    return None, entry
+        value = source, single.with_costs(entry.get("costs", single.costs))
+    elif isinstance(entry, str | os.PathLike):
+        value = os.fspath(entry), load_instance(entry)
+    else:
+        value = None, entry
+    name = getattr(value[1], "name", None) or "instance"
+    return Entry(value, name, name)
 
 
-def _name_of_instance(made: tuple[Any, Any], _: Any) -> tuple[str, str]:
-    name = getattr(made[1], "name", None) or "instance"
-    return name, name
-
-
-def _problem(entry: Any) -> Callable[[Any], Any]:
+def _problem(entry: Any) -> Entry:
     """The problem on an instance, by the instance's name."""
     if isinstance(entry, str):
-        return lambda source: catalogue.problem_on(source, entry)
+        return Entry(lambda source: catalogue.problem_on(source, entry), entry, entry)
     if not isinstance(entry, Problem):
         raise ArgumentError("problem", entry, "a problem such as BestArm(), or its text")
-    return lambda _: entry
-
-
-def _name_of_problem(_: Any, entry: Any) -> tuple[str, str]:
-    return _names_of(entry.name, entry) if isinstance(entry, Problem) else (entry, entry)
+    return Entry(lambda _: entry, entry.name, _long(entry.name, entry))
