@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxelim.bounds import complexity
-from jaxelim.bounds.bounds import heuristic, kl_bound, practical_time, sample_bound
+from jaxelim.bounds.bounds import kl_bound, practical_time, sample_bound
 from jaxelim.errors import ArgumentError, JaxelimError
 from jaxelim.figures.style import style_of
 from jaxelim.simulation.results.result import Result
@@ -125,8 +125,8 @@ def bounds_of(results: Iterable[Result], deltas: np.ndarray) -> tuple[float | No
     """T*, and the bounds on mean tau at deltas [D]: the lower one, and the practical one.
 
     None and no bounds where the results differ in instance or problem, or complexity
-    refuses these. The practical bound has the threshold of all results, or log((1 + t)/delta)
-    where they differ. tau is in samples, and costs do not count.
+    refuses these; no practical bound where they differ in the threshold, or a file has its
+    text alone. tau is in samples, and costs do not count.
     """
     first, *others = results
     instance, problem, threshold = first.instance, first.problem, first.threshold
@@ -136,13 +136,13 @@ def bounds_of(results: Iterable[Result], deltas: np.ndarray) -> tuple[float | No
         time = float(complexity(instance.without_costs(), problem).time)
     except JaxelimError:
         return None, []
-    if not callable(threshold) or any(one.threshold != threshold for one in others):
-        threshold = heuristic
     right = len(problem.right(instance.means)) if problem.epsilon else 1
     word, lower = "log(1/(2.4 delta)) T*", sample_bound(deltas, 1 / time)
     if right > 1:
         word = f"kl((1 - delta)/{right}, delta) T*"
         lower = kl_bound(deltas, 1 / time, right)
-    practical = np.array([practical_time(float(d), 1 / time, threshold) for d in deltas])
-    return time, [(f"lower bound {word}", np.where(lower > 0, lower, np.nan), "--"),
-                  ("practical bound T* beta", practical, ":")]  # fmt: skip
+    found = [(f"lower bound {word}", np.where(lower > 0, lower, np.nan), "--")]
+    if callable(threshold) and all(one.threshold == threshold for one in others):
+        practical = np.array([practical_time(float(d), 1 / time, threshold) for d in deltas])
+        found.append(("practical bound T* beta", practical, ":"))
+    return time, found

@@ -216,7 +216,7 @@ def test_two_instances_of_one_name_are_told_apart(tmp_path):
 
 def test_figures_take_loaded_results(tmp_path):
     result = result_of(**{name: OWN[name] for name in ("rule", "stopping", "threshold")})
-    found = back(result, tmp_path)
+    found = back(result, tmp_path, threshold=OWN["threshold"])
     draws = (figures.tau_figure, figures.survival_figure, figures.pulls_figure,
              figures.active_arms_figure)  # fmt: skip
     for i, draw in enumerate(draws):
