@@ -1,113 +1,158 @@
-"""H* and w*: values, certificates, invariances, refusals."""
+"""H*, T* and w*: values and certificates beside the twin, invariances, refusals."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import linprog, minimize
 
+import jaxelim as je
 from jaxelim import bounds
 from jaxelim.bounds import complexity
-from jaxelim.errors import ArgumentError
 from jaxelim.instances import load_instance, two_dimensional
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
-from tests.bounds.complexity_cases import box, half_spaces, information
+from tests import twin
+from tests.bounds.cases import FAMILIES, box, place
+from tests.places import PROBLEMS
 
-# H* of the shipped instances, from the brackets of `cutting_planes` to 1e-9.
+SLOW = pytest.mark.slow
+unstructured = Instance.unstructured
+PAIRS = ("bai", "topm", "osi")
+CASES = [
+    *(("linear", problem) for problem in (*PAIRS, "reference", "items")),
+    *(("unstructured", problem) for problem in (*PAIRS, "items")),
+    *(("K >> d", problem) for problem in PAIRS), ("identical", "topm"),
+    *(("logistic", problem) for problem in (*PAIRS, "items")),
+    *((f"random {name}", problem) for name in FAMILIES
+      for problem in (*PAIRS, "slack", "reference")),
+    *((f"random {name}, priced", problem) for name in FAMILIES for problem in PAIRS),
+    ("gaussian", "slack"), ("priced linear", "bai"), ("priced linear", "osi"),
+    ("priced basis", "topm"),
+]  # fmt: skip
+FAST = {("linear", "topm"), ("random bernoulli", "bai"), ("random bernoulli", "osi"),
+        ("random by-arm, priced", "topm"), ("logistic", "osi"),
+        ("random bernoulli", "slack")}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(one, marks=() if one in FAST else SLOW, id=", ".join(one))
+             for one in CASES],
+)  # fmt: skip
+def test_h_star_and_its_certificate(case):
+    """Information and slopes at w* are the twin's: so H* is at most (1 + gap) times the value.
+
+    Linear and quadratic programs reach it. Information at other weights is the twin's too, and
+    an instance alone has what it has in the batch.
+    """
+    at = place(case[0])
+    problem, spec = PROBLEMS[case[1]](at)
+    found = complexity(at.instance, problem, gap=1e-9)
+    assert found.converged.all() and (found.gap <= 1e-9).all()
+    even = np.full(at.instance.K, 1 / at.instance.K)
+    known = bounds.information(at.instance, problem, even)
+    alone = complexity(at.instance[-1:], problem, gap=1e-9)
+    np.testing.assert_allclose(alone.value, found.value[-1:], rtol=3e-9)
+    for i, world in enumerate(at.worlds):
+        seen, best = truth(world, spec), answer_of(found, i)
+        labels = seen.pieces.of(np.arange(world.K) == best) if spec[0] == "slack" else (
+            seen.pieces.of(seen.answer, seen.candidates)
+        )  # fmt: skip
+        w, q, level = found.allocation[i], found.mixture[i], found.information[i]
+        exists = np.isfinite(level)
+        assert w.min() >= 0 and abs(w.sum() - 1) < 1e-9
+        assert q.min() >= 0 and abs(q.sum() - 1) < 1e-9 and not q[~exists].any()
+        np.testing.assert_allclose(level[exists], seen.values(labels, w), rtol=1e-8)
+        np.testing.assert_allclose(level[exists].min(), found.value[i], rtol=1e-9)
+        upper = (q[exists] @ seen.gradients(labels, w)).max()
+        assert upper <= found.value[i] * (1 + found.gap[i]) * (1 + 1e-8)
+        if spec[0] == "slack":
+            other, _ = twin.slack_weights(seen)
+        else:
+            other = twin.piece_weights(seen, labels)
+        np.testing.assert_allclose(largest(seen, other), found.value[i], rtol=1e-6)
+        np.testing.assert_allclose(known[i], largest(seen, even), rtol=1e-9)
+        shares = seen.shares(w)
+        np.testing.assert_allclose(found.pulls[i], shares / shares.sum())
+
+
+def truth(world, spec):
+    return world.truth(world.pieces(spec))
+
+
+def answer_of(found, i):
+    """The arm whose alternative the pieces are, where several answers are right."""
+    pieces = found.pieces
+    if hasattr(pieces, "y"):
+        return int((pieces.y[i] > 0).sum(0).argmax())
+    return None if pieces.first is None else int(np.ravel(pieces.first[i])[0])
+
+
+def largest(seen, w):
+    """The largest over the right answers of the least H_p(w)."""
+    answers = [seen.answer]
+    if seen.pieces.slack:
+        answers = [np.arange(seen.pieces.K) == i for i in seen.pieces.right(seen.means)]
+    w = np.maximum(w, 1e-12)
+    return max(seen.values(seen.pieces.of(answer), w).min() for answer in answers)
+
+
+# H* of the shipped instances, from brackets of linear programs to 1e-9.
 SHIPPED = [
-    ("linear-d10", BestArm(), 3.1058326695e-3),
-    ("linear-d10-topm", TopM(3), 2.5188200354e-3),
-    ("linear-d20", BestArm(), 4.7531302083e-4),
-    ("linear-d20", TopM(5), 2.7054128950e-4),
-    ("linear-d20-osi", Thresholding(), 9.3370839189e-4),
-    ("unstructured-k40", BestArm(), 9.6485123116e-4),
-    ("unstructured-k40", TopM(3), 8.0828318638e-4),
-    ("unstructured-k40-osi", Thresholding(), 2.3614260211e-3),
+    ("linear-d10", BestArm(), ("bai",), 3.1058326695e-3),
+    ("linear-d10-topm", TopM(3), ("topm", 3), 2.5188200354e-3),
+    ("linear-d20", BestArm(), ("bai",), 4.7531302083e-4),
+    ("linear-d20", TopM(5), ("topm", 5), 2.7054128950e-4),
+    ("linear-d20-osi", Thresholding(), ("osi",), 9.3370839189e-4),
+    ("unstructured-k40", BestArm(), ("bai",), 9.6485123116e-4),
+    ("unstructured-k40", TopM(3), ("topm", 3), 8.0828318638e-4),
+    ("unstructured-k40-osi", Thresholding(), ("osi",), 2.3614260211e-3),
 ]
+
+
+@pytest.mark.parametrize(
+    "name, problem, spec, value",
+    [one if i in (0, 5) else pytest.param(*one, marks=SLOW) for i, one in enumerate(SHIPPED)],
+    ids=str,
+)
+def test_the_instances_of_the_paper(name, problem, spec, value):
+    one = load_instance(name)
+    found = complexity(one, problem, gap=1e-10)
+    assert found.converged and found.gap <= 1e-10
+    np.testing.assert_allclose(found.value, value, rtol=1e-8)
+    certified(found.allocation, found.mixture, one.arms, one.theta, spec, 2e-10)
+
+
+def certified(w, q, arms, theta, spec, gap):
+    """The certificate, recomputed from weights and mixture alone."""
+    seen = truth(twin.Linear(arms, theta), spec)
+    labels = seen.pieces.of(seen.answer, seen.means)
+    least, slopes = seen.values(labels, w).min(), seen.gradients(labels, w)
+    assert np.max(q @ slopes) <= least * (1 + gap)
+
+
+GK16 = (
+    ([0.5, 0.45, 0.43, 0.4], 989.7921, (0.416524, 0.390264, 0.136223, 0.056989)),
+    (
+        [0.3, 0.21, 0.2, 0.19, 0.18],
+        326.6421,
+        (0.335885, 0.251499, 0.176632, 0.132417, 0.103567),
+    ),
+)
+
+
+@pytest.mark.parametrize(("means", "time", "weights"), GK16)
+def test_the_instances_of_garivier_and_kaufmann(means, time, weights):
+    found = complexity(unstructured(means, je.Bernoulli()), BestArm(), 1e-10)
+    assert abs(float(found.time) - time) < 6e-5
+    assert np.abs(found.allocation - weights).max() < 1e-6
+    assert found.gap < 1e-9 and found.converged
+    assert found.value.dtype == np.float64
 
 
 def small(count, seed=0, K=6, d=3):
     rng = np.random.default_rng(seed)
     arms = rng.standard_normal((count, K, d))
     return Instance(arms, rng.standard_normal((count, d)))
-
-
-@pytest.mark.parametrize(
-    "name, problem, value",
-    [one if i in (0, 5) else pytest.param(*one, marks=pytest.mark.slow)
-     for i, one in enumerate(SHIPPED)],
-    ids=str,
-)  # fmt: skip
-def test_the_instances_of_the_paper(name, problem, value):
-    """H*, and the certificate recomputed from the fields alone."""
-    one = load_instance(name)
-    found = complexity(one, problem, gap=1e-10)
-    assert found.converged and found.gap <= 1e-10
-    np.testing.assert_allclose(found.value, value, rtol=1e-8)
-    w, q = found.allocation, found.mixture
-    assert w.min() >= 0 and abs(w.sum() - 1) < 1e-9 and abs(q.sum() - 1) < 1e-12
-    level, slope = information(w, one.arms, one.theta, *half_spaces(problem, one.arms, one.theta))
-    np.testing.assert_allclose(found.information, level, rtol=1e-9)
-    assert np.max(q @ slope) <= level.min() * (1 + 2e-10)
-
-
-def cutting_planes(arms, theta, directions, offsets, rounds=60):
-    """A bracket of H* from linear programs.
-
-    H_p is concave in w, so linear programs over its tangents bound H* from above.
-    """
-    K = len(arms)
-    w = np.full(K, 1 / K)
-    cuts, low, high = [], 0.0, np.inf
-    for _ in range(rounds):
-        level, slope = information(w, arms, theta, directions, offsets)
-        low = max(low, level.min())
-        cuts += [np.append(-row, 1) for row in slope]
-        lp = linprog(np.append(np.zeros(K), -1), A_ub=np.array(cuts), b_ub=np.zeros(len(cuts)),
-                     A_eq=[np.append(np.ones(K), 0)], b_eq=[1])  # fmt: skip
-        high = min(high, -lp.fun)
-        w = 0.8 * np.maximum(lp.x[:K], 1e-9) + 0.2 * w
-        w /= w.sum()
-    return low, high
-
-
-@pytest.mark.slow_rows("BestArm()", "Thresholding(level=0.1)")
-@pytest.mark.parametrize("problem", [BestArm(), TopM(2), Thresholding(0.1)], ids=str)
-def test_random_instances_against_linear_programs_and_scipy(problem):
-    batch = small(3, seed=1)
-    found = complexity(batch, problem, gap=1e-10)
-    assert found.converged.all()
-    for i in range(3):
-        arms, theta = batch.arms[i], batch.theta[i]
-        pieces = half_spaces(problem, arms, theta)
-        low, high = cutting_planes(arms, theta, *pieces)
-        assert low * (1 - 1e-9) <= found.value[i] * (1 + 1e-10) and found.value[i] <= high * (
-            1 + 1e-9
-        )
-        # sequential quadratic programming in epigraph form, scaled to values near 1
-        scale = found.value[i]
-        start = np.append(
-            np.full(6, 1 / 6), information(np.full(6, 1 / 6), arms, theta, *pieces)[0].min() / scale
-        )
-        answer = minimize(
-            lambda x: -x[6],
-            start,
-            jac=lambda x: np.append(np.zeros(6), -1),
-            method="SLSQP",
-            bounds=[(1e-9, 1)] * 6 + [(0, None)],
-            options=dict(maxiter=500, ftol=1e-12),
-            constraints=[
-                dict(type="eq", fun=lambda x: x[:6].sum() - 1),
-                dict(
-                    type="ineq",
-                    fun=lambda x, a=arms, t=theta, y=pieces, s=scale: (
-                        information(x[:6], a, t, *y)[0] / s - x[6]
-                    ),
-                ),
-            ],
-        )
-        assert -answer.fun == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -185,18 +230,6 @@ def test_float64_under_any_flag_and_the_flag_is_unchanged():
     assert jax.config.jax_enable_x64 == flag
 
 
-@pytest.mark.slow
-def test_the_value_of_a_fixed_allocation():
-    batch = small(3, seed=2)
-    best = complexity(batch, BestArm(), gap=1e-9)
-    weights = best.allocation
-    np.testing.assert_allclose(bounds.information(batch, BestArm(), weights), best.value, rtol=1e-7)
-    uniform = bounds.information(batch, BestArm(), np.full(6, 1 / 6))
-    assert (uniform < best.value).all()
-    # an allocation that leaves a direction unexplored has value 0
-    assert bounds.information(two_dimensional(4, 0.1), BestArm(), [1, 0, 0, 0]) == 0
-
-
 def test_the_solve_is_compiled_once_per_shape():
     from jaxelim.bounds.complexities import _solved
 
@@ -206,68 +239,93 @@ def test_the_solve_is_compiled_once_per_shape():
     assert _solved._cache_size() == before
 
 
+@pytest.mark.parametrize(("centre", "size"), [(1e-9, 1e-10), (0.5, 1e-10), (1 - 1e-6, 1e-6)])
 @pytest.mark.parametrize(
-    "arms, theta, problem, words",
-    [
-        ([[1, 0], [0, 1], [-1, 0]], [1, 1], BestArm(), "arms 0 and 1"),
-        ([[1, 0], [0, 1], [-1, 0]], [1, 0], Thresholding(), "arm 1 is on the threshold"),
-        ([[1, 0], [1, 0], [-1, 0]], [1, 1], BestArm(), "arms 0 and 1"),
-    ],
+    "problem", [je.BestArm(), pytest.param(je.TopM(2), marks=pytest.mark.slow)], ids=str
 )
-def test_ties_are_refused(arms, theta, problem, words):
-    with pytest.raises(ArgumentError, match=words):
-        complexity(Instance(arms, theta), problem)
+def test_near_ties_approach_gaussians(centre, size, problem):
+    """Gaps from 1e-3 to 1e-10 of the distance from an end: T* of Gaussians of variances V(m)."""
+    shape = np.array([0, 1, 1.5, 4.0, 4.5])
+    size = np.array([1e-3, np.sqrt(1e-3 * size), size])
+    means = centre - size[:, None] * min(centre, 1 - centre) * shape
+    found = complexity(unstructured(means, je.Bernoulli()), problem, 1e-9)
+    assert found.converged.all() and found.gap.max() <= 1e-9
+    for m, value, relative in zip(means, found.value, size, strict=True):
+        gaussian = unstructured(m, je.Gaussian(np.sqrt(m * (1 - m)).tolist()))
+        other = complexity(gaussian, problem, 1e-9).value
+        assert abs(value / other - 1) < 20 * relative + 3e-9
 
 
-def test_a_tie_across_the_boundary_of_top_m():
-    with pytest.raises(ArgumentError, match=r"arms \[1, 2\] tied across the top-2"):
-        TopM(2).check(np.eye(4), np.array([3.0, 1.0, 1.0, 0.0]))
-    TopM(2).check(np.eye(4), np.array([1.0, 1.0, 0.5, 0.0]))  # a tie within the answer
+@pytest.mark.slow
+def test_dominated_arms():
+    found = complexity(
+        unstructured([1.0, 1 - 1e-6, 0.0, 0.1, 0.1], je.Bernoulli()), je.BestArm(), 1e-9
+    )
+    assert found.converged and (found.allocation[2:] < 1e-6).all() and (found.allocation > 0).all()
 
 
-def test_half_spaces_of_signs():
-    """The normals are the arms themselves, towards the answer."""
-    arms, theta = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 3.0]]), np.array([1.0, -0.5])
-    pieces = complexity(Instance(arms, theta), Thresholding(0.3)).pieces
-    np.testing.assert_array_equal(pieces.y[0], [[2, 0], [1, 1], [0, -3]])
-    np.testing.assert_array_equal(pieces.c[0], [0.3, 0.3, -0.3])
+@pytest.mark.slow
+def test_two_arms():
+    two = complexity(unstructured([1.0, 0.0], je.Bernoulli()), je.BestArm(), 1e-9)
+    np.testing.assert_allclose([two.value, *two.allocation], [np.log(2), 0.5, 0.5], rtol=1e-12)
 
 
-def test_ties_in_a_batch_name_the_instance():
-    with pytest.raises(ArgumentError, match="instance 1"):
-        complexity(Instance([[1, 0], [0, 1]], [[1, 0.5], [1, 1]]), BestArm())
+@pytest.mark.slow
+def test_an_answer_that_is_not_the_best_may_have_the_largest_complexity():
+    """The best arm is noisy: a precise one within epsilon is cheaper to certify."""
+    means, std, epsilon = np.array([0.8, 0.79, 0.78]), np.array([3.0, 1.0, 0.3]), 0.2
+    instance = je.Instance.unstructured(means, je.Gaussian(std))
+    found = je.complexity(instance, je.BestArm(epsilon=epsilon), 1e-8)
+    assert answer_of(found, 0) == 2
+    known = truth(twin.Gaussian(means, std), ("slack", epsilon))
+    w, clear = twin.slack_weights(known)
+    value = largest(known, w)
+    assert clear
+    np.testing.assert_allclose(found.value, value, rtol=1e-6)
+    np.testing.assert_allclose(found.allocation, w, atol=1e-3)
+    of_best = known.pieces.of(np.arange(3) == 0)
+    assert known.values(of_best, twin.piece_weights(known, of_best)).min() < 0.999 * value
 
 
-def test_other_refusals():
-    instance = Instance([[1, 0], [0, 1], [1, 1]], [1, 0.5])
-    with pytest.raises(ArgumentError, match="the answer has none"):
-        complexity(instance, TopM(3))
-    with pytest.raises(ArgumentError, match="jaxelim.contracts.Problem"):
-        complexity(instance, "best-arm")
-    with pytest.raises(ArgumentError, match="instance"):
-        complexity(np.eye(3), BestArm())
-    with pytest.raises(ArgumentError, match="rank 1 and do not span"):
-        complexity(Instance([[1, 0], [2, 0]], [0.1, 0.1]), box(2))
-    for gap in (0, -1e-6, np.nan, "small", True):
-        with pytest.raises(ArgumentError, match="gap"):
-            complexity(instance, BestArm(), gap=gap)
-    for weights in ([0.5, 0.5], [0.5, 0.6, 0], [1.5, -0.5, 0], [np.inf, 0, 0]):
-        with pytest.raises(ArgumentError, match="weights"):
-            bounds.information(instance, BestArm(), weights)
+@pytest.mark.slow
+def test_items_that_are_the_arms_have_the_same_complexity():
+    rng = np.random.default_rng(5)
+    instance = je.Instance(rng.normal(size=(6, 3)), rng.normal(size=3))
+    ours, known = (
+        je.complexity(instance, one, 1e-10)
+        for one in (je.BestArm(items=instance.arms), je.BestArm())
+    )
+    assert float(ours.value) == pytest.approx(float(known.value), rel=1e-9)
+    np.testing.assert_allclose(ours.information, known.information, rtol=1e-6)
+
+
+@pytest.mark.parametrize("family", [je.Gaussian(), je.Bernoulli(), je.Poisson()], ids=str)
+def test_equal_costs_are_none(family):
+    means = np.linspace(0.1, 0.9, 4)
+    plain = je.complexity(je.Instance.unstructured(means, family), je.BestArm(), gap=1e-10)
+    instance = je.Instance.unstructured(means, family, costs=[1.0] * 4)
+    equal = je.complexity(instance, je.BestArm(), gap=1e-10)
+    np.testing.assert_allclose(equal.value, plain.value, rtol=1e-10)
+    np.testing.assert_allclose(equal.allocation, plain.allocation, atol=1e-8)
+    twice = complexity(unstructured(means, family, costs=[2.0] * 4), BestArm(), 1e-10)
+    np.testing.assert_allclose(twice.time, 2 * plain.time, rtol=1e-8)
+    assert equal.unit == "unit of cost" and plain.unit == "sample"
+    np.testing.assert_array_equal(plain.pulls, plain.allocation)
+    assert instance.without_costs() == je.Instance.unstructured(means, family) != instance
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "K, d, count, problem",
+    "K, d, count, problem, spec",
     [
-        (200, 50, 40, BestArm()),
-        (200, 50, 8, Thresholding()),
-        (40, 12, 200, TopM(3)),
-        (30, None, 200, BestArm()),
+        (200, 50, 40, BestArm(), ("bai",)),
+        (200, 50, 8, Thresholding(), ("osi",)),
+        (40, 12, 200, TopM(3), ("topm", 3)),
+        (30, None, 200, BestArm(), ("bai",)),
     ],
     ids=str,
 )
-def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count, problem):
+def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count, problem, spec):
     rng = np.random.default_rng(K + count)
     arms = (
         np.tile(np.eye(K), (count, 1, 1))
@@ -288,9 +346,7 @@ def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count,
     found = complexity(Instance(arms, theta), problem, gap=1e-8)
     assert found.converged.all() and (found.gap <= 1e-8).all()
     for i in range(0, count, 7):  # the certificate, recomputed from the fields alone
-        w, q = found.allocation[i], found.mixture[i]
-        level, slope = information(w, arms[i], theta[i], *half_spaces(problem, arms[i], theta[i]))
-        assert np.max(q @ slope) <= level.min() * (1 + 2e-8)
+        certified(found.allocation[i], found.mixture[i], arms[i], theta[i], spec, 2e-8)
 
 
 def _across(rng, theta):

@@ -49,6 +49,17 @@ def test_bounds_of_a_complexity_and_of_a_number():
             cx.practical_time(0.01, 0.1, threshold=threshold)
 
 
+def test_bounds_count_the_right_answers():
+    """kl((1 - delta)/n, delta)/H*: as the plain form for n = 1, and falling in n."""
+    for delta in (0.1, 0.01, 1e-6):
+        plain = je.bounds.kl_bound(delta, 0.01)
+        bounds = [je.bounds.kl_bound(delta, 0.01, n) for n in (1, 2, 3, 10**7)]
+        assert bounds[0] == plain and bounds[0] > bounds[1] > bounds[2] > bounds[3] >= 0
+    p, q = 0.45, 0.1
+    direct = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+    np.testing.assert_allclose(je.bounds.kl_bound(0.1, 0.5, 2), direct / 0.5)
+
+
 def test_efficiency():
     ratio, distance = cx.efficiency([100, 200], [[50, 50], [200, 0]], 0.01, 0.1, [0.5, 0.5])
     np.testing.assert_allclose(ratio, np.array([10, 20]) / math.log(1 / 0.024))
@@ -63,6 +74,8 @@ def test_the_price_of_fixed_allocations():
     assert best / cx.information(example, BEST, [0.5, 0.5, 0, 0, 0]) == pytest.approx(1)
     assert best / cx.information(example, BEST, [0.9, 0.1, 0, 0, 0]) == pytest.approx(0.25 / 0.09)
     assert cx.information(example, BEST, [1, 0, 0, 0, 0]) == 0
+    coins = je.Instance.unstructured([0.7, 0.5, 0.2], je.Bernoulli())
+    assert cx.information(coins, BEST, [0.5, 0.5, 0]) == 0
 
 
 def test_the_hardest_theta_of_two_arms():

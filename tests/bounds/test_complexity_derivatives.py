@@ -14,8 +14,7 @@ from jaxelim.contracts import pieces as pieces_lib
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, Thresholding, TopM
-from tests.bounds.complexity_cases import box
-from tests.bounds.family_cases import FAMILIES
+from tests.bounds.cases import FAMILIES, box
 
 RNG = np.random.default_rng(12)
 ARMS = RNG.standard_normal((6, 3))
@@ -52,58 +51,48 @@ def close(slope, numeric, error):
     assert np.abs(slope - expected).max() <= error * np.abs(expected).max() + 1e-8
 
 
-@pytest.mark.parametrize(
-    "problem", [TopM(2), pytest.param(Thresholding(0.1), marks=SLOW),
-                pytest.param(BestArm(), marks=SLOW)], ids=str,
-)  # fmt: skip
-def test_derivatives_in_features_and_parameter(problem):
-    """Of H* and w*, in reverse; those of w* forward too."""
-    family = Gaussian(2.0)
+STEPS, ROUGH = (1e-4, 1e-7, 1e-5, 1e-5), (1e-5, 1e-5, 1e-5, 1e-3)
+"""A step and an error of the value, and of the allocation; for rough solves."""
+CASES = {
+    **{f"linear, {problem}": (ARMS, THETA, problem, Gaussian(2.0), STEPS)
+       for problem in (TopM(2), Thresholding(0.1), BestArm())},
+    **{f"{name}, {problem}": (None, MEANS, problem, family, (2e-4, 1e-6) * 2)
+       for name, (family, _) in FAMILIES.items()
+       for problem in (BestArm(), TopM(2), Thresholding(0.43))},
+    "logistic": (ARMS[:5], np.array([1.8, -0.9, 1.0]), BestArm(), je.Logistic(), ROUGH),
+}  # fmt: skip
+FAST = {"linear, TopM(m=2)", "bernoulli, Thresholding(level=0.43)"}
 
-    def both(arms, theta):
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FAST else SLOW) for name in CASES]
+)
+def test_derivatives_are_those_of_certified_solves(name):
+    """Of H* and w*, in features and theta or means, in reverse; of w* forward too."""
+    arms, theta, problem, family, steps = CASES[name]
+    given = (theta,) if arms is None else (theta, arms)
+
+    def both(theta, arms=None):
         found = optimum(arms, theta, problem, family)
         return found.value, found.allocation
 
-    value, weights = jax.jit(jax.jacrev(both, (0, 1)))(ARMS, THETA)
-    forward = jax.jit(jax.jacfwd(lambda t: both(ARMS, t)[1]))(THETA)
-    np.testing.assert_allclose(forward, weights[1], atol=1e-12)
-    for place, x in enumerate((ARMS, THETA)):
+    found = jax.jit(jax.jacrev(both, tuple(range(len(given)))))(*given)
+    if arms is not None:
+        forward = jax.jit(jax.jacfwd(lambda *x: both(*x)[1]))(*given)
+        np.testing.assert_allclose(forward, found[1][0], atol=1e-9)
+    for at, field in enumerate(("value", "allocation")):
+        for place, x in enumerate(given):
 
-        def solved(field, place=place):
-            def of(moved):
-                size = len(moved)
-                arms, theta = np.tile(ARMS, (size, 1, 1)), np.tile(THETA, (size, 1))
-                one = Instance(*((moved, theta) if place == 0 else (arms, moved)), family=family)
-                return getattr(complexity(one, problem, gap=1e-12), field)
+            def solved(moved, place=place, field=field):
+                many = [np.tile(one, (len(moved), *[1] * one.ndim)) for one in given]
+                many[place] = moved
+                one = Instance.unstructured(many[0], family) if arms is None else (
+                    Instance(many[1], many[0], family=family)
+                )  # fmt: skip
+                return getattr(complexity(one, problem, 1e-12), field)
 
-            return of
-
-        close(value[place], differences(solved("value"), x, 1e-4), 1e-7)
-        close(weights[place], differences(solved("allocation"), x, 1e-5), 1e-5)
-
-
-GRID = [
-    pytest.param(family, problem, marks=() if (family, problem) == ("bernoulli", 2) else SLOW)
-    for family in FAMILIES for problem in range(3)
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "number"), GRID)
-def test_derivatives_in_the_means(name, number):
-    family, problem = FAMILIES[name], (BestArm(), TopM(2), Thresholding(0.43))[number]
-
-    def both(means):
-        found = optimum(None, means, problem, family)
-        return found.value, found.allocation
-
-    slopes = jax.jit(jax.jacrev(both))(MEANS)
-    for field, slope in zip(("value", "allocation"), slopes, strict=True):
-
-        def solved(means, field=field):
-            instance = Instance.unstructured(means, family)
-            return getattr(complexity(instance, problem, 1e-12), field)
-
-        close(slope, differences(solved, MEANS, 2e-4), 1e-6)
+            step, error = steps[2 * at : 2 * at + 2]
+            close(found[at][place], differences(solved, x, step), error)
 
 
 @SLOW

@@ -12,20 +12,7 @@ from jaxelim import scope
 from jaxelim.bounds.pieces import pieces_of
 from jaxelim.bounds.truth import each
 from jaxelim.evidence.boundaries import Boundaries
-from tests.twin.logistic import answer_and_pieces, mean
-
-PROBLEMS = {
-    "best-arm": (("bai",), je.BestArm()),
-    "top-2": (("topm", 2), je.TopM(2)),
-    "signs": (("osi", 0.45), je.Thresholding(0.45)),
-}
-
-
-def divergences(x, y):
-    """d of the means at scores x and y, from logarithms of both probabilities."""
-    p = mean(x)
-    ones, zeros = np.logaddexp(0, -y) - np.logaddexp(0, -x), np.logaddexp(0, y) - np.logaddexp(0, x)
-    return p * ones + (1 - p) * zeros
+from tests.twin.logistic import divergences, mean
 
 
 def information(arms, theta, y, c, weights):
@@ -49,63 +36,6 @@ def information(arms, theta, y, c, weights):
         options={"gtol": 1e-12},
     )  # fmt: skip
     return found.fun, divergences(scores, arms @ (base + space @ found.x))
-
-
-def by_slsqp(arms, theta, pieces):
-    """The least H_p(w) at the w of SLSQP over weights and a level below every log H_p(w)."""
-    K = len(arms)
-
-    def all_of(x):
-        return [information(arms, theta, y, c, np.maximum(x[:K], 1e-9)) for _, y, c in pieces]
-
-    start = np.log(min(value for value, _ in all_of(np.full(K, 1 / K))))
-    levels = {
-        "type": "ineq",
-        "fun": lambda x: np.array([np.log(value) for value, _ in all_of(x)]) - x[K],
-        "jac": lambda x: np.array([[*slope / value, -1.0] for value, slope in all_of(x)]),
-    }
-    simplex = {"type": "eq", "fun": lambda x: x[:K].sum() - 1, "jac": lambda x: [1.0] * K + [0.0]}
-    found = scipy.optimize.minimize(
-        lambda x: -x[K], [*np.full(K, 1 / K), start], jac=lambda x: np.eye(K + 1)[K] * -1.0,
-        bounds=[(0, 1)] * K + [(None, None)], constraints=[levels, simplex], method="SLSQP",
-        options={"ftol": 1e-13, "maxiter": 200},
-    )  # fmt: skip
-    weights = np.maximum(found.x[:K], 1e-9)
-    return min(value for value, _ in all_of(weights)) / weights.sum()
-
-
-def instances(size, seed):
-    """Instances of K = 5 and d = 3, with scores apart by 0.05 and from that of 0.45."""
-    rng, theta, arms = np.random.default_rng(seed), [], []
-    while len(arms) < size:
-        phi, parameter = rng.standard_normal((5, 3)), rng.standard_normal(3)
-        near = [*(phi @ parameter), np.log(0.45 / 0.55)]
-        if np.diff(np.sort(near)).min() > 0.05:
-            arms.append(phi)
-            theta.append(parameter)
-    return je.Instance(np.array(arms), np.array(theta), family=je.Logistic())
-
-
-@pytest.mark.slow_rows("best-arm-7", "top-2-7")
-@pytest.mark.parametrize(("name", "size"), [("best-arm", 7), ("top-2", 7), ("signs", 6)])
-def test_complexity_is_that_of_slsqp(name, size):
-    """20 instances: H* to 1e-6, between the value and its certified bound."""
-    spec, problem = PROBLEMS[name]
-    batch = instances(size, seed=len(name))
-    found = je.complexity(batch, problem, 1e-9)
-    assert found.converged.all() and (found.gap <= 1e-9).all()
-    np.testing.assert_allclose(found.information.min(1), found.value, rtol=1e-9)
-    for i in range(size):
-        _, pieces = answer_and_pieces(spec, batch.arms[i], batch.theta[i])
-        exact = by_slsqp(batch.arms[i], batch.theta[i], pieces)
-        np.testing.assert_allclose(found.value[i], exact, rtol=1e-6)
-        assert exact <= found.value[i] * (1 + found.gap[i]) * (1 + 1e-9)
-        least = min(information(batch.arms[i], batch.theta[i], y, c, found.allocation[i])[0]
-                    for _, y, c in pieces)  # fmt: skip
-        np.testing.assert_allclose(least, found.value[i], rtol=1e-9)
-    assert 0 < je.bounds.information(batch[0], problem, np.full(5, 0.2)) < found.value[0]
-    again = je.bounds.information(batch[0], problem, found.allocation[0])
-    assert again == pytest.approx(found.value[0])
 
 
 ARMS, THETA = np.random.default_rng(1).standard_normal((5, 3)), np.array([1.8, -0.9, 1.0])
@@ -134,35 +64,6 @@ def test_derivatives_in_the_weights():
         np.testing.assert_allclose(value[p], exact, rtol=1e-10)
         np.testing.assert_allclose(slopes[:, p], slope, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(curvature, -np.array(moved), rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_derivatives_of_h_and_w():
-    """In theta and features, against differences."""
-    problem, family, step = je.BestArm(), je.Logistic(), 1e-5
-
-    def both(arms, theta):
-        found = je.bounds.optimum(arms, theta, problem, family)
-        return found.value, found.allocation
-
-    with jax.enable_x64(True):
-        value, weights = jax.jit(jax.jacrev(both, (0, 1)))(ARMS, THETA)
-        k = int(np.argmax(both(ARMS, THETA)[1]))
-    for moved, slope, change in (
-        ((0 * ARMS, step * np.eye(3)[1]), value[1][1], weights[1][:, 1]),
-        ((step * np.outer(np.eye(5)[k], [1, 0, 0]), 0 * THETA), value[0][k, 0],
-         weights[0][:, k, 0]),
-    ):  # fmt: skip
-        signs = np.array([1.0, -1.0])
-        features, theta = (
-            x + np.multiply.outer(signs, change)
-            for x, change in zip((ARMS, THETA), moved, strict=True)
-        )
-        ends = je.complexity(je.Instance(features, theta, family=family), problem, 1e-11)
-        np.testing.assert_allclose(np.subtract(*ends.value) / (2 * step), slope, rtol=1e-5)
-        np.testing.assert_allclose(
-            np.subtract(*ends.allocation) / (2 * step), change, rtol=1e-3, atol=1e-5
-        )
 
 
 @pytest.mark.slow

@@ -1,4 +1,7 @@
-"""Batches and delays: against the definition, the NumPy twin, and in every layout."""
+"""Batches and delays: against the definition, and in every layout.
+
+Runs beside the NumPy twin are rows of tests/rules/test_agreement.py.
+"""
 
 import dataclasses
 from concurrent.futures import ProcessPoolExecutor
@@ -14,81 +17,10 @@ from hypothesis import strategies as st
 
 import jaxelim as je
 from tests import twin
-from tests.twin.pending import Pending
 
-SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
-RNG = np.random.default_rng(5)
-ARMS = RNG.normal(size=(5, 3))
-LINEAR = je.Instance(ARMS, [[1.5, -1.2, 0.9], [0.2, 1.0, -1.4]], noise_std=0.7)
+SELECTIVE = je.SelectiveElimination()
+ARMS = np.random.default_rng(5).normal(size=(5, 3))
 PLAIN = je.Instance(np.eye(4), [[1.2, 0.1, 0.5, -0.6], [0.3, 0.9, -0.4, 0.0]], noise_std=0.4)
-NOISE = RNG.standard_normal((2, 260))
-EQUAL = ((7, 0), (1, 5), (3, 4), (2, 5))
-"""Batches and delays that share a program: up to seven rewards are pending."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A program of the engine beside the twin."""
-
-    rule: Any
-    twins: str
-    problem: Any
-    twins_problem: tuple
-    instance: je.Instance = LINEAR
-    elimination: str | None = None
-    ridge: float = 1.0
-
-
-ROWS = {
-    "lingape": Row(je.LinGapE(), "lingape", je.BestArm(), ("bai",), elimination="selective"),
-    "lingape top m": Row(je.LinGapE(), "lingape", je.TopM(2), ("topm", 2)),
-    "lingame signs": Row(je.LinGame(), "lingame", je.Thresholding(-0.25), ("osi", -0.25), PLAIN,
-                         ridge=0.0),
-    "uniform": Row(je.Uniform(), "uniform", je.BestArm(), ("bai",), ridge=0.0),
-    "fws": Row(je.FWS(), "fws", je.BestArm(), ("bai",), elimination="full"),
-    # On LINEAR its gradients tie, and rounding parts it from the twin: definitions.md, Ties.
-    "lazy-tas": Row(je.LazyTaS(), "lazy_tas", je.BestArm(), ("bai",), PLAIN, ridge=0.0),
-    "lingifa": Row(je.LinGIFA(), "lingifa", je.TopM(2), ("topm", 2)),
-}  # fmt: skip
-STOPPING = {"llr": je.LLR(), "selective": SELECTIVE, "full": FULL}
-
-
-@pytest.mark.slow_rows("lingape top m")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("fws", "lazy-tas", "lingifa")))
-     for name in ROWS],
-)  # fmt: skip
-def test_runs_are_those_of_the_twin(name):
-    """Pull by pull, as one other choice would change every later number."""
-    row = ROWS[name]
-    names = (row.elimination,) if row.elimination else ("llr", "selective", "full")
-    for batch, delay in EQUAL:
-        ours = je.simulate(
-            row.instance, row.problem, row.rule, delta=0.05, runs=2, noise=NOISE,
-            stopping=tuple(STOPPING[name] for name in names),
-            elimination=STOPPING[row.elimination] if row.elimination else None,
-            ridge=row.ridge, record=("pair_times",), engine=je.Engine(devices=1),
-            batch=batch, delay=delay,
-        )  # fmt: skip
-        for i, r in np.ndindex(2, 2):
-            theirs = twin.run(
-                np.broadcast_to(row.instance.arms, (2, *row.instance.arms.shape[-2:]))[i],
-                row.instance.theta[i], row.twins_problem, row.twins, noise=NOISE[r], delta=0.05,
-                stopping=names, elimination=row.elimination, ridge=row.ridge,
-                noise_std=row.instance.noise_std, batch=batch, delay=delay,
-            )  # fmt: skip
-            for s, stop in enumerate(names):
-                record = theirs.stops[stop]
-                for field in ("samples", "stopped", "answer", "pulls", "elimination_times",
-                              "tests_stopping", "tests_sampling"):  # fmt: skip
-                    if field == "elimination_times" and stop == "llr":
-                        continue
-                    now, said = getattr(ours, field)[i, s, 0, r], f"{field} {batch} {delay} {stop}"
-                    np.testing.assert_array_equal(now, getattr(record, field), said)
-        assert ours.stopped.any()
-
-
 COINS = je.Instance.unstructured([0.85, 0.35, 0.1, 0.6], je.Bernoulli())
 
 
@@ -118,7 +50,7 @@ class Reader(je.contracts.SamplingRule):
 
 def read(rewards, batch, delay, samples):
     """The pulls of `Reader` on three independent unit Gaussian arms, and the stop."""
-    waiting, arms = Pending(3, batch, delay), [0, 1, 2]
+    waiting, arms = twin.Pending(3, batch, delay), [0, 1, 2]
     counts, known, sums = np.ones(3), np.ones(3), np.array(rewards[:3])
     tested = True
     while True:

@@ -14,7 +14,7 @@ from experiments.elimination_bounds import (
 )
 from jaxelim.bounds.bounds import heuristic
 from jaxelim.instances import two_dimensional
-from tests.bounds.complexity_cases import half_spaces, information
+from tests import twin
 
 K, EPS = 5, 0.1
 
@@ -26,9 +26,11 @@ def instance():
 
 def test_information_of_the_far_arms(instance):
     example = Example(instance, je.BestArm())
-    pieces = half_spaces(je.BestArm(), instance.arms, instance.theta)
+    world = twin.Linear(instance.arms, instance.theta)
+    seen = world.truth(world.pieces(("bai",)))
+    labels = seen.pieces.of(seen.answer)
     for w in np.random.default_rng(0).dirichlet(np.ones(K), 20):
-        level, slope = information(w, instance.arms, instance.theta, *pieces)
+        level, slope = seen.values(labels, w), seen.gradients(labels, w)
         assert (level[1:] >= ((1 - EPS) / EPS) ** 2 * level[0] * (1 - 1e-9)).all()
         np.testing.assert_allclose(example.information(w), level, rtol=1e-9)
         np.testing.assert_allclose(example.slopes(w), slope, rtol=1e-8)

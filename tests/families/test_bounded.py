@@ -454,40 +454,6 @@ def test_recorded_rewards_are_proven_with_replacement():
         assert (found.proven is True) == proven and found.stopped.all() and found.correct.all()
 
 
-SKEWED = dict(
-    skewed=Points([0, 0.1, 1], [[0.05, 0.55, 0.4], [0.2, 0.6, 0.2], [0.6, 0.25, 0.15]]),
-    ends=Points([0, 1], [[0.55, 0.45], [0.75, 0.25], [0.8, 0.2]]),
-)
-"""Three arms each: a long tail to the right, and two points."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name, rule", [("skewed", je.EBTCI()), ("ends", je.Uniform())])
-def test_errors_are_rarer_than_delta(name, rule):
-    """10,000 runs at delta = 0.1; 1150 errors are five standard deviations above 1000.
-
-    It sees an error rate of 0.12 but for one time in 1000.
-    """
-    found = je.simulate(of(SKEWED[name]), je.BestArm(), rule, delta=0.1, runs=10_000, seed=11,
-                        threshold=je.Mixture(), max_samples=20_000)  # fmt: skip
-    wrong = int((found.stopped & ~found.correct).sum())
-    print(f"{name}, {rule!r}: {wrong} wrong, {found.stopped.mean():.4f} ended, "
-          f"{found.samples.mean():.0f} samples")  # fmt: skip
-    assert found.stopped.mean() > 0.99 and wrong <= 1150
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("means", [(0.0, 0.1), (0.9, 1.0), (0.01, 0.11)])
-def test_errors_near_an_end_are_rarer_than_delta(means):
-    """As above, of runs with slack whose wrong answer is just worse than best by it."""
-    found = je.simulate(je.Instance.unstructured(means, je.Bounded()),
-                        je.BestArm(epsilon=np.nextafter(0.1, 0)), je.Uniform(), delta=0.1,
-                        runs=10_000, seed=12, threshold=je.Mixture(), max_samples=2000)  # fmt: skip
-    wrong = int((found.stopped & (found.answer.argmax(-1) == 0)).sum())
-    print(f"{means}: {wrong} wrong, {found.stopped.mean():.4f} ended")
-    assert wrong <= 1150
-
-
 @pytest.mark.slow
 def test_samples_beside_a_model():
     """Uniform sampling, delta = 0.05, 1000 runs of 0/1 rewards, all with a proof.

@@ -14,9 +14,8 @@ from jaxelim.evidence.logistic import divergence, fitted, largest_curvature
 from jaxelim.families.logistic import Logistic, LogisticStatistics
 from jaxelim.lanes import PLAIN
 from jaxelim.testing.settings import run_by_run
-from tests.twin import logistic as twin
-from tests.twin.pending import Pending
-from tests.twin.thresholds import heuristic
+from tests import twin
+from tests.twin import logistic
 
 
 def arms_of(seed, K, d):
@@ -54,7 +53,7 @@ def cases(number, seed=0):
     for n in range(number):
         arms = rng.standard_normal((8, 3))
         counts = np.ceil(rng.exponential(10.0 ** rng.uniform(0, 3), 8)) + 0.0
-        p = twin.mean(arms @ rng.standard_normal(3) * rng.uniform(0, 2))
+        p = logistic.mean(arms @ rng.standard_normal(3) * rng.uniform(0, 2))
         ones = (p > 0.5) * counts if n % 5 == 0 else rng.binomial(counts.astype(int), p) + 0.0
         y = rng.standard_normal((4, 3))
         yield arms, counts, ones, y, rng.standard_normal(4) * 0.5
@@ -67,14 +66,14 @@ def test_evidence_is_that_of_scipy():
         with scope.engine():
             found = jax.tree.map(np.asarray, looked(arms, counts, ones, y, c))
         hat, values, gradient, point, tests, above, every = found
-        ours = twin.climb(arms, counts, ones, np.zeros(3))
+        ours = logistic.climb(arms, counts, ones, np.zeros(3))
         np.testing.assert_allclose(hat, ours, rtol=0, atol=1e-9 * (1 + np.abs(ours).max()))
         for p in range(4):
-            exact = twin.llr(arms, counts, ones, ours, y[p], c[p])
+            exact = logistic.llr(arms, counts, ones, ours, y[p], c[p])
             np.testing.assert_allclose(values[p], exact, rtol=1e-9, atol=1e-9)
             if exact == 0:
                 continue
-            by_scipy = twin.by_scipy(arms, counts, ones, y[p], c[p])
+            by_scipy = logistic.by_scipy(arms, counts, ones, y[p], c[p])
             np.testing.assert_allclose(values[p], by_scipy, rtol=1e-9, atol=1e-9)
             compared += 1
         assert (above >= values).all() and every[0] == (values.min() > 0) and not every[1]
@@ -82,7 +81,7 @@ def test_evidence_is_that_of_scipy():
         if values[0] > 0:
             np.testing.assert_array_equal(tests[0], values > 0.9 * values[0])
             np.testing.assert_allclose(y[0] @ point, c[0], atol=1e-10)
-            moved = np.sum((point - hat) ** 2) * twin.RIDGE / 2
+            moved = np.sum((point - hat) ** 2) * logistic.RIDGE / 2
             np.testing.assert_allclose(gradient @ counts + moved, values[0], rtol=1e-9)
     assert compared > 48
 
@@ -103,13 +102,13 @@ def test_values_that_stop_early_are_not_above(monkeypatch):
 
         cut = jax.jit(values)
         for arms, counts, ones, y, c in cases(10, seed=1):
-            hat = twin.climb(arms, counts, ones, np.zeros(3))
+            hat = logistic.climb(arms, counts, ones, np.zeros(3))
             with scope.engine():
                 # An estimate that is not the maximum is no excuse either.
                 found = [np.asarray(cut(arms, counts, ones, at, y, c)) for at in (hat, 0.9 * hat)]
             for p in range(4):
                 if y[p] @ hat > c[p]:
-                    exact = twin.llr(arms, counts, ones, hat, y[p], c[p])
+                    exact = logistic.llr(arms, counts, ones, hat, y[p], c[p])
                     assert max(found[0][p], found[1][p]) <= exact + 1e-10
                     lower += found[0][p] < exact - 1e-6
     assert lower > 10
@@ -124,7 +123,7 @@ def test_divergences():
         d, bound = (np.asarray(v) for v in (of(x, y), most(x)))
         near = np.asarray(of(jnp.asarray([25.0, -25.0]), jnp.asarray([26.0, -24.0])))
         small = np.asarray(most(jnp.asarray([0.0, 9.9e-4, 1.01e-3])))
-    p, q = twin.mean(x), twin.mean(y)
+    p, q = logistic.mean(x), logistic.mean(y)
     exact = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
     np.testing.assert_allclose(d, exact, rtol=1e-9, atol=1e-13)
     assert (d <= bound * (x - y) ** 2 / 2 * (1 + 1e-12)).all()
@@ -177,52 +176,42 @@ def pulled(instance, problem, noise):
         return jax.tree.map(np.asarray, found)
 
 
+class Watched(twin.RULES["uniform"]):
+    """Uniform sampling that keeps theta_hat and the LLRs of each check."""
+
+    def start(self, seen):
+        self.states = []
+
+    def choose(self, seen, t, active):
+        self.states.append((seen.theta, seen.values(self.pieces.of(seen.answer))))
+        return super().choose(seen, t, active)
+
+
+def states(arms, theta, spec, noise):
+    """What the twin sees at each check of uniform sampling."""
+    world, never = twin.Logistic(arms, theta), lambda t, delta: np.inf
+    return twin.run(world, spec, Watched, noise=np.append(noise, 0), beta=never).sampler.states
+
+
 @pytest.mark.slow_rows("top-2", "signs-of-the-basis", "items")
 @pytest.mark.parametrize("name", RUNS)
-def test_2000_pulls_are_those_of_the_twin(name):
-    """The estimates and LLRs after each pull, then the engine's stop, answer and rewards."""
+def test_estimates_and_llrs_are_those_of_the_twin(name):
+    """After each of 2000 pulls."""
     (arms, theta), spec, problem = RUNS[name]
     instance = je.Instance(arms, theta, family=je.Logistic())
-    length = 2000
-    noise = np.random.default_rng(11).random(length)
-    known = twin.run(arms, theta, spec, noise=noise, length=length)
+    noise = np.random.default_rng(11).random(2000)
     hats, values, exists, _ = pulled(instance, problem, noise)
-    for n, (hat, llrs) in enumerate(known.states):
+    for n, (hat, llrs) in enumerate(states(arms, theta, spec, noise)):
         np.testing.assert_allclose(hats[n], hat, rtol=0, atol=1e-8)
         ours = values[n][exists[n]]
-        np.testing.assert_allclose(np.sort(ours), sorted(llrs.values()), rtol=1e-7, atol=1e-8)
-    traced = je.trace(instance, problem, je.Uniform(), noise=noise, delta=0.1, max_samples=length)
-    np.testing.assert_array_equal(traced.arms, known.arms[: traced.samples])
-    np.testing.assert_array_equal(traced.rewards, known.rewards[: traced.samples])
-    assert traced.stopped and traced.samples == known.samples
-    np.testing.assert_array_equal(traced.answer, known.answer)
-
-
-@pytest.mark.slow
-def test_stops_while_rewards_are_pending():
-    """The first group after which the twin's least LLR of the rewards so far passes."""
-    (arms, theta), spec, problem = RUNS["best-arm"]
-    instance, K = je.Instance(arms, theta, family=je.Logistic()), len(arms)
-    noise = np.random.default_rng(11).random(2000)
-    known = twin.run(arms, theta, spec, noise=noise, length=2000)
-    least = [min(llrs.values()) for _, llrs in known.states]
-    for batch, delay in ((7, 0), (3, 4)):
-        pending, t, entered, group = Pending(K, batch, delay), K, K, [()]
-        while not group or least[entered - K] <= heuristic(entered, 0.1):
-            pending.chosen(t + 1, t % K, known.rewards[t])
-            t += 1
-            group = pending.entering(t)
-            entered += len(group)
-        traced = je.trace(instance, problem, je.Uniform(), noise=noise, delta=0.1, batch=batch,
-                          delay=delay, max_samples=2000)  # fmt: skip
-        assert traced.stopped and traced.samples == t, (batch, delay)
+        np.testing.assert_allclose(np.sort(ours), np.sort(llrs), rtol=1e-7, atol=1e-8)
 
 
 INSTANCE = je.Instance(*LINEAR, family=je.Logistic())
 
 
 def test_means_are_those_of_rewards():
-    np.testing.assert_allclose(INSTANCE.means, twin.mean(LINEAR[0] @ LINEAR[1]), rtol=1e-15)
+    np.testing.assert_allclose(INSTANCE.means, logistic.mean(LINEAR[0] @ LINEAR[1]), rtol=1e-15)
     basis = je.Instance.unstructured([0.8, 0.4, 0.3], je.Logistic())
     np.testing.assert_allclose(basis.means, [0.8, 0.4, 0.3], rtol=1e-14)
     np.testing.assert_allclose(basis.theta, np.log([4, 2 / 3, 3 / 7]), rtol=1e-14)
@@ -246,18 +235,7 @@ def refused(rule, problem=None, instance=INSTANCE, **settings):
 
 
 def test_what_is_not_defined_is_refused_by_name():
-    """Rules of confidence widths, posteriors, proofs, levels that are no means."""
-    for rule in (je.LinGapE(), je.LinGIFA(), je.RAGE(), je.XYAdaptive()):
-        said = refused(rule)
-        assert type(rule).__name__ in said and "gaussian rewards" in said
-    problems = je.BestArm(), je.TopM(2), je.Thresholding(0.4), je.BestArm(items=ITEMS)
-    for problem in problems:
-        assert "OptimisticTaS" in refused(je.OptimisticTaS(), problem)
-        assert "OptimisticLinGame" in refused(je.OptimisticLinGame(), problem)
-    basis = je.Instance.unstructured([0.8, 0.4, 0.3], je.Logistic())
-    for rule in (je.LUCB(), je.UGapE(), je.Racing()):
-        assert "confidence intervals" in refused(rule, instance=basis)
-    assert "posterior" in refused(je.T3C(), instance=basis)
+    """Levels that are no means, slack, a ridge, proofs, ties."""
     for level in (0.0, 1.0, -2.0):
         assert "above 0 and below 1" in refused(je.Uniform(), je.Thresholding(level))
     assert "epsilon=0" in refused(je.Uniform(), je.BestArm(0.1))
@@ -279,10 +257,9 @@ def test_live_runs_are_simulated_runs():
                       family=je.Logistic(), **given)  # fmt: skip
     length = min(traced.samples - 1, 200)
     live.tell(traced.arms[:length], traced.rewards[:length])
-    known = twin.run(*LINEAR, ("bai",), noise=noise, length=length)
-    hat, llrs = known.states[-1]
-    np.testing.assert_allclose(live.means, twin.mean(LINEAR[0] @ hat), atol=1e-9)
-    np.testing.assert_allclose(sorted(live.evidence.llr), sorted(llrs.values()), atol=1e-8)
+    hat, llrs = states(*LINEAR, ("bai",), noise[:length])[-1]
+    np.testing.assert_allclose(live.means, logistic.mean(LINEAR[0] @ hat), atol=1e-9)
+    np.testing.assert_allclose(sorted(live.evidence.llr), sorted(llrs), atol=1e-8)
     assert live.proven is not True and live.summary() is not None
     with pytest.raises(je.errors.ArgumentError, match="0 or 1"):
         live.tell(0, 0.5)
@@ -352,18 +329,3 @@ def test_rules_of_evidence_find_the_right_arm(rule):
     """Rounding decides between equal solutions of the games of Frank-Wolfe sampling."""
     found = je.simulate(INSTANCE, je.BestArm(), rule, runs=4, delta=0.1, max_samples=2000, seed=3)
     assert found.stopped.all() and found.correct.all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "problem", [je.BestArm(), je.TopM(2), je.Thresholding(0.4), je.BestArm(items=ITEMS)], ids=repr
-)
-def test_error_rates_are_below_delta(problem):
-    """1000 runs of uniform sampling at delta = 0.1, LLR and selective stops."""
-    found = je.simulate(
-        je.Instance(*LINEAR, family=je.Logistic()), problem, je.Uniform(), runs=1000, delta=0.1,
-        stopping=(je.LLR(), je.SelectiveElimination()), max_samples=20_000,
-    )  # fmt: skip
-    wrong = (found.stopped & ~found.correct).mean(-1)
-    assert (wrong < 0.1).all(), wrong
-    assert (np.diff(found.samples, axis=0) <= 0).all()

@@ -1,14 +1,13 @@
-"""Runs on independent arms beside the NumPy twin: world x problem x rule x elimination x waits.
+"""The library beside the NumPy twin: place x problem x rule x elimination x waits x costs.
 
-A row is one call of the library and the same runs by `tests.twin.arm_run`. Where rounding
-alone decides between choices, a run is compared up to there. Every pair of a problem and a
-rule that is defined has a row for two worlds, without and with elimination at sampling in
-turn; the rows of `FAST` meet every world, problem and kind of rule.
+A row is one program: a batch of instances times two rows of noise, which the twin plays run by
+run. All results must be equal, not close, since one different choice changes them all. Where
+rounding alone decides between choices, a run is compared pull by pull up to there. A new rule
+or problem needs a name in `agreement_rows`, and a new family a place.
 """
 
-import dataclasses
 import functools
-from typing import Any
+import zlib
 
 import jax
 import jax.numpy as jnp
@@ -19,82 +18,208 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.families import draws
 from jaxelim.families import noise as noises
+from jaxelim.testing.settings import run_by_run
+from tests import twin
 from tests.calls import checked
-from tests.twin import arm_run, worlds
-from tests.twin.thresholds import gk16
+from tests.places import ARMS, PLACES, PROBLEMS, place
+from tests.rules.agreement_rows import (
+    BETAS,
+    ELIMINATION,
+    PLAIN,
+    RULES,
+    STOPPING,
+    TOP_TWO,
+    WAITS,
+    Row,
+)
 
-STD = [0.8, 0.5, 1.0, 0.9, 0.6]  # a run is in units of the largest
-STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination(),
-            "native": je.Native()}  # fmt: skip
-ONE = je.Engine(lanes=1, devices=1)
-
-
-@dataclasses.dataclass(frozen=True)
-class World:
-    """A family, its twin, the means of two instances, a level, a slack and a source."""
-
-    family: Any
-    twin: worlds.World
-    means: list
-    level: float
-    slack: float
-    source: Any = None
-
-    def instance(self, i):
-        return je.Instance.unstructured(self.means[i], self.family, source=self.source)
-
-
-MEANS = {
-    "bernoulli": [[0.9, 0.2, 0.25, 0.65, 0.0], [0.05, 1.0, 0.1, 0.8, 0.7]],
-    "poisson": [[3.0, 0.5, 0.6, 2.0, 0.0], [0.1, 4.0, 0.3, 1.2, 2.2]],
-    "exponential": [[3.0, 0.5, 0.6, 1.4, 0.1], [0.1, 4.0, 0.3, 1.2, 2.2]],
-    "gaussian": [[2.0, -0.5, -1.5, 1.1, 0.0], [-1.0, 2.0, -1.5, 1.2, 0.9]],
-}
-"""Two instances each: ends of the range, arms without a success, equal means."""
-NORMAL = je.families.Normal(STD)
-WORLDS = {
-    "bernoulli": World(je.Bernoulli(), worlds.Bernoulli(), MEANS["bernoulli"], 0.45, 0.2),
-    "poisson": World(je.Poisson(), worlds.Poisson(), MEANS["poisson"], 1.3, 0.4),
-    "exponential": World(je.Exponential(), worlds.Exponential(), MEANS["exponential"], 1.1, 0.5),
-    "gaussian": World(je.Gaussian(), worlds.Gaussian(), MEANS["gaussian"], 0.3, 0.4),
-    "by-arm": World(je.Gaussian(STD), worlds.Gaussian(STD), MEANS["gaussian"], 0.3, 0.4),
-    "unknown": World(je.GaussianUnknownVariance(), worlds.UnknownVariance(STD), MEANS["gaussian"],
-                     0.3, 0.4, NORMAL),
-    "unknown, glr": World(je.GaussianUnknownVariance("glr"), worlds.UnknownVariance(STD, "glr"),
-                          MEANS["gaussian"], 0.3, 0.4, NORMAL),
-}  # fmt: skip
-PROBLEMS = {
-    "bai": lambda w: (je.BestArm(), ("bai",)),
-    "topm": lambda w: (je.TopM(2), ("topm", 2)),
-    "osi": lambda w: (je.Thresholding(w.level), ("osi", w.level)),
-    "slack": lambda w: (je.BestArm(epsilon=w.slack), ("slack", w.slack)),
-    "reference": lambda w: (je.BestArm(reference=w.level), ("reference", w.level)),
-}
-PLAIN = {
-    "uniform": (je.Uniform(), "uniform", {}),
-    "lucb": (je.LUCB(), "lucb", {}),
-    "lucb-2": (je.LUCB(pulls=2), "lucb", {"pulls": 2}),
-    "ugape": (je.UGapE(), "ugape", {}),
-    "racing": (je.Racing(), "racing", {}),
-    "k-learner": (je.LinGame(), "k-learner", {}),
-    "fws": (je.FWS(), "fws", {}),
-    "lazy-tas": (je.LazyTaS(), "lazy-tas", {}),
-    "oracle": (je.Oracle(), "oracle", {}),
-    "tas": (je.TrackAndStop(gap_share=1e-10), "tas", {}),
-    "tas, C": (je.TrackAndStop("C", gap_share=1e-10, schedule=3), "tas",
-               {"tracking": "C", "every": 3}),
-}  # fmt: skip
-TOP_TWO = {
-    "ttts": je.TTTS(), "t3c": je.T3C(), "ebtc": je.EBTC(), "ebtci": je.EBTCI(),
-    "tstci": je.TSTCI(), "ttucb": je.TTUCB(), "ttts, ids": je.TTTS("ids", "tracking"),
-    "t3c, ids": je.T3C("ids"), "ebtc, 0.3": je.EBTC(0.3, "tracking"),
-    "ebtci, ids": je.EBTCI("ids", "tracking"), "ttucb, ids": je.TTUCB("ids"),
-    "eb, rs": je.TopTwo("eb", "rs"), "ucb, tci": je.TopTwo("ucb", "tci", 0.7, "tracking"),
-}  # fmt: skip
-RULES = {**PLAIN, **{name: (rule, "top-two", {}) for name, rule in TOP_TWO.items()}}
 SURE = ("uniform", "lucb", "lucb-2", "ugape", "racing")
-"""Rules whose choices rounding hardly ever decides: all stopping rules are compared."""
-WAITS = ({}, {}, {"batch": 7}, {"batch": 3, "delay": 4})
+"""Rules on independent arms whose choices rounding hardly ever decides."""
+
+
+def defined(at, problem, rule, eliminates):
+    """Whether the library takes the combination; it refuses the others by name."""
+    if rule == "oracle" and at.startswith("unknown"):
+        return False  # refused too, but not before H* is asked for
+    given = place(at).instance[0], PROBLEMS[problem](place(at))[0], RULES[rule][0]
+    by = STOPPING["selective"] if eliminates else None
+    for stopping in (by,) if by else (STOPPING["full"], STOPPING["native"]):
+        try:
+            checked(*given, stopping=stopping, elimination=by)
+            return True
+        except je.errors.UnsupportedError:
+            continue
+    return False
+
+
+def of_arms():
+    """Of every problem and rule two families, with elimination at sampling in turn."""
+    turn, waits = 0, ({}, {}, WAITS[0], WAITS[2])
+    for p, problem in enumerate(list(PROBLEMS)[:5]):
+        for r, rule in enumerate((*PLAIN, *TOP_TWO)):
+            names, taken = [ARMS[(p + r + step) % len(ARMS)] for step in range(len(ARMS))], 0
+            for at in names:
+                eliminates = bool(turn % 2) and defined(at, problem, rule, True)
+                if taken < 2 and (eliminates or defined(at, problem, rule, False)):
+                    sure = rule in SURE
+                    wait = waits[turn % 4] if rule not in ("racing", "ugape") else {}
+                    long = not rule.startswith("tas")  # cutting planes for w* are slow
+                    yield Row(at, problem, rule, "selective" if eliminates else None,
+                              (0.1 if sure else 0.001,), "gk16", (wait,), pulls=not sure,
+                              length=250 if long else 100 if problem in ("bai", "osi") else 40,
+                              )  # fmt: skip
+                    taken, turn = taken + 1, turn + 1
+
+
+WIDE = (0.9, 0.01)
+LOW = dict(deltas=WIDE, beta="log(1/delta)")
+# Greedy LinGame on differences is left out for linear arms with K = d: its choices tie
+# exactly. phi_k' V_w^-1 (phi_i - phi_j) is 0 for every other arm k, and equal weights
+# on i and j give equal gains.
+LINEAR = [
+    Row("near-equal", "bai", "uniform", **LOW),
+    Row("K >> d", "topm", "uniform", **LOW),
+    Row("K = d", "osi", "uniform", **LOW),
+    Row("K >> d", "reference", "uniform", **LOW),
+    Row("unstructured", "reference", "uniform", **LOW),
+    Row("K = d + 1", "bai", "given oracle"),
+    Row("K = d + 1", "topm", "given oracle"),
+    Row("unstructured", "osi", "given oracle"),
+    Row("near-equal", "bai", "lingape", deltas=WIDE),
+    Row("K >> d", "bai", "lingape", "selective"),
+    Row("unstructured", "bai", "lingape", "full"),
+    Row("identical", "topm", "lingape"),
+    Row("unstructured", "topm", "lingape", "selective"),
+    Row("near-equal", "topm", "lingape", "full"),
+    Row("K = d + 1", "osi", "lingape"),
+    Row("identical", "osi", "lingape", "selective"),
+    Row("K = d", "osi", "lingape", "full"),
+    Row("K = d + 1", "reference", "lingape", "full"),
+    Row("identical", "bai", "lingame", deltas=WIDE),
+    Row("K >> d", "bai", "lingame", "selective"),
+    Row("near-equal", "bai", "lingame", "full"),
+    Row("unstructured", "topm", "lingame"),
+    Row("K = d + 1", "topm", "lingame", "selective"),
+    Row("K >> d", "topm", "lingame", "full"),
+    Row("K = d", "osi", "lingame"),
+    Row("unstructured", "osi", "lingame", "selective"),
+    Row("identical", "reference", "lingame", "selective"),
+    Row("K = d", "bai", "optimistic lingame"),
+    Row("K = d", "reference", "optimistic lingame"),
+    *(Row(at, problem, "lazy-tas", beta="never", length=5000) for at, problem in
+      (("linear-d10", "bai"), ("linear-d10-topm", "topm"), ("unstructured-k40", "bai"),
+       ("unstructured-k40", "topm"), ("unstructured-k40-osi", "osi"))),
+    Row("K = d + 1", "osi", "lazy-tas", "selective", pulls=True),
+    Row("K = d + 1", "reference", "lazy-tas", pulls=True),
+    Row("unstructured", "osi", "lazy-tas", pulls=True, length=600),
+    Row("linear", "bai", "lazy-tas", "selective", pulls=True, length=600),
+    Row("linear", "topm", "lazy-tas", "selective", pulls=True, length=600),
+    Row("identical", "topm", "lingifa"),
+    Row("unstructured", "bai", "tas", pulls=True, length=80),
+    Row("linear", "topm", "optimistic tas", pulls=True, length=60),
+    Row("linear", "osi", "tas, C", "selective", pulls=True, length=80),
+    Row("K >> d", "bai", "fws", "selective", pulls=True),
+    Row("near-equal", "reference", "fws", "selective", pulls=True),
+    Row("linear", "bai", "fws", "selective", pulls=True, vmapped=True),
+    Row("linear", "topm", "fws", "selective", pulls=True),
+    Row("linear", "osi", "fws", pulls=True),
+    Row("unstructured", "osi", "fws", pulls=True),
+    Row("unstructured", "topm", "fws", "selective", pulls=True),
+    Row("unstructured", "bai", "fws", "selective", pulls=True, vmapped=True),
+]  # fmt: skip
+PENDING = [
+    Row("linear", "bai", "lingape", "selective", waits=WAITS),
+    Row("linear", "topm", "lingape", waits=WAITS),
+    Row("unstructured", "osi", "lingame", waits=WAITS),
+    Row("linear", "bai", "uniform", waits=WAITS),
+    Row("linear", "bai", "fws", "full", waits=WAITS[:1], pulls=True),
+    # On linear arms its gradients tie, and rounding parts it from the twin.
+    Row("unstructured, 7", "bai", "lazy-tas", waits=WAITS, pulls=True),
+    Row("linear", "topm", "lingifa", waits=WAITS),
+    Row("logistic", "bai", "uniform", deltas=(0.1,), waits=WAITS, length=900),
+]
+RESETS = [
+    Row("linear", "items", "lingape", "selective, resets", (0.1,), length=300),
+    *(Row("linear", problem, "lingape", f"{kind}, resets", (0.1,), length=300)
+      for problem in ("bai", "topm", "osi") for kind in ("selective", "full")),
+]  # fmt: skip
+COSTS = [
+    Row("priced coins", "bai", "tas", pulls=True), Row("priced basis", "bai", "tas", pulls=True),
+    Row("priced linear", "bai", "tas", pulls=True, length=80),
+    Row("priced basis", "topm", "tas", waits=({"batch": 6, "delay": 2},), pulls=True, length=60),
+    Row("priced coins", "osi", "tas, C", pulls=True),
+    Row("priced basis", "osi", "tas, C", pulls=True),
+    *(Row(at, "bai", rule, deltas=(0.01,), pulls=True)
+      for at in ("priced coins", "priced linear", "priced basis")
+      for rule in ("oracle", "lingame", "fws", "lazy-tas", "uniform")),
+    Row("priced linear", "bai", "optimistic tas", pulls=True, length=60),
+    Row("priced linear", "bai", "tas, C", pulls=True, length=80),
+]  # fmt: skip
+LOGISTIC = [
+    *(Row("logistic", problem, "uniform", deltas=(0.1,), length=900)
+      for problem in ("bai", "topm", "items")),
+    Row("logistic basis", "osi", "uniform", deltas=(0.1,), length=900),
+    *(Row("logistic", "bai", rule, "selective" if rule == "lingame" else None, (0.1,), pulls=True,
+          length=80 if rule.startswith("tas") else 200) for rule in
+      ("lingame", "lazy-tas", "tas", "oracle")),
+    Row("logistic basis", "bai", "ebtci", deltas=(0.1,), pulls=True),
+    Row("logistic basis", "osi", "tas, C", deltas=(0.1,), pulls=True, length=80),
+    Row("logistic", "topm", "lingame", deltas=(0.1,), pulls=True),
+]  # fmt: skip
+
+
+def native():
+    """LinGIFA and the rules with a native test: each place, problem and elimination."""
+    for rule in ("lingifa", "lucb", "ugape", "racing", "rage", "xy-adaptive"):
+        traits = RULES[rule][0].traits
+        for at in ("unstructured", "unstructured, 7", "linear", "K = d", "K = d + 1", "near-equal"):
+            structure = "unstructured" if at.startswith("unstructured") else "linear"
+            # For K = d, Phi V_w^-1 Phi' = diag(1/w), so RAGE's uniform weights tie all pairs.
+            if structure not in traits.structures or (rule, at) == ("rage", "K = d"):
+                continue
+            for problem in ("bai", "topm", "osi"):
+                if traits.defined_for(PROBLEMS[problem](place(at))[0].name):
+                    for by in (None, "selective", "full") if traits.elimination else (None,):
+                        yield Row(at, problem, rule, by, (0.1,), vmapped=traits.lanes_last,
+                                  length={"rage": 2500, "xy-adaptive": 1000}.get(rule, 300),
+                                  )  # fmt: skip
+
+
+def of_items():
+    """Rules of best item; arms of the basis tie exactly for some."""
+    rules = ("uniform", "lingape", "lingame", "fws", "lazy-tas", "lingifa", "rage", "xy-adaptive")
+    for rule in rules:
+        for at, problem in (
+            ("linear", "items"), ("unstructured", "items"), ("linear", "near items")
+        ):  # fmt: skip
+            if at == "unstructured" and rule in ("xy-adaptive", "lingame", "fws"):
+                continue
+            by = (None, "selective", "full") if RULES[rule][0].traits.elimination else (None,)
+            for elimination in by:
+                one = (at, problem, elimination) == ("linear", "items", None)
+                yield Row(at, problem, rule, elimination, (0.1,), vmapped=one,
+                          pulls=rule in ("fws", "lazy-tas"),
+                          length={"rage": 4000, "xy-adaptive": 1000}.get(rule, 300))  # fmt: skip
+
+
+ROWS = list({row.id: row for row in (
+    *of_arms(), *LINEAR, *native(), *of_items(), *RESETS, *PENDING, *COSTS, *LOGISTIC
+)}.values())  # fmt: skip
+FAST = {
+    "uniform, bai, bernoulli", "tas, bai, exponential, waits", "ugape, topm, by-arm",
+    "lingame, topm, unknown, glr, waits", "lucb-2, osi, by-arm, waits",
+    "lucb, slack, by-arm, waits", "ebtci, ids, slack, exponential, waits",
+    "ebtc, reference, gaussian, waits",
+    "uniform, bai, near-equal", "uniform, reference, unstructured", "given oracle, topm, K = d + 1",
+    "lingape, bai, near-equal", "lingape, bai, unstructured, full", "lingape, osi, K = d, full",
+    "lingape, reference, K = d + 1, full", "lingame, bai, near-equal, full",
+    "lingame, topm, K = d + 1, selective", "fws, topm, linear, selective",
+    "lingifa, topm, identical",
+    "lucb, osi, unstructured, selective", "racing, topm, unstructured", "rage, bai, unstructured",
+    "lingame, items, linear, selective", "lingape, bai, linear, selective, waits",
+    "lingape, bai, linear, full, resets", "tas, bai, priced coins", "uniform, items, logistic",
+}  # fmt: skip
+"""Rows that meet every problem, kind of rule, wait, cost and set; each is one program."""
 
 
 @functools.cache
@@ -115,7 +240,7 @@ def posterior(family, seed):
     return draw
 
 
-def settings(rule, family, seed):
+def chances(rule, family, seed):
     """A top-two rule for the twin; its random numbers are those of run 0 of the seed."""
 
     def chance(t):
@@ -127,134 +252,103 @@ def settings(rule, family, seed):
                 select=rule.select, draw=posterior(family, seed), chance=chance)  # fmt: skip
 
 
-def defined(world, problem, rule, eliminates):
-    """Whether the library takes the combination; it refuses the others by name."""
-    if rule == "oracle" and world.startswith("unknown"):
-        return False  # refused too, but not before H* is asked for
-    instance = WORLDS[world].instance(0)
-    elimination = je.SelectiveElimination() if eliminates else None
-    try:
-        checked(instance, PROBLEMS[problem](WORLDS[world])[0], RULES[rule][0],
-                stopping=elimination or je.FullElimination(), elimination=elimination)  # fmt: skip
-    except je.errors.UnsupportedError:
-        try:
-            checked(instance, PROBLEMS[problem](WORLDS[world])[0], RULES[rule][0],
-                    stopping=je.Native())  # fmt: skip
-        except je.errors.UnsupportedError:
-            return False
-        return not eliminates
-    return True
-
-
-def rows():
-    """(world, problem, rule, eliminates, waits) of every problem and rule, for two worlds."""
-    turn = 0
-    for p, problem in enumerate(PROBLEMS):
-        for r, rule in enumerate(RULES):
-            names = [list(WORLDS)[(p + r + step) % len(WORLDS)] for step in range(len(WORLDS))]
-            taken = 0
-            for world in names:
-                eliminates = bool(turn % 2) and defined(world, problem, rule, True)
-                if taken < 2 and (eliminates or defined(world, problem, rule, False)):
-                    waits = turn % len(WAITS) if rule not in ("racing", "ugape") else 0
-                    yield world, problem, rule, eliminates, waits
-                    taken, turn = taken + 1, turn + 1
-
-
-ROWS = list(rows())
-FAST = [
-    ("bernoulli", "bai", "uniform"), ("exponential", "bai", "tas"), ("by-arm", "topm", "ugape"),
-    ("unknown, glr", "topm", "k-learner"), ("by-arm", "osi", "lucb-2"), ("by-arm", "slack", "lucb"),
-    ("exponential", "slack", "ebtci, ids"), ("gaussian", "reference", "ebtc"),
-]  # fmt: skip
-
-
-def noise_of(twin, seed, shape, ties):
-    """Noise; with `ties` equal noise of the initial pulls of run 0, and uniforms at 0."""
-    rng = np.random.default_rng(seed)
-    noise = rng.standard_normal(shape) if twin.normal else rng.random(shape)
-    if ties:
+def noise_of(row, world):
+    """Noise [2, T]; with ties of the initial pulls for the rules that are sure."""
+    rng = np.random.default_rng(zlib.crc32(row.id.encode()))
+    shape = 2, row.length
+    noise = rng.standard_normal(shape) if world.normal else rng.random(shape)
+    if row.rule in SURE and row.place in ARMS:
         noise[0, :5] = 0.25
-    if ties and not twin.normal:
-        noise[-1, [0, 7, 30]] = 0.0
+        if not world.normal:
+            noise[-1, [0, 7, 30]] = 0.0
     return noise
 
 
-def length(problem, rule):
-    """The samples compared; cutting planes for w* are slow."""
-    if rule.startswith("tas"):
-        return 100 if problem in ("bai", "osi") else 40
-    return 250
-
-
 @pytest.mark.parametrize(
-    ("world", "problem", "rule", "eliminates", "waits"),
-    [pytest.param(*row, marks=() if row[:3] in FAST else pytest.mark.slow) for row in ROWS],
-)
-def test_runs_are_those_of_the_twin(world, problem, rule, eliminates, waits):
-    """Stops, answers, pulls and numbers of tests, or every pull where rounding may decide."""
-    where, (ours, name, given), T = WORLDS[world], RULES[rule], length(problem, rule)
-    asked, spec = PROBLEMS[problem](where)
-    names = [stop for stop in STOPPING if stop in ours.traits.stopping]
-    names = ["selective"] if eliminates else names if rule in SURE else ["full"]
-    # Means of 0 and 1 would tie at once for w*.
-    tied = world == "bernoulli" and problem in ("topm", "reference") and "tas" in rule
-    initial = 4 if tied else None
-    noise, compared = noise_of(where.twin, 11, (2, T), rule in SURE), 0
-    delta = 0.1 if rule in SURE else 0.001
-    common = dict(delta=delta, threshold=je.GK16(), max_samples=T, seed=5, engine=ONE,
-                  initial_pulls=initial, elimination=STOPPING["selective"] if eliminates else None,
-                  **WAITS[waits])  # fmt: skip
-    if world == "gaussian":
-        common["ridge"] = 0.0
-    for i, means in enumerate(where.means):
-        instance = where.instance(i)
-        for run in range(2):
-            twins = given if name != "top-two" else settings(ours, where.family, 5)
-            if rule not in SURE:
-                found = je.trace(instance, asked, ours, noise=noise[run],
-                                 stopping=STOPPING[names[0]], **common)  # fmt: skip
-            known = arm_run.run(
-                where.twin, means, spec, name, noise=noise[run], delta=delta, beta=gk16,
-                stopping=names, elimination="selective" if eliminates else None, settings=twins,
-                initial=initial, follow=None if rule in SURE else found.arms, **WAITS[waits],
-            )  # fmt: skip
-            if rule in SURE:
-                found = je.simulate(
-                    instance, asked, ours, noise=noise[run : run + 1], runs=1,
-                    stopping=[STOPPING[stop] for stop in names], **common,
+    "row", [pytest.param(row, marks=() if row.id in FAST else pytest.mark.slow) for row in ROWS],
+    ids=lambda row: row.id,
+)  # fmt: skip
+def test_runs_are_those_of_the_twin(row):
+    at, (rule, name, settings) = place(row.place), RULES[row.rule]
+    problem, spec = PROBLEMS[row.problem](at)
+    threshold, beta = BETAS[row.beta]
+    by, twins_by = ELIMINATION[row.elimination] if row.elimination else (None, None)
+    # Bernoulli means of 0 and 1 would tie at once for w*.
+    tied = row.place == "bernoulli" and row.problem in ("topm", "reference") and "tas" in row.rule
+    noise, initial = noise_of(row, at.worlds[0]), 4 if tied else None
+    if row.rule in TOP_TWO:
+        settings = chances(rule, at.instance.family, 5)
+    common = dict(threshold=threshold, elimination=by, ridge=at.ridge, initial_pulls=initial,
+                  max_samples=row.length)  # fmt: skip
+    twins = dict(beta=beta, elimination=twins_by, initial=initial, **settings)
+    compare = compare_pulls if row.pulls else compare_ends
+    for waits in row.waits:
+        for form in (rule, run_by_run(rule)) if row.vmapped else (rule,):
+            compare(row, at, (problem, form), (spec, name), noise, common | waits, twins | waits)
+
+
+def compare_ends(row, at, ours, theirs, noise, common, twins):
+    """Every number of a run that each stopping rule ends."""
+    traits = ours[1].traits
+    names = [row.elimination] if row.elimination in STOPPING else [
+        name for name in STOPPING if name in traits.stopping
+        and not (row.elimination and name in ("selective", "full"))
+    ]  # fmt: skip
+    times = "pair_times" if row.problem in ("topm", "slack") else ()
+    found = je.simulate(
+        at.instance, *ours, delta=row.deltas, noise=noise, runs=2, record=times,
+        stopping=[STOPPING[name] for name in names], engine=je.Engine(devices=1), **common,
+    )  # fmt: skip
+    for i, d, r in np.ndindex(len(at.worlds), len(row.deltas), 2):
+        known = twin.run(at.worlds[i], *theirs, noise=noise[r], delta=row.deltas[d],
+                         stopping=names, **twins)  # fmt: skip
+        for s, name in enumerate(names):
+            stop = known.stops[name]
+            fields = ["samples", "stopped", "truncated", "answer", "pulls", "tests_stopping",
+                      "tests_sampling"]  # fmt: skip
+            # Nothing is eliminated for others; the array is from the observers that eliminate.
+            if name in ("selective", "full"):
+                fields.append("elimination_times")
+            for field in fields:
+                np.testing.assert_array_equal(
+                    getattr(found, field)[i, s, d, r], getattr(stop, field),
+                    f"{field} of {name}, instance {i}, run {r}, delta {d}",
                 )  # fmt: skip
-                check_stops(found, known, names)
-                compared += len(known.arms)
-                continue
-            n = known.sure
-            np.testing.assert_array_equal(found.arms[:n], known.arms[:n])
-            compared += n
-            if n == len(known.arms):
-                stop = known.stops[names[0]]
-                np.testing.assert_allclose(found.rewards, known.rewards, rtol=1e-13)
-                assert (found.samples, found.stopped) == (stop.samples, stop.stopped)
-                np.testing.assert_array_equal(found.answer, stop.answer)
+    if by_order := [name for name in ("full", "selective", "llr", "native") if name in names]:
+        samples = [found.samples[:, names.index(name)] for name in by_order]
+        assert row.problem == "slack" or all(map(np.all, map(np.less_equal, samples, samples[1:])))
+
+
+def compare_pulls(row, at, ours, theirs, noise, common, twins):
+    """Every pull, up to where several are right; then how the run ends."""
+    name = row.elimination if row.elimination in STOPPING else "full"
+    compared = 0
+    for i, r in np.ndindex(len(at.worlds), 2):
+        found = je.trace(
+            at.instance[i], *ours, noise=noise[r], delta=row.deltas[0], seed=5,
+            stopping=STOPPING[name], engine=je.Engine(lanes=1, devices=1), **common,
+        )  # fmt: skip
+        known = twin.run(at.worlds[i], *theirs, noise=noise[r], delta=row.deltas[0],
+                         stopping=[name], follow=found.arms, **twins)  # fmt: skip
+        n = known.sure
+        np.testing.assert_array_equal(found.arms[:n], known.arms[:n])
+        compared += n
+        if n == len(known.arms):
+            stop = known.stops[name]
+            np.testing.assert_allclose(found.rewards, known.rewards, rtol=1e-13)
+            assert (found.samples, found.stopped) == (stop.samples, stop.stopped)
+            np.testing.assert_array_equal(found.answer, stop.answer)
     # Ties decide early for these rules, and for w* that is not rounded.
-    rounded = problem in ("bai", "osi")
-    early = rule in ("fws", "lazy-tas") or (rule.startswith("tas") and not rounded)
-    assert compared > 20 * (initial or 1) + (0 if early else 40)
-
-
-def check_stops(found, known, names):
-    """What a call says of its one run, under each stopping rule."""
-    for s, name in enumerate(names):
-        stop, at = known.stops[name], (s, 0, 0)
-        assert found.samples[at] == stop.samples, name
-        assert found.stopped[at] == stop.stopped, name
-        assert found.tests_stopping[at] == stop.tests, name
-        np.testing.assert_array_equal(found.answer[at], stop.answer, name)
-        np.testing.assert_array_equal(found.pulls[at], stop.pulls, name)
+    rounded = row.problem in ("bai", "osi") and row.place in ARMS
+    early = row.rule in ("fws", "lazy-tas") or (row.rule.startswith("tas") and not rounded)
+    first = 2 * len(at.worlds) * at.instance.K * (twins["initial"] or 1)
+    assert compared > first + (0 if early else 40)
 
 
 def test_rows_meet_every_name():
-    """All worlds, problems and rules; the fast rows all problems."""
-    assert set(FAST) <= {row[:3] for row in ROWS}
-    for column, names in enumerate((WORLDS, PROBLEMS, RULES)):
-        assert {row[column] for row in ROWS} == set(names)
-    assert {row[1] for row in FAST} == set(PROBLEMS)
+    """All places, problems, rules and sets; the fast rows all problems."""
+    assert set(FAST) <= {row.id for row in ROWS}
+    for field, names in (("place", PLACES), ("problem", PROBLEMS), ("rule", RULES),
+                         ("elimination", (None, *ELIMINATION))):  # fmt: skip
+        assert {getattr(row, field) for row in ROWS} == set(names)
+    assert {row.problem for row in ROWS if row.id in FAST} == set(PROBLEMS) - {"near items"}

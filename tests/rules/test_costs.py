@@ -1,59 +1,18 @@
-"""Runs on arms whose pulls have costs."""
+"""Runs on arms whose pulls have costs; their pulls are rows of `test_agreement`."""
 
 import numpy as np
 import pytest
 
 import jaxelim as je
-from tests.calls import checked
 from tests.instances.instance_cases import stack
 
 SLOW = pytest.mark.slow
-TIED = ("lazy", "lingame")
-"""Rules whose choices tie on paper, so that rounding decides where w/c is formed."""
 MEANS, COSTS = [0.9, 0.5, 0.45, 0.1], np.array([1.0, 8.0, 1.0, 1.0])
-TAKEN = {
-    "tas": je.TrackAndStop(), "tas-c": je.TrackAndStop("C"), "oracle": je.Oracle(),
-    "optimistic": je.OptimisticTaS(), "lingame": je.LinGame(), "fws": je.FWS(),
-    "lazy": je.LazyTaS(), "uniform": je.Uniform(),
-}  # fmt: skip
-FAST = ("tas", "gaussian"), ("fws", "bernoulli")
 
 
 def given(family, costs=COSTS):
     kind = {"gaussian": je.Gaussian(0.5), "bernoulli": je.Bernoulli()}.get(family)
-    if family == "linear":
-        arms = np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6], [0.6, -0.8]])
-        return je.Instance(arms, [1.0, 0.3], 0.5, costs=costs)
     return je.Instance.unstructured(MEANS, kind, costs=costs)
-
-
-@pytest.mark.slow_rows("fws-bernoulli-waits16")
-@pytest.mark.parametrize(
-    ("rule", "family", "waits"),
-    [
-        pytest.param(rule, family, {}, marks=() if (rule, family) in FAST else SLOW)
-        for rule in TAKEN for family in ("gaussian", "bernoulli", "linear")
-    ] + [pytest.param("tas", "gaussian", dict(batch=6, delay=2), marks=SLOW)],
-)  # fmt: skip
-def test_costs_are_pulls_times_costs_and_shares_follow_them(rule, family, waits):
-    """Runs end right, and equal costs of 3 give the runs without costs, up to ties."""
-    common = dict(delta=0.01, runs=40, seed=1, engine=je.Engine(devices=1), **waits)
-    one = given(family)
-    result = je.simulate(one, je.BestArm(), TAKEN[rule], **common)
-    assert result.stopped.all() and result.correct.mean() > 0.9
-    np.testing.assert_allclose(result.costs, (result.pulls * COSTS).sum(-1))
-    assert result.costs.shape == result.samples.shape
-    plain = je.simulate(one.without_costs(), je.BestArm(), TAKEN[rule], **common)
-    assert plain.costs is None
-    if rule not in TIED:
-        equal = je.simulate(given(family, [3.0] * 4), je.BestArm(), TAKEN[rule], **common)
-        np.testing.assert_array_equal(equal.samples, plain.samples)
-        np.testing.assert_array_equal(equal.pulls, plain.pulls)
-    shares = [r.pulls[..., 1].sum() / r.pulls.sum() for r in (result, plain)]
-    if rule == "uniform":
-        np.testing.assert_array_equal(result.samples, plain.samples)
-    else:  # the dear arm has a smaller share of the pulls
-        assert shares[0] < shares[1]
 
 
 RUNS = 400
@@ -78,15 +37,6 @@ def test_track_and_stop_spends_less_where_it_knows_the_costs(family):
     assert np.nanmean(ratio) > 1 and np.nanmean(distance) < 0.2
 
 
-def test_rules_without_a_published_form_are_refused():
-    for rule in (je.LinGapE(), je.LUCB(), je.UGapE(), je.EBTCI(), je.LinGIFA()):
-        with pytest.raises(je.errors.UnsupportedError, match="no published form"):
-            checked(given("gaussian"), je.BestArm(), rule)
-    for rule in (je.Racing(), je.RAGE(), je.XYAdaptive()):
-        with pytest.raises(je.errors.UnsupportedError, match="no published form"):
-            checked(given("gaussian"), je.BestArm(), rule, stopping=je.Native())
-
-
 def test_instances_keep_their_costs(tmp_path):
     one = given("bernoulli")
     other = given("bernoulli")
@@ -105,6 +55,7 @@ def test_results_keep_costs(tmp_path):
         for seed in (1, 2)
     }
     one = results[1]
+    np.testing.assert_allclose(one.costs, (one.pulls * COSTS).sum(-1))
     one.save(tmp_path / "one.nc")
     again = je.load_result(tmp_path / "one.nc")
     assert again.equals(one) and (again.instance.costs == COSTS).all()

@@ -1,9 +1,6 @@
-"""Lazy Track-and-Stop: authors' traces, the twin, layouts, and the limit allocation."""
+"""Lazy Track-and-Stop: rounding, the twin's allocations, layouts, and the limit allocation."""
 
 import dataclasses
-import functools
-import json
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,116 +13,10 @@ from jaxelim.rules.parts.lazy_weights import averaged
 from jaxelim.testing.settings import run_by_run
 from tests import twin
 
-DATA = Path(__file__).parents[1] / "data"
-TRACES = [
-    entry
-    for entry in json.loads((DATA / "traces" / "index.json").read_text())
-    if entry["rule"] == "lts"
-]
-SETTINGS = {
-    "llr": (je.LLR(), None),
-    "stop": (je.SelectiveElimination(), None),
-    "both": (je.SelectiveElimination(), je.SelectiveElimination()),
-}
-PAIRS = {
-    "linear-d10": ("linear-d10", je.BestArm(), ("bai",)),
-    "linear-d10-topm": ("linear-d10-topm", je.TopM(3), ("topm", 3)),
-    "unstructured-k40": ("unstructured-k40", je.BestArm(), ("bai",)),
-    "unstructured-k40, top 3": ("unstructured-k40", je.TopM(3), ("topm", 3)),
-    "unstructured-k40-osi": ("unstructured-k40-osi", je.Thresholding(), ("osi",)),
-}
-
 
 def never(t, delta):
     """A threshold that no run reaches."""
     return 1e9 + 0 * (t + delta)
-
-
-@functools.cache
-def noise():
-    return np.load(DATA / "noise_seed124.npy")
-
-
-def reproduce(entry, pulls):
-    trace = np.load(DATA / "traces" / entry["file"])
-    problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[
-        entry["problem"]
-    ]
-    stopping, elimination = SETTINGS[entry["variant"]]
-    n = min(pulls, int(trace["samples"]))
-    ours = je.trace(
-        je.load_instance(entry["instance"]),
-        problem,
-        je.LazyTaS(),
-        noise=noise(),
-        stopping=stopping,
-        elimination=elimination,
-        max_samples=n + 1,
-        ridge=1,
-    )
-    np.testing.assert_array_equal(ours.arms[:n], trace["arms"][:n])
-    checks = n - len(ours.answer) + 1
-    np.testing.assert_array_equal(ours.active[:checks], trace["active"][:checks])
-    if n == int(trace["samples"]) and trace["stopped"]:
-        assert ours.stopped and ours.samples == n
-        answer = trace["answer"]
-        if entry["problem"] == "osi":
-            np.testing.assert_array_equal(ours.answer, answer.astype(bool))
-        else:
-            assert set(np.flatnonzero(ours.answer)) == set(np.atleast_1d(answer).tolist())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("entry", TRACES, ids=lambda entry: entry["file"][:-4])
-def test_every_trace_in_full(entry):
-    reproduce(entry, 10**6)
-
-
-@pytest.mark.shipped
-def test_the_first_pulls_of_a_trace():
-    (entry,) = (entry for entry in TRACES if entry["file"] == "linear-d20_bai_lts_both.npz")
-    reproduce(entry, 4000)
-
-
-def plainly(pair, pulls, rule="lazy_tas"):
-    """The twin's trajectory."""
-    name, _, spec = PAIRS[pair]
-    instance = je.load_instance(name)
-    return twin.run(
-        instance.arms,
-        instance.theta,
-        spec,
-        rule,
-        noise=noise()[:pulls],
-        beta=never,
-        max_samples=pulls,
-    )
-
-
-def equal_pulls(pair, pulls):
-    name, problem, _ = PAIRS[pair]
-    ours = je.trace(
-        je.load_instance(name),
-        problem,
-        je.LazyTaS(),
-        noise=noise()[:pulls],
-        threshold=never,
-        max_samples=pulls,
-        ridge=1,
-    )
-    np.testing.assert_array_equal(ours.arms[:pulls], plainly(pair, pulls).arms)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pair", ["linear-d10-topm", "unstructured-k40"])
-def test_the_first_pulls_equal_the_twins(pair):
-    equal_pulls(pair, 512)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pair", PAIRS)
-def test_5000_pulls_equal_the_twins(pair):
-    equal_pulls(pair, 5000)
 
 
 @pytest.mark.parametrize("form", ["one run", "lanes", "vmapped"])
@@ -162,8 +53,8 @@ def test_every_operation_of_the_average_is_rounded(form, design):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("as_run", [lambda rule: rule, run_by_run], ids=["lanes", "by run"])
-@pytest.mark.parametrize("pair", ["linear-d10", "unstructured-k40"])
-def test_the_allocations_equal_the_twins_bit_by_bit(pair, as_run, monkeypatch):
+@pytest.mark.parametrize("name", ["linear-d10", "unstructured-k40"])
+def test_the_allocations_equal_the_twins_bit_by_bit(name, as_run):
     seen, solves, pulls = {}, [], 260
 
     def record(t, bits):  # callbacks have no 64-bit types, so floats come in two halves
@@ -180,20 +71,20 @@ def test_the_allocations_equal_the_twins_bit_by_bit(pair, as_run, monkeypatch):
             jax.debug.callback(record, view.t, bits)
             return arm, state
 
-    class CrossCache(twin.LazyTas):
-        def _improve(self, stats, labels):
-            super()._improve(stats, labels)
+    class Kept(twin.RULES["lazy_tas"]):
+        def improve(self, seen, labels):
+            super().improve(seen, labels)
             solves.append(self.w)
 
-    monkeypatch.setitem(twin.RULES, "kept", CrossCache)
-    plainly(pair, pulls, "kept")
-    name, problem, _ = PAIRS[pair]
+    instance, noise = je.load_instance(name), np.random.default_rng(1).standard_normal(pulls)
+    world = twin.Linear(instance.arms, instance.theta)
+    twin.run(world, ("bai",), Kept, noise=noise, beta=lambda t, delta: np.inf)
     je.simulate(
-        je.load_instance(name),
-        problem,
+        instance,
+        je.BestArm(),
         as_run(Watched()),
         runs=1,
-        noise=noise()[None, :pulls],
+        noise=noise[None],
         threshold=never,
         max_samples=pulls,
         ridge=1,
@@ -203,63 +94,10 @@ def test_the_allocations_equal_the_twins_bit_by_bit(pair, as_run, monkeypatch):
         np.testing.assert_array_equal(seen[t], w)
 
 
-def batch(structure, count=3, K=5, d=3):
-    rng = np.random.default_rng(5)
-    arms = np.stack(
-        [
-            np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d))
-            for _ in range(count)
-        ]
-    )
-    return je.Instance(arms, rng.standard_normal((count, arms.shape[2])))
-
-
-@pytest.mark.slow_rows("BestArm()-('bai',)-linear-both")
-@pytest.mark.parametrize(
-    ("problem", "spec", "structure", "variant"),
-    [
-        (je.BestArm(), ("bai",), "linear", "both"),
-        pytest.param(je.TopM(2), ("topm", 2), "linear", "both", marks=pytest.mark.slow),
-        pytest.param(
-            je.Thresholding(0.1), ("osi", 0.1), "unstructured", "llr", marks=pytest.mark.slow
-        ),
-    ],
-    ids=lambda x: str(x),
-)
-def test_agrees_with_the_twin(problem, spec, structure, variant):
-    instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, 600))
-    stopping, elimination = SETTINGS[variant]
-    ours = je.simulate(
-        instances,
-        problem,
-        je.LazyTaS(),
-        runs=2,
-        noise=eps,
-        stopping=stopping,
-        elimination=elimination,
-        ridge=1,
-    )
-    for i, one in enumerate(instances.unbatched):
-        for run in range(2):
-            theirs = twin.run(
-                one.arms,
-                one.theta,
-                spec,
-                "lazy_tas",
-                noise=eps[run],
-                stopping=("selective" if elimination else "llr",),
-                elimination="selective" if elimination else None,
-            )
-            (end,) = theirs.stops.values()
-            at = (i, 0, 0, run)
-            assert ours.samples[at] == end.samples
-            np.testing.assert_array_equal(ours.pulls[at], end.pulls)
-            assert ours.tests_sampling[at] == end.tests_sampling
-
-
 @pytest.mark.slow
 def test_lanes_and_single_runs_agree():
-    instance = batch("linear", K=6)[0]
+    rng = np.random.default_rng(5)
+    instance = je.Instance(rng.standard_normal((6, 3)), rng.standard_normal(3))
     asked = dict(
         runs=8,
         seed=3,

@@ -7,14 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from scipy.stats import binom
 
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.views import Snapshot
 from jaxelim.lanes import LaneOps
+from tests import twin
 from tests.calls import NAMES, checked
-from tests.twin import worlds
 
 SLOW = pytest.mark.slow
 STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination()}
@@ -23,6 +22,8 @@ FAMILIES = {
     "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
     "gaussian": je.Gaussian(), "by-arm": je.Gaussian(STD),
 }  # fmt: skip
+TWINS = {"bernoulli": twin.Bernoulli, "poisson": twin.Poisson, "exponential": twin.Exponential,
+         "gaussian": twin.Gaussian}  # fmt: skip
 LEVEL = {"bernoulli": 0.55, "poisson": 1.2, "exponential": 1.1, "gaussian": 0.3, "by-arm": 0.3}
 MEANS = {
     "bernoulli": [[0.9, 0.2, 0.8, 0.4], [0.3, 0.1, 0.2, 0.0]],
@@ -48,7 +49,7 @@ def drawn(family, seed, shape):
 
 def infimum(family, piece, n, means, level):
     """The least sum_k n_k d(m_k, lambda_k) over a piece, by a search over one common mean."""
-    d = worlds.WORLDS[family].divergence
+    d = TWINS[family].divergence
     i, k = piece
     if k == "below":  # {mu_i <= level}
         return n[i] * d(means[i], level) if means[i] > level else 0.0
@@ -142,7 +143,7 @@ def test_complexity_of_a_best_arm_or_none():
     signs = je.complexity(given, je.Thresholding(0.95), gap=1e-9)
     np.testing.assert_allclose(none.value, signs.value, rtol=1e-8)
     near = je.complexity(given, je.BestArm(reference=0.88), gap=1e-9)
-    d = worlds.WORLDS["bernoulli"].divergence
+    d = twin.Bernoulli.divergence
     assert near.value < d(0.9, 0.88) and near.information.min() >= near.value * (1 - 1e-12)
 
 
@@ -202,19 +203,6 @@ def test_p_values_are_those_of_the_definition():
     assert 0 < none < looks
 
 
-REFUSED = [
-    (je.BestArm(reference=0.5), je.LUCB(), "LUCB is defined for"),
-    (je.BestArm(reference=0.5), je.UGapE(), "UGapE is defined for"),
-    (je.BestArm(reference=0.5), je.LinGIFA(), "LinGIFA is defined for"),
-]
-
-
-@pytest.mark.parametrize(("problem", "rule", "words"), REFUSED)
-def test_rules_that_are_not_defined_are_refused(problem, rule, words):
-    with pytest.raises(je.errors.UnsupportedError, match=words):
-        checked(instance("gaussian", [0.9, 0.7, 0.3, 0.2]), problem, rule)
-
-
 def test_bad_input():
     with pytest.raises(je.errors.ArgumentError, match="None with epsilon"):
         je.BestArm(0.1, reference=0.5)
@@ -227,27 +215,6 @@ def test_bad_input():
 
 def test_the_problem_keeps_its_contract():
     assert je.testing.check_problem(je.BestArm(reference=0.2), draws=80)
-
-
-# Laws of runs.
-
-
-N, CRITICAL = 4_000, 510
-"""Runs, and errors that are too many at delta = 0.1: by luck with probability below 1e-7."""
-
-
-@SLOW
-@pytest.mark.parametrize("means", [[0.55, 0.5, 0.2], [0.42, 0.4, 0.3]])
-def test_errors_of_a_proven_test_are_rarer_than_delta(means):
-    """An error rate of 0.15 fails with probability above 0.999."""
-    assert 2 * 3 * binom.sf(CRITICAL - 1, N, 0.1) < 1e-6 and binom.cdf(CRITICAL - 1, N, 0.15) < 1e-3
-    problem = je.BestArm(reference=0.48)
-    result = je.simulate(
-        je.Instance.unstructured(means, je.Bernoulli()), problem, je.EBTCI(), delta=0.1, runs=N,
-        threshold=je.Mixture(), stopping=tuple(STOPPING.values()), max_samples=16_000,
-    )  # fmt: skip
-    assert ((~result.correct & result.stopped).sum(-1) < CRITICAL).all()
-    assert result.stopped.mean() > 0.5
 
 
 @SLOW

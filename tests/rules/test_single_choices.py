@@ -1,16 +1,21 @@
-"""Single choices of rules, at states that few runs reach."""
+"""Single choices of rules, at states that few runs reach; settings; chance in ties."""
 
+import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.pieces import Interval
 from jaxelim.lanes import LaneOps
 from jaxelim.rules import lucb, racing
+from jaxelim.rules.parts.indices import rank
+from tests.calls import NAMES
 
 LANES = LaneOps(None)
 
@@ -59,3 +64,83 @@ def test_the_second_of_two_pulls():
             tests.append(int(state.piece_tests))
             stops.append(bool(state.stop))
     assert pulled == [2, 1, 2, 0] and tests == [3, 0, 3, 0] and not any(stops)
+
+
+def test_rank_equals_that_of_a_sorted_column():
+    """The m-th largest of each column without its own entry, ties counted."""
+    values = np.random.default_rng(3).integers(0, 4, (6, 6)).astype(float)
+    np.fill_diagonal(values, -np.inf)
+    ranks = jax.jit(lambda values: [
+        rank(LaneOps(), lambda some: list(some.of(values)), 6, m, values[0]) for m in range(1, 6)
+    ])  # fmt: skip
+    for m, ours in enumerate(ranks(values), 1):
+        np.testing.assert_array_equal(ours, np.sort(values, 0)[-m])
+
+
+@pytest.mark.parametrize(
+    ("rule", "field", "value"),
+    [
+        (je.RAGE, "slack", -0.1),
+        (je.RAGE, "accuracy", float("nan")),
+        (je.RAGE, "steps", 0),
+        (je.XYAdaptive, "alpha", -1),
+        (je.XYAdaptive, "every", 0),
+    ],
+)
+def test_settings_are_checked(rule, field, value):
+    with pytest.raises(je.errors.ArgumentError, match=field):
+        rule(**{field: value})
+    names = [f.name for f in dataclasses.fields(rule)]
+    assert eval(repr(rule()), NAMES) == rule() and field in names
+
+
+@pytest.mark.slow
+def test_racing_does_not_discard_an_arm_it_may_only_accept():
+    """Without such discards 60,000 samples are too few; the paper has 22,670."""
+    noise = np.load(Path(__file__).parents[1] / "data" / "noise_seed124.npy")
+    result = je.simulate(
+        je.load_instance("unstructured-k40"),
+        je.TopM(3),
+        je.Racing(),
+        stopping=je.Native(),
+        runs=1,
+        noise=noise[None],
+        max_samples=60_000,
+        ridge=1.0,
+    )
+    assert result.truncated.all()
+
+
+@pytest.mark.slow
+def test_xy_adaptive_on_orthogonal_groups_of_arms():
+    """No pull lowers the largest distance while two groups share it: all arms tie.
+
+    Chance must choose: n = 4000 first choices over 6 tied arms, each with probability
+    1/6. Some count differs from 667 by more than 140 (6 sd) with probability below
+    2e-8. The test detects an arm whose probability is off by 0.07.
+    """
+    angle = np.array([0.0, 0.7, 1.9])
+    arms = np.zeros((6, 4))
+    arms[:3, :2] = arms[3:, 2:] = np.stack([np.cos(angle), np.sin(angle)], 1)
+    instance = je.Instance(arms, [1.0, 0.3, 0.2, 0.1])
+    common = dict(stopping=je.Native(), delta=0.1)
+    first = je.simulate(
+        instance, je.BestArm(), je.XYAdaptive(), runs=4000, max_samples=16, **common, ridge=1.0
+    )
+    chosen = first.pulls[0, 0] - 1
+    assert (np.sort(chosen, 1) == [0, 0, 0, 0, 0, 10]).all()
+    assert np.abs((chosen == 10).sum(0) - 4000 / 6).max() < 140
+    whole = je.simulate(
+        instance, je.BestArm(), je.XYAdaptive(), runs=50, max_samples=100_000, **common, ridge=1.0
+    )
+    assert whole.stopped.all() and whole.correct.mean() > 0.5
+    again = je.simulate(
+        instance,
+        je.BestArm(),
+        je.XYAdaptive(),
+        runs=np.arange(20, 30),
+        max_samples=100_000,
+        **common,
+        ridge=1.0,
+    )
+    np.testing.assert_array_equal(again.samples, whole.samples[..., 20:30])

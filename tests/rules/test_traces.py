@@ -1,6 +1,6 @@
 """The authors' traces in full length: pulls, active sets, stop and answer are equal.
 
-A rule has a row in `RULES` if it has a trace.
+A rule has a row in `RULES` if it has a trace; the twin has the same traces.
 """
 
 import functools
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from tests import twin
 
 pytestmark = pytest.mark.long_runs
 DATA = Path(__file__).parents[1] / "data"
@@ -22,17 +23,23 @@ VARIANTS = {
     "both": (SELECTIVE, SELECTIVE),
     "native": (je.Native(), None),
 }
+RULES = {
+    "lingape": (je.LinGapE, "lingape"), "lingame": (je.LinGame, "lingame"),
+    "oracle": (je.Oracle, "oracle"), "fws": (je.FWS, "fws"), "lts": (je.LazyTaS, "lazy_tas"),
+    "lingifa": (je.LinGIFA, "lingifa"), "rage": (je.RAGE, "rage"),
+    "xya": (je.XYAdaptive, "xy_adaptive"),
+}  # fmt: skip
+"""The library's and the twin's."""
 
 
-def oracle(entry):
+def settings(entry):
+    """The weights of the oracle, by the file of its program."""
+    if entry["rule"] != "oracle":
+        return {}
     key = (entry["instance"], entry["problem"])
     known = json.loads((DATA / "oracle_weights.json").read_text())
-    return je.Oracle(
-        next(one["weights"] for one in known if (one["instance"], one["problem"]) == key)
-    )
-
-
-RULES = {"lingape": lambda _: je.LinGapE(), "lingame": lambda _: je.LinGame(), "oracle": oracle}
+    weights = next(one["weights"] for one in known if (one["instance"], one["problem"]) == key)
+    return {"weights": weights}
 
 
 @functools.cache
@@ -45,34 +52,38 @@ SHIPPED = {
     "linear-d20_topm_lingape_both, 15000 pulls",
     "linear-d20-osi_osi_lingame_llr",
     "linear-d20-osi_osi_oracle_stop",
+    "linear-d20_bai_fws_both",
+    "linear-d20_bai_lts_both, 4000 pulls",
 }
 """Each rule, problem and variant once; the traces of `llr` and `stop` pull the same arms."""
-FIRST = {"linear-d20_topm_lingape_both": 15_000}
+FIRST = {"linear-d20_topm_lingape_both": 15_000, "linear-d20_bai_lts_both": 4000}
 """The first pulls of a long trace, beside all of them."""
 
 
 def entries():
     for entry in INDEX:
-        if entry["rule"] in RULES:
-            name = entry["file"].removesuffix(".npz")
-            rows = [(name, None)]
-            if name in FIRST:
-                rows.append((f"{name}, {FIRST[name]} pulls", FIRST[name]))
-            for row, pulls in rows:
-                mark = pytest.mark.shipped if row in SHIPPED else pytest.mark.slow
-                yield pytest.param(entry, pulls, id=row, marks=mark)
+        name = entry["file"].removesuffix(".npz")
+        rows = [(name, None)]
+        if name in FIRST:
+            rows.append((f"{name}, {FIRST[name]} pulls", FIRST[name]))
+        for row, pulls in rows:
+            mark = pytest.mark.shipped if row in SHIPPED else pytest.mark.slow
+            yield pytest.param(entry, pulls, id=row, marks=mark)
 
 
 ENTRIES = list(entries())
 
 
 def test_the_gate_has_each_rule_problem_and_variant():
+    """But for LinGIFA, RAGE and XYAdaptive, of which all traces are long."""
     rows = [param for param in ENTRIES if param.marks[0].name == "shipped"]
-    chosen = [param.values[0] for param in rows]
     assert {param.id for param in rows} == SHIPPED and len(rows) == len(SHIPPED)
-    for key, known in (("rule", RULES), ("problem", ("bai", "topm", "osi"))):
-        assert {e[key] for e in chosen} == set(known)
-    assert {e["variant"] for e in chosen} == {"llr", "stop", "both"}
+    for key, known in (
+        ("rule", list(RULES)[:5]), ("problem", ("bai", "topm", "osi")),
+        ("variant", ("llr", "stop", "both")),
+    ):  # fmt: skip
+        assert {param.values[0][key] for param in rows} == set(known)
+    assert {entry["rule"] for entry in INDEX} == set(RULES)
 
 
 @pytest.mark.parametrize(("entry", "first"), ENTRIES)
@@ -84,27 +95,26 @@ def test_trace(entry, first):
         entry["problem"]
     ]
     stopping, elimination = VARIANTS[entry["variant"]]
+    instance, rule = je.load_instance(entry["instance"]), RULES[entry["rule"]][0]
     ours = je.trace(
-        je.load_instance(entry["instance"]),
-        problem,
-        RULES[entry["rule"]](entry),
-        noise=noise(),
-        stopping=stopping,
-        elimination=elimination,
-        delta=0.01,
-        max_samples=first or min(65_000, noise().size),
-        ridge=1.0,
-    )
+        instance, problem, rule(**settings(entry)), noise=noise(), stopping=stopping,
+        elimination=elimination, delta=0.01, max_samples=min(pulls + 1, noise().size), ridge=1.0,
+    )  # fmt: skip
 
     np.testing.assert_allclose(ours.theta_hat_0, theirs["theta_hat_0"], rtol=0, atol=1e-10)
     np.testing.assert_array_equal(ours.arms[:pulls], theirs["arms"][:pulls])
-    seen = len(theirs["active"]) - len(theirs["arms"]) + pulls
-    np.testing.assert_array_equal(ours.active[:seen], theirs["active"][:seen])
+    if entry["variant"] != "native":
+        seen = len(theirs["active"]) - len(theirs["arms"]) + pulls
+        np.testing.assert_array_equal(ours.active[:seen], theirs["active"][:seen])
+    means = instance.means
+    np.testing.assert_allclose(
+        ours.rewards[:pulls], means[ours.arms[:pulls]] + noise()[:pulls], rtol=0, atol=1e-12
+    )
+    np.testing.assert_array_equal(np.bincount(ours.arms, minlength=means.size), ours.pulls)
     if not stopped:  # the trace ends there; our run continues
-        assert ours.samples >= pulls
+        assert not ours.stopped and ours.samples >= pulls
         return
-    assert ours.stopped and not ours.truncated
-    assert ours.samples == int(theirs["samples"]) == pulls
+    assert ours.stopped and ours.samples == int(theirs["samples"]) == pulls
     answer = theirs["answer"]
     if entry["problem"] == "osi":
         np.testing.assert_array_equal(ours.answer, answer.astype(bool))
@@ -112,8 +122,54 @@ def test_trace(entry, first):
         np.testing.assert_array_equal(np.flatnonzero(ours.answer), np.sort(np.atleast_1d(answer)))
     if stopping.eliminates and ours.elimination_times is not None:
         np.testing.assert_array_equal(ours.elimination_times, theirs["elimination_times"])
-    means = je.load_instance(entry["instance"]).means
-    np.testing.assert_allclose(
-        ours.rewards[:pulls], means[ours.arms] + noise()[:pulls], rtol=0, atol=1e-12
+
+
+# The twin.
+
+
+@functools.cache
+def trajectory(name, problem, m, rule, at_sampling, pulls):
+    """The twin's run for a trace; LLR and selective stopping share a trajectory."""
+    entry = {"instance": name, "problem": problem, "rule": rule}
+    instance, (_, rule) = je.load_instance(name), RULES[rule]
+    native = twin.RULES[rule].native
+    return twin.run(
+        twin.Linear(instance.arms, instance.theta),
+        {"bai": ("bai",), "topm": ("topm", m), "osi": ("osi", 0.0)}[problem],
+        rule,
+        noise=noise()[:pulls],
+        stopping=("native",) if native else ("selective",) if at_sampling else ("llr", "selective"),
+        elimination="selective" if at_sampling else None,
+        max_samples=pulls,
+        **settings(entry),
     )
-    np.testing.assert_array_equal(np.bincount(ours.arms, minlength=means.size), ours.pulls)
+
+
+@pytest.mark.parametrize("pulls", [200, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("entry", INDEX, ids=lambda entry: entry["file"].removesuffix(".npz"))
+def test_the_twins_first_pulls(entry, pulls):
+    trace = np.load(DATA / "traces" / entry["file"])
+    n, variant = min(pulls, int(trace["samples"])), entry["variant"]
+    m = entry["m"] if entry["problem"] == "topm" else None
+    given = entry["instance"], entry["problem"], m, entry["rule"]
+    run = trajectory(*given, variant == "both", pulls)
+    stop = run.stops[{"llr": "llr", "native": "native"}.get(variant, "selective")]
+
+    np.testing.assert_allclose(run.first.theta, trace["theta_hat_0"], rtol=0, atol=1e-10)
+    np.testing.assert_array_equal(run.arms[:n], trace["arms"][:n])
+    checks = n - len(stop.pulls) + 1
+    np.testing.assert_array_equal(stop.active[:checks], trace["active"][:checks])
+    if stop.truncated:
+        assert not trace["stopped"] or trace["samples"] > n
+    else:
+        assert trace["stopped"] and stop.samples == trace["samples"]
+        expected = trace["answer"].astype(bool)
+        if entry["problem"] != "osi":
+            expected = np.isin(np.arange(len(stop.pulls)), trace["answer"])
+        np.testing.assert_array_equal(stop.answer, expected)
+    if entry["problem"] != "topm" and trace["stopped"]:
+        times = trace["elimination_times"]
+        np.testing.assert_array_equal(stop.elimination_times, np.where(times <= n, times, 0))
+    if "game_sizes_first" in entry:
+        more = np.flatnonzero(np.array(run.sampler.games) > 1)[:5] + 1
+        assert more.tolist() == entry["game_sizes_first"][: len(more)]

@@ -1,4 +1,4 @@
-"""Track-and-Stop and its optimistic form: twin, certificates, layouts, limit."""
+"""Track-and-Stop and its optimistic form: certificates, layouts, limit."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -18,7 +18,6 @@ from jaxelim.rules.parts import schedule, tracking
 from jaxelim.saddle.newton import State
 from jaxelim.saddle.solver import climb
 from jaxelim.testing.settings import run_by_run
-from tests import twin
 
 
 def test_a_gap_is_at_most_its_share():
@@ -35,77 +34,10 @@ def test_a_gap_is_at_most_its_share():
                 assert found == pytest.approx(expected, rel=1e-12)
 
 
-def batch(structure, count=2, K=5, d=3):
+def linear(K=6, d=3):
     rng = np.random.default_rng(15)
-    arms = np.stack(
-        [
-            np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d))
-            for _ in range(count)
-        ]
-    )
-    return je.Instance(arms, rng.standard_normal((count, arms.shape[2])))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("problem", "spec", "structure", "eliminates", "rule", "name", "settings"),
-    [
-        (
-            je.BestArm(),
-            ("bai",),
-            "unstructured",
-            False,
-            je.TrackAndStop(gap_share=1e-10),
-            "tas",
-            {"tolerance": 1e-7},
-        ),
-        (
-            je.TopM(2),
-            ("topm", 2),
-            "linear",
-            False,
-            je.OptimisticTaS(gap_share=1e-10),
-            "optimistic_tas",
-            {"tolerance": 1e-8},
-        ),
-        (
-            je.Thresholding(0.1),
-            ("osi", 0.1),
-            "linear",
-            True,
-            je.TrackAndStop(tracking="C", schedule=3, gap_share=1e-10),
-            "tas",
-            {"tracking": "C", "every": 3, "tolerance": 1e-7},
-        ),
-    ],
-    ids=["D-unstructured-bai", "optimistic-linear-topm", "C-linear-signs"],
-)
-def test_agrees_with_the_twin(problem, spec, structure, eliminates, rule, name, settings):
-    # Few steps: the twin's weights are right to 1e-4, and their errors add up in W. A
-    # case whose only active piece is phi_i - phi_j has w* = (1/2, 1/2) and ties:
-    # excluded.
-    steps = 16 if name == "optimistic_tas" else 30
-    instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, steps))
-    eps = eps[:, : 20 if structure == "unstructured" else steps]
-    stopping, seen = (je.SelectiveElimination(), "selective") if eliminates else (je.LLR(), "llr")
-    ours = je.simulate(
-        instances,
-        problem,
-        rule,
-        runs=2,
-        noise=eps,
-        stopping=stopping,
-        elimination=stopping if eliminates else None,
-        ridge=1.0,
-    )
-    for i, one in enumerate(instances.unbatched):
-        for run in range(2):
-            theirs = twin.run(
-                one.arms, one.theta, spec, name, noise=eps[run], stopping=(seen,),
-                elimination=seen if eliminates else None, **settings,
-            )  # fmt: skip
-            assert ours.samples[i, 0, 0, run] == theirs.stops[seen].samples
-            np.testing.assert_array_equal(ours.pulls[i, 0, 0, run], theirs.stops[seen].pulls)
+    arms = rng.standard_normal((2, K, d))[0]
+    return je.Instance(arms, rng.standard_normal(d))
 
 
 @pytest.mark.slow
@@ -132,7 +64,7 @@ def test_layouts_of_linear_solves(problem, monkeypatch):
 
     The order of the top m changes within runs; the pieces of the last solve are found again.
     """
-    instance, stop = batch("linear", K=6)[0], je.SelectiveElimination()
+    instance, stop = linear(), je.SelectiveElimination()
     common = dict(delta=0.01, stopping=stop, elimination=stop, max_samples=600, ridge=1.0)
     asked = dict(runs=20, seed=3, **common)
     one = je.simulate(instance, problem, je.TrackAndStop(), **asked)
@@ -175,7 +107,7 @@ jax.tree_util.register_static(CertifiedOptimistic)
 
 @pytest.mark.slow
 def test_every_solve_is_certified_in_lanes_and_alone():
-    instance = batch("linear", K=6)[0]
+    instance = linear()
     asked = dict(runs=8, seed=3, max_samples=120, delta=1e-6, noise=None)
     rule = Certified(schedule=3, gap_share=1e-6)
     result = je.simulate(instance, je.BestArm(), rule, **asked, ridge=1.0)
@@ -216,7 +148,7 @@ def test_the_evidence_gap_holds_at_every_sample(optimistic):
     """
     rule = (CertifiedOptimistic if optimistic else Certified)(gap_share=0.05)
     selective = je.SelectiveElimination()
-    instance = je.Instance(2 * batch("linear", K=6).arms[0], batch("linear", K=6).theta[0])
+    instance = je.Instance(2 * linear().arms, linear().theta)
     result = je.simulate(instance, je.BestArm(), rule, runs=8, seed=3, max_samples=400, ridge=1.0,
                          delta=1e-4, stopping=selective, elimination=selective)  # fmt: skip
     assert np.all(result.answer.any(-1))  # the native answer is empty
@@ -228,14 +160,14 @@ def test_the_evidence_gap_holds_at_every_sample(optimistic):
 
 
 def test_solves_are_counted_by_rules_that_solve():
-    uniform = je.simulate(batch("linear")[0], je.BestArm(), je.Uniform(), runs=1, max_samples=20)
+    uniform = je.simulate(linear(5), je.BestArm(), je.Uniform(), runs=1, max_samples=20)
     assert uniform.solves is None and "solves" not in uniform.to_xarray()
 
 
 @pytest.mark.slow
 def test_a_bonus_may_be_a_numpy_array():
     rule = je.OptimisticTaS(bonus=lambda t, norm: np.zeros(norm.shape), schedule=50)
-    result = je.simulate(batch("linear")[0], je.BestArm(), rule, runs=1, max_samples=20, ridge=1.0)
+    result = je.simulate(linear(5), je.BestArm(), rule, runs=1, max_samples=20, ridge=1.0)
     assert result.pulls.sum() == result.samples.sum()
 
 

@@ -41,20 +41,11 @@ def threshold(t, delta):
     return jnp.zeros_like(t) - jnp.log(delta)
 
 
-def play(problem, rule, instance=SHARED, noise=NOISE):
+def play(problem, rule):
     return je.simulate(
-        instance,
-        problem,
-        rule,
-        delta=DELTAS,
-        stopping=STOPPING,
-        runs=RUNS,
-        noise=noise,
-        threshold=threshold,
-        record=("pair_times",),
-        engine=je.Engine(devices=1),
-        ridge=1.0,
-    )
+        SHARED, problem, rule, delta=DELTAS, stopping=STOPPING, runs=RUNS, noise=NOISE,
+        threshold=threshold, record=("pair_times",), engine=je.Engine(devices=1), ridge=1.0,
+    )  # fmt: skip
 
 
 @functools.cache
@@ -64,17 +55,17 @@ def efficient(name):
 
 def pieces(name):
     """The twin's labels of every answer's pieces, [A, Q, 2]."""
-    problem = twin.Problem(ARMS, SPECS[name])
-    return np.stack([problem.pieces(answer) for answer in problem.all_answers()])
+    problem = twin.Pieces(SPECS[name], K)
+    return np.stack([problem.of(answer) for answer in problem.answers()])
 
 
 def half_spaces(name):
     """All answers of a problem, with all their pieces."""
-    problem = twin.Problem(ARMS, SPECS[name])
-    answers = np.stack(problem.all_answers())
+    problem = twin.Pieces(SPECS[name], K)
+    answers = np.stack(problem.answers())
     place = np.zeros(2**K, np.int32)
     place[answers @ 2 ** np.arange(K)] = np.arange(len(answers))
-    y, c = zip(*(problem.halfspaces(labels) for labels in pieces(name)), strict=True)
+    y, c = zip(*(twin.halfspaces(problem, ARMS, labels) for labels in pieces(name)), strict=True)
 
     def answer(theta):
         means = jnp.asarray(ARMS) @ theta
@@ -145,14 +136,13 @@ def test_the_efficient_sets_never_eliminate_later(name):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_half_spaces_equal_the_twins_definition(name):
     general = definition(name)
-    problem = twin.Problem(ARMS, SPECS[name])
-    answers = [tuple(answer.tolist()) for answer in problem.all_answers()]
+    problem = twin.Pieces(SPECS[name], K)
+    answers = [tuple(answer.tolist()) for answer in problem.answers()]
     labels = pieces(name).tolist()
     rule = {"best-arm": "lingape", "top-m": "lingame", "thresholding": "uniform"}[name]
     for i, d, r in np.ndindex(3, len(DELTAS), 1):
         theirs = twin.run(
-            ARMS,
-            THETA[i],
+            twin.Linear(ARMS, THETA[i]),
             SPECS[name],
             rule,
             noise=NOISE[r],
@@ -180,13 +170,20 @@ def test_half_spaces_equal_the_twins_definition(name):
                 np.testing.assert_array_equal(general.elimination_times[at], times)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_stopping_times_are_in_order_on_random_instances(name):
-    rng = np.random.default_rng(3)
-    for _ in range(4):
-        instance = je.Instance(
-            rng.normal(size=(INSTANCES, K, D)), 1.5 * rng.normal(size=(INSTANCES, D))
-        )
-        result = play(EFFICIENT[name], RULES[name], instance, rng.standard_normal((RUNS, PULLS)))
-        assert in_order(result.samples)
-        assert result.stopped.any()
+@pytest.mark.slow
+def test_papers_alpha_on_the_two_dimensional_example():
+    """At eps = 0.01 arms 3.. are eliminated from sampling, and arm 2 never is."""
+    instance = je.instances.two_dimensional(6, 0.01)
+    common = dict(runs=8, delta=0.01, max_samples=20_000, stopping=je.LLR(), ridge=1.0)
+    plain = je.simulate(instance, je.BestArm(), je.LinGapE(), **common)
+    resets = je.simulate(
+        instance,
+        je.BestArm(),
+        je.LinGapE(),
+        elimination=je.Resets(je.SelectiveElimination()),
+        **common,
+    )
+    pulls = 20_000 - 6
+    assert (plain.tests_sampling == 5 * pulls).all()
+    read = resets.tests_sampling / pulls
+    assert (read < 3).all() and (read >= 1).all()

@@ -5,14 +5,20 @@ answers with probability below 1e-6, and a rate of 0.13 is seen with probability
 `pytest -s` prints the counts.
 """
 
+import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.families import Points
 
 pytestmark = [pytest.mark.slow, pytest.mark.long_runs]
 
 RUNS, DELTA, MOST = 10_000, 0.1, 1150
 make = je.Instance.unstructured
+def bounded(points, shares):
+    return make(source=Points(points, shares), family=je.Bounded())
+
+
 CASES = {
     "gaussian best arm": (make([0.4, 0.2, 0.2, 0.2]), je.BestArm(), je.EBTCI()),
     "gaussian top 2": (make([0.5, 0.4, 0.1, 0.0]), je.TopM(2), je.Uniform()),
@@ -31,6 +37,19 @@ CASES = {
     "exponential": (make([1.5, 1.0, 1.0], je.Exponential()), je.BestArm(), je.EBTCI()),
     "unknown variance": (
         make([0.5, 0.2, 0.2], je.GaussianUnknownVariance()), je.BestArm(), je.Uniform()
+    ),
+    "bernoulli reference": (
+        make([0.55, 0.5, 0.2], je.Bernoulli()), je.BestArm(reference=0.48), je.EBTCI()
+    ),
+    "no bernoulli arm": (
+        make([0.42, 0.4, 0.3], je.Bernoulli()), je.BestArm(reference=0.48), je.EBTCI()
+    ),
+    "a long tail": (
+        bounded([0, 0.1, 1], [[0.05, 0.55, 0.4], [0.2, 0.6, 0.2], [0.6, 0.25, 0.15]]),
+        je.BestArm(), je.EBTCI(),
+    ),
+    "two ends": (
+        bounded([0, 1], [[0.55, 0.45], [0.75, 0.25], [0.8, 0.2]]), je.BestArm(), je.Uniform()
     ),
     "linear": (
         je.Instance([[1.0, 0.0], [0.7, 0.5], [0.0, 1.0]], [1.0, 0.3]), je.BestArm(), je.LinGame()
@@ -52,6 +71,15 @@ def test_errors_are_rarer_than_delta(case):
         print(f"{case}, {stopping.name}: {wrong} of {RUNS} wrong, {stopped.mean():.3f} ended, "
               f"mean {mean:.0f}")  # fmt: skip
         assert stopped.mean() > 0.95 and wrong <= MOST
+
+
+@pytest.mark.parametrize("means", [(0.0, 0.1), (0.9, 1.0), (0.01, 0.11)])
+def test_errors_near_an_end_are_rarer_than_delta(means):
+    """As above, of bounded runs whose wrong answer is just worse than best by the slack."""
+    found = je.simulate(make(means, je.Bounded()), je.BestArm(epsilon=np.nextafter(0.1, 0)),
+                        je.Uniform(), delta=DELTA, runs=RUNS, seed=12, threshold=je.Mixture(),
+                        max_samples=2000)  # fmt: skip
+    assert int((found.stopped & (found.answer.argmax(-1) == 0)).sum()) <= MOST
 
 
 RATIOS = {

@@ -1,87 +1,45 @@
 """The twin: a plain NumPy float64 implementation of docs/reference/definitions.md.
 
 It is the slow reference of the JAX engine; section numbers are that page's. One call of
-`run` plays one trajectory under any number of stopping rules. Every check recomputes
-everything: V is summed from the counts and inverted, and ||y||^2 is y' V^-1 y with y
-formed first. Indices are 0-based; ties go to the lowest index unless a docstring says
-otherwise.
+`run` plays one trajectory of a world under any number of stopping rules. Every check
+recomputes everything: V is summed from the counts and inverted, ||y||^2 is y' V^-1 y with y
+formed first, and divergences are in the textbook's form. Indices are 0-based; ties go to the
+lowest index unless a docstring says otherwise.
 
-The label of a half-space is a pair of integers. (j, k) is y = phi_j - phi_k for best
-arm and top m, y = z_j - z_k for items z; (k, s) is y = +phi_k (s = 1) or -phi_k (s = 0)
-for thresholding. Label arrays are int [P, 2], in lexicographic order. An answer is a
-bool [K]: the best arm, the m best arms, or the arms whose mean is at least the level;
-the best item is a bool with an entry for each item.
+The label of a piece is a pair of integers. (j, k) is {mu_j <= mu_k}, with slack
+{mu_k >= mu_j + slack}; a reference is number K, and items are numbered as arms are. (k, s) is
+{mu_k <= level} for s = 1 and {mu_k >= level} for s = 0, for thresholding. Label arrays are int
+[Q, 2]. An answer is a bool [K]: the best arm, the m best arms, or the arms whose mean is at
+least the level; the best item is a bool with an entry for each item.
 """
 
-from tests.twin.elimination import (
-    BaiArms,
-    Definition,
-    Nothing,
-    OsiArms,
-    Stats,
-    TopmPairs,
-    elimination_set,
-)
-from tests.twin.loop import RULES, Observer, run
-from tests.twin.native_rules import Lucb, Racing, Rage, UGapE, XyAdaptive
-from tests.twin.problems import Problem, gradients, llr, squared_norms, top
-from tests.twin.resets import Resets, ResetSets, paper_alpha
-from tests.twin.rule import Rule, Stop, most_ambiguous, most_informative
-from tests.twin.rules import (
-    EPS,
-    Fws,
-    LazyTas,
-    LinGame,
-    LinGapE,
-    LinGifa,
-    OptimisticTas,
-    Oracle,
-    Tas,
-    Uniform,
-)
-from tests.twin.solver import best_allocation, maximin
+from tests.twin.allocations import maximin, piece_weights, slack_weights
+from tests.twin.arms import Bernoulli, Exponential, Gaussian, Poisson, UnknownVariance
+from tests.twin.elimination import Resets, paper_alpha
+from tests.twin.logistic import Logistic
+from tests.twin.pieces import Pieces
+from tests.twin.run import RULES, Pending, run
 from tests.twin.thresholds import gk16, heuristic
+from tests.twin.worlds import Linear, halfspaces
 
 __all__ = [
-    "BaiArms",
-    "Definition",
-    "EPS",
-    "Fws",
-    "LazyTas",
-    "LinGame",
-    "LinGapE",
-    "LinGifa",
-    "Lucb",
-    "Nothing",
-    "Observer",
-    "OptimisticTas",
-    "Oracle",
-    "OsiArms",
-    "Problem",
+    "Bernoulli",
+    "Exponential",
+    "Gaussian",
+    "Linear",
+    "Logistic",
+    "Pending",
+    "Pieces",
+    "Poisson",
     "RULES",
-    "Racing",
-    "Rage",
-    "ResetSets",
     "Resets",
-    "Rule",
-    "Stats",
-    "Stop",
-    "Tas",
-    "TopmPairs",
-    "UGapE",
-    "Uniform",
-    "XyAdaptive",
-    "best_allocation",
-    "elimination_set",
+    "UnknownVariance",
     "gk16",
-    "gradients",
+    "halfspaces",
     "heuristic",
-    "llr",
     "maximin",
-    "most_ambiguous",
-    "most_informative",
     "paper_alpha",
+    "piece_weights",
     "run",
-    "squared_norms",
-    "top",
+    "slack_weights",
 ]

@@ -1,83 +1,50 @@
-"""Section 4: elimination.
+"""Sections 4 and 6: elimination.
 
-Each set has these members. `update(stats, threshold)` returns the number of pieces
-tested. `answer(stats)` is the answer if it stops, else None. `keeps(labels)` says which
-half-spaces are still active. `size` is the traces' `active`; `times` has 0 for never.
+Each set has these members. `update(seen, threshold)` returns the number of pieces tested.
+`answer(seen)` is the answer if it stops, else None. `keeps(labels)` says which pieces are still
+active. `size` is the traces' `active`; `times` has 0 for never.
 """
 
 import numpy as np
-
-from tests.twin.problems import llr
-
-
-class Stats:
-    """The data of a check (section 1, step 3a), from counts and reward sums."""
-
-    def __init__(self, problem, counts, sums, ridge):
-        phi = problem.phi
-        self.t = int(counts.sum())
-        self.counts, self.sums = counts, sums
-        self.V = ridge * np.eye(problem.d) + (phi.T * counts) @ phi
-        self.inverse = np.linalg.inv(self.V)
-        self.theta = self.inverse @ (phi.T @ sums)
-        self.means = phi @ self.theta
-        self.answer = problem.answer(problem.z @ self.theta)
-
-    @staticmethod
-    def with_pending(problem, counts, entered, ridge):
-        """What a rule sees: the counts, and V, of all pulls; the estimates of `entered`."""
-        stats = Stats(problem, counts, entered.sums * counts / entered.counts, ridge)
-        stats.theta, stats.means, stats.answer = entered.theta, entered.means, entered.answer
-        return stats
 
 
 class Nothing:
     """No elimination: LLR stopping (section 5) tests all of the answer's pieces."""
 
-    def __init__(self, problem):
-        self.problem = problem
-        self.size = 0 if problem.kind == "topm" else problem.P
-        self.times = np.zeros((problem.P,) * (2 if problem.kind == "topm" else 1), int)
+    def __init__(self, pieces, full):
+        self.pieces = pieces
+        self.size = 0 if pieces.kind == "topm" else pieces.P
+        self.times = np.zeros((pieces.P,) * (2 if pieces.kind == "topm" else 1), int)
 
-    def update(self, stats, threshold):
-        y, c = self.problem.halfspaces(self.problem.pieces(stats.answer))
-        self.stops = np.min(llr(y, c, stats.theta, stats.inverse)) > threshold
-        return len(y)
+    def update(self, seen, threshold):
+        values = seen.values(self.pieces.of(seen.answer))
+        self.stops = np.min(values) > threshold
+        return len(values)
 
-    def answer(self, stats):
-        return stats.answer if self.stops else None
+    def answer(self, seen):
+        return seen.answer if self.stops else None
 
 
-class BaiArms:
-    """A mask of active candidates.
+class Candidates:
+    """A mask: candidate k falls to the best one (selective), or to any, fallen ones too (full)."""
 
-    The empirical best arm eliminates others (selective), or any arm does, eliminated
-    ones too (full).
-    """
+    def __init__(self, pieces, full):
+        self.pieces, self.full = pieces, full
+        self.active = np.ones(pieces.candidates, bool)
+        self.times = np.zeros(pieces.candidates, int)
 
-    def __init__(self, problem, full):
-        self.problem, self.full = problem, full
-        self.active = np.ones(problem.candidates, bool)
-        self.times = np.zeros(problem.candidates, int)
-
-    def update(self, stats, threshold):
-        judges = np.arange(self.problem.candidates)
-        if not self.full:
-            best = np.flatnonzero(stats.answer)
-            judges = best if len(best) else judges[-1:]  # the reference, which is the last
-        labels = np.array(
-            [(i, j) for j in np.flatnonzero(self.active) for i in judges if i != j]
-        ).reshape(-1, 2)
-        y, c = self.problem.halfspaces(labels)
-        for j in labels[llr(y, c, stats.theta, stats.inverse) > threshold, 1]:
+    def update(self, seen, threshold):
+        labels = self.pieces.every() if self.full else self.pieces.of(seen.answer)
+        labels = labels[self.keeps(labels)]
+        for j in labels[seen.values(labels) > threshold, 1]:
             self.active[j] = False
-            self.times[j] = stats.t
+            self.times[j] = seen.t
         return len(labels)
 
-    def answer(self, stats):
+    def answer(self, seen):
         if self.size > 1:
             return None
-        return self.active[: self.problem.P].copy() if self.size == 1 else stats.answer
+        return self.active[: self.pieces.P].copy() if self.size == 1 else seen.answer
 
     def keeps(self, labels):
         return self.active[labels[:, 1]]
@@ -87,34 +54,30 @@ class BaiArms:
         return int(self.active.sum())
 
 
-class TopmPairs:
-    """worse[j, k]: k is known worse than j.
+class Pairs:
+    """worse[j, k]: the piece (j, k) is refuted; found[j]: those of at least K - m arms k."""
 
-    found[j]: at least K - m arms are worse than j, and j needs no further tests.
-    """
-
-    def __init__(self, problem, full):
-        self.problem, self.full = problem, full
-        self.worse = np.zeros((problem.K, problem.K), bool)
-        self.times = np.zeros((problem.K, problem.K), int)
+    def __init__(self, pieces, full):
+        self.pieces, self.full = pieces, full
+        self.worse = np.zeros((pieces.K, pieces.K), bool)
+        self.times = np.zeros((pieces.K, pieces.K), int)
 
     @property
     def found(self):
-        return self.worse.sum(axis=1) >= self.problem.K - self.problem.m
+        return self.worse.sum(axis=1) >= self.pieces.K - self.pieces.m
 
-    def update(self, stats, threshold):
-        labels = self.problem.all_pieces() if self.full else self.problem.pieces(stats.answer)
-        labels = labels[~self.found[labels[:, 0]] & ~self.worse[labels[:, 0], labels[:, 1]]]
-        y, c = self.problem.halfspaces(labels)
-        for j, k in labels[llr(y, c, stats.theta, stats.inverse) > threshold]:
+    def update(self, seen, threshold):
+        labels = self.pieces.every() if self.full else self.pieces.of(seen.answer)
+        labels = labels[~self.found[labels[:, 0]] & self.keeps(labels)]
+        for j, k in labels[seen.values(labels) > threshold]:
             self.worse[j, k] = True
-            self.times[j, k] = stats.t
+            self.times[j, k] = seen.t
         return len(labels)
 
-    def answer(self, stats):
-        if self.found.sum() < self.problem.m:
+    def answer(self, seen):
+        if self.found.sum() < self.pieces.m:
             return None
-        return self.problem.answer(np.where(self.found, stats.means, -np.inf))
+        return self.pieces.answer(np.where(self.found, seen.means, -np.inf))
 
     def keeps(self, labels):
         return ~self.worse[labels[:, 0], labels[:, 1]]
@@ -124,25 +87,23 @@ class TopmPairs:
         return int(self.worse.sum())
 
 
-class OsiArms:
+class Signs:
     """A mask of active arms and the signs found; selective and full coincide."""
 
-    def __init__(self, problem, full):
-        self.problem = problem
-        self.active = np.ones(problem.K, bool)
-        self.signs = np.zeros(problem.K, bool)
-        self.times = np.zeros(problem.K, int)
+    def __init__(self, pieces, full):
+        self.pieces = pieces
+        self.active, self.signs = np.ones(pieces.K, bool), np.zeros(pieces.K, bool)
+        self.times = np.zeros(pieces.K, int)
 
-    def update(self, stats, threshold):
-        labels = self.problem.pieces(stats.answer)[self.active]
-        y, c = self.problem.halfspaces(labels)
-        for k, sign in labels[llr(y, c, stats.theta, stats.inverse) > threshold]:
+    def update(self, seen, threshold):
+        labels = self.pieces.of(seen.answer)[self.active]
+        for k, sign in labels[seen.values(labels) > threshold]:
             self.active[k] = False
             self.signs[k] = sign
-            self.times[k] = stats.t
+            self.times[k] = seen.t
         return len(labels)
 
-    def answer(self, stats):
+    def answer(self, seen):
         return None if self.active.any() else self.signs.copy()
 
     def keeps(self, labels):
@@ -162,37 +123,31 @@ class Definition:
     order. `times` is a dictionary by (answer, piece).
     """
 
-    def __init__(self, problem, full):
-        self.problem, self.full = problem, full
-        self.sets = {}
-        self.times = {}
-        if full:
-            for answer in problem.all_answers():
-                self._pieces(answer)
+    def __init__(self, pieces, full):
+        self.pieces, self.full = pieces, full
+        self.sets, self.times = {}, {}
+        for answer in pieces.answers() if full else []:
+            self._of(answer)
 
-    def _pieces(self, answer):
-        name = tuple(answer.tolist())
-        if name not in self.sets:
-            self.sets[name] = self.problem.pieces(answer)
-        return self.sets[name]
+    def _of(self, answer):
+        return self.sets.setdefault(tuple(answer.tolist()), self.pieces.of(answer))
 
-    def update(self, stats, threshold):
-        self._pieces(stats.answer)
+    def update(self, seen, threshold):
+        self._of(seen.answer)
         tests = 0
-        for name in self.sets if self.full else [tuple(stats.answer.tolist())]:
+        for name in self.sets if self.full else [tuple(seen.answer.tolist())]:
             labels = self.sets[name]
-            y, c = self.problem.halfspaces(labels)
-            gone = llr(y, c, stats.theta, stats.inverse) > threshold
+            gone = seen.values(labels) > threshold
             for piece in labels[gone].tolist():
-                self.times[name, tuple(piece)] = stats.t
+                self.times[name, tuple(piece)] = seen.t
             self.sets[name] = labels[~gone]
             tests += len(labels)
         return tests
 
-    def answer(self, stats):
-        if len(self._pieces(stats.answer)) == 0:
-            return stats.answer
-        empty = [np.array(name) for name in self.sets if len(self.sets[name]) == 0]
+    def answer(self, seen):
+        if len(self._of(seen.answer)) == 0:
+            return seen.answer
+        empty = [np.array(name) for name, labels in self.sets.items() if len(labels) == 0]
         return empty[0] if self.full and empty else None
 
     @property
@@ -200,13 +155,66 @@ class Definition:
         return sum(len(labels) for labels in self.sets.values())
 
 
-def elimination_set(problem, name):
+SETS = {"bai": Candidates, "items": Candidates, "reference": Candidates, "topm": Pairs,
+        "slack": Pairs, "osi": Signs}  # fmt: skip
+
+
+def elimination_set(pieces, name):
     """The set of a stopping rule's name."""
     if name in ("llr", "native"):
-        return Nothing(problem)
-    full = name.startswith("full")
-    if name.endswith("definition"):
-        return Definition(problem, full)
-    sets = {"bai": BaiArms, "items": BaiArms, "topm": TopmPairs, "osi": OsiArms}
-    sets["reference"] = BaiArms
-    return sets[problem.kind](problem, full)
+        return Nothing(pieces, False)
+    kind = Definition if name.endswith("definition") else SETS[pieces.kind]
+    return kind(pieces, name.startswith("full"))
+
+
+class Resets:
+    """The setting `elimination=Resets("selective")`.
+
+    Args:
+      rule: "selective" or "full".
+      alpha: None, or a function of (t, delta).
+      t0: None, or a number.
+    """
+
+    def __init__(self, rule="selective", alpha=None, t0=None):
+        self.full, self.alpha, self.t0 = rule == "full", alpha, t0
+
+
+class ResetSets:
+    """Helper and last (section 6): masks over labels; resets at t = ceil(t0^(2^j))."""
+
+    def __init__(self, pieces, settings, beta, delta):
+        constants = getattr(beta, "constants", None)
+        if constants is None and settings.alpha is None:
+            raise ValueError("this threshold has no c1, c2, x0: give alpha")
+        self.pieces, self.full, self.delta = pieces, settings.full, delta
+        self.alpha = settings.alpha or paper_alpha(beta)
+        t0 = settings.t0 or max(2.0, np.sqrt(constants[2]) if constants else 0.0)
+        self.times = {int(np.ceil(t0 ** (2**j))) for j in range(6) if t0 ** (2**j) < 1e15}
+        several = pieces.kind in ("topm", "slack")
+        shape = (pieces.K, 2) if pieces.kind == "osi" else (pieces.candidates,) * (1 + several)
+        self.helper, self.last = np.ones(shape, bool), np.ones(shape, bool)
+
+    def _where(self, labels):
+        return (labels[:, 1],) if self.helper.ndim == 1 else (labels[:, 0], labels[:, 1])
+
+    def update(self, seen, threshold):
+        if seen.t in self.times:
+            self.last, self.helper = self.helper, np.ones_like(self.helper)
+        labels = self.pieces.every() if self.full else self.pieces.of(seen.answer)
+        gone = labels[seen.values(labels) > self.alpha(seen.t, self.delta)]
+        self.helper[self._where(gone)] = False
+
+    def keeps(self, labels):
+        return (self.helper & self.last)[self._where(labels)]
+
+
+def paper_alpha(beta):
+    """(sqrt(beta + (4 c2 - c1) log t) + 4 sqrt((c2/c1) beta(t, 1/t^2)))^2."""
+
+    def alpha(t, delta):
+        c1, c2, _ = beta.constants
+        first = np.sqrt(beta(t, delta) + (4.0 * c2 - c1) * np.log(t))
+        return (first + 4.0 * np.sqrt(c2 / c1 * beta(t, float(t) ** -2))) ** 2
+
+    return alpha

@@ -1,21 +1,17 @@
-"""The twin of logistic runs: a plain NumPy float64 reference, with SciPy for one search.
+"""Logistic rewards, with SciPy for one search.
 
 ell(theta) = sum_k S_k s_k - N_k log(1 + exp(s_k)) - ridge ||theta||^2/2, s = Phi theta.
 Each maximum comes from Newton steps that are halved until ell rises; over a boundary
 y . theta = c, from the same steps in its null space. An LLR is the difference of two
-maxima. `by_scipy` finds the same difference with a general constrained optimiser.
-
-Problems are ("bai",), ("topm", m), ("osi", level) and ("items", z); answers are bool.
-Labels of pieces are (i, k), or (k, k) for a level.
+maxima, and H_p(w) that of the likelihood at weights, without a ridge. `by_scipy` finds an LLR
+with a general constrained optimiser.
 """
-
-from types import SimpleNamespace
 
 import numpy as np
 import scipy.linalg
 import scipy.optimize
 
-from tests.twin.thresholds import heuristic
+from tests.twin.worlds import Linear, Seen, halfspaces
 
 RIDGE = 1e-3
 
@@ -23,6 +19,13 @@ RIDGE = 1e-3
 def mean(scores):
     """1/(1 + exp(-s))."""
     return np.exp(-np.logaddexp(0, -scores))
+
+
+def divergences(x, y):
+    """d of the means at scores x and y, from logarithms of both probabilities."""
+    p = mean(x)
+    ones, zeros = np.logaddexp(0, -y) - np.logaddexp(0, -x), np.logaddexp(0, y) - np.logaddexp(0, x)
+    return p * ones + (1 - p) * zeros
 
 
 def value(arms, counts, ones, theta, ridge=RIDGE):
@@ -83,72 +86,79 @@ def by_scipy(arms, counts, ones, y, c, ridge=RIDGE):
         p = mean(arms @ theta)
         return (arms.T * (counts * p * (1 - p))) @ arms + ridge * np.eye(len(theta))
 
-    options = {"gtol": 1e-12, "xtol": 1e-14, "maxiter": 3000}
-    line = scipy.optimize.LinearConstraint(y[None], -np.inf, c)
     start = np.zeros(arms.shape[1]) + y * c / (y @ y)
     free = scipy.optimize.minimize(cost, start, jac=slope, hess=curvature, method="trust-exact",
-                                   options={"gtol": 1e-11})
+                                   options={"gtol": 1e-11})  # fmt: skip
     if y @ free.x <= c:
         return 0.0
     line = scipy.optimize.LinearConstraint(y[None], c, c)
-    bound = scipy.optimize.minimize(cost, start, jac=slope, hess=curvature, constraints=[line],
-                                    method="trust-constr", options=options)
+    bound = scipy.optimize.minimize(
+        cost, start, jac=slope, hess=curvature, constraints=[line], method="trust-constr",
+        options={"gtol": 1e-12, "xtol": 1e-14, "maxiter": 3000},
+    )  # fmt: skip
     return bound.fun - free.fun
 
 
-def answer_and_pieces(spec, arms, theta):
-    """The answer at theta, and (label, y, c) of each of its pieces."""
-    kind, K, scores = spec[0], len(arms), arms @ theta
-    if kind == "osi":
-        above, line = mean(scores) >= spec[1], np.log(spec[1] / (1 - spec[1]))
-        signs = np.where(above, 1, -1)
-        return above, [((k, k), signs[k] * arms[k], signs[k] * line) for k in range(K)]
-    if kind == "items":
-        z = spec[1]
-        best = int(np.argmax(z @ theta))
-        others = [p for p in range(len(z)) if p != best]
-        return np.arange(len(z)) == best, [((best, p), z[best] - z[p], 0.0) for p in others]
-    m = spec[1] if kind == "topm" else 1
-    order = np.argsort(-scores, kind="stable")
-    inside = np.isin(np.arange(K), order[:m])
-    pairs = [(i, k) for i in np.flatnonzero(inside) for k in np.flatnonzero(~inside)]
-    return inside, [((int(i), int(k)), arms[i] - arms[k], 0.0) for i, k in pairs]
+class Logistic(Linear):
+    """Rewards 1 with probability 1/(1 + exp(-phi_k . theta)), else 0."""
+
+    normal = False
+
+    def __init__(self, arms, theta):
+        super().__init__(arms, theta, ridge=RIDGE)
+        self.mu, self.last = mean(self.phi @ self.theta), np.zeros(self.d)
+
+    def pieces(self, spec):
+        if spec[0] == "osi":
+            spec = spec[0], np.log(spec[1] / (1 - spec[1]))
+        return super().pieces(spec)
+
+    def draw(self, k, noise):
+        return float(noise < self.mu[k])
+
+    def seen(self, pieces, rewards, counts):
+        self.last = climb(self.phi, rewards.counts, rewards.sums, self.last)
+        return LogisticSeen(self, pieces, counts, self.last, rewards)
+
+    def truth(self, pieces):
+        return LogisticSeen(self, pieces, None, self.theta)
+
+    def spanner(self):
+        return super().spanner()[0], 1 / np.sqrt(self.d)
 
 
-def run(arms, theta, spec, *, noise, delta=0.1, beta=heuristic, length=None, ridge=RIDGE):
-    """Uniform sampling, with the LLRs of all pieces after each sample.
+class LogisticSeen(Seen):
+    """theta_hat, and the sums of ones; `means` are scores."""
 
-    Args:
-        arms, theta: [K, d], [d].
-        spec: the problem.
-        noise: uniforms [T].
-        delta, beta: of the stopping rule.
-        length: go on until so many samples; None: until the least LLR exceeds beta.
+    def __init__(self, world, pieces, counts, theta, rewards=None):
+        averages = None if rewards is None else rewards.averages
+        super().__init__(world, pieces, counts, world.phi @ theta, averages)
+        self.theta, self.phi, self.rewards = theta, world.phi, rewards
+        self.z = self.phi if pieces.items is None else pieces.items
 
-    Returns:
-        arms, rewards: all samples. samples: when the rule stops, or None. answer: then,
-        or at the end. states: after the initial pulls and each later sample, theta_hat
-        and a dictionary of LLRs by label.
-    """
-    K = len(arms)
-    counts, ones, hat = np.zeros(K), np.zeros(K), np.zeros(arms.shape[1])
-    truth = mean(arms @ theta)
-    states, rewards, stopped, answer = [], [], None, None
-    for t in range(len(noise) if length is None else length):
-        arm = t % K
-        rewards.append(float(noise[t] < truth[arm]))
-        counts[arm] += 1
-        ones[arm] += rewards[-1]
-        if t + 1 < K:
-            continue
-        hat = climb(arms, counts, ones, hat, ridge)
-        now, pieces = answer_and_pieces(spec, arms, hat)
-        llrs = {label: llr(arms, counts, ones, hat, y, c, ridge) for label, y, c in pieces}
-        states.append((hat.copy(), llrs))
-        if stopped is None and min(llrs.values()) > beta(t + 1, delta):
-            stopped, answer = t + 1, now
-            if length is None:
-                break
-    return SimpleNamespace(arms=np.arange(len(rewards)) % K, rewards=np.array(rewards),
-                           samples=stopped, states=states,
-                           answer=now if answer is None else answer)  # fmt: skip
+    @property
+    def candidates(self):
+        return self.z @ self.theta
+
+    def values(self, labels, weights=None):
+        if weights is not None:
+            return self.gradients(labels, weights) @ weights
+        known = self.phi, self.rewards.counts, self.rewards.sums, self.theta
+        return np.array([llr(*known, y, c) for y, c in self._boundaries(labels)])
+
+    def gradients(self, labels, weights):
+        """d(m_k, mu_k(lambda)) at the closest lambda; 0 where theta is inside."""
+        slopes = np.zeros((len(labels), self.pieces.K))
+        for slope, (y, c) in zip(slopes, self._boundaries(labels), strict=True):
+            if y @ self.theta > c:
+                ones = weights * mean(self.means)
+                other = closest(self.phi, weights, ones, self.theta, y, c, ridge=0.0)
+                slope[:] = divergences(self.means, self.phi @ other)
+        return slopes
+
+    def halfspaces(self, labels):
+        """Directions y [Q, d] and offsets c [Q]."""
+        return halfspaces(self.pieces, self.z, labels)
+
+    def _boundaries(self, labels):
+        return list(zip(*self.halfspaces(labels), strict=True))

@@ -1,45 +1,56 @@
-"""Section 7: the sampling rules with a native stopping test."""
+"""Section 7: the sampling rules with a native test."""
 
 import itertools
 
 import numpy as np
 
-from tests.twin.problems import squared_norms, top
-from tests.twin.rule import Rule, Stop, most_ambiguous
+from tests.twin.pieces import top
+from tests.twin.rules import Rule, most_ambiguous
+from tests.twin.worlds import squared_norms
 
 
 class Lucb(Rule):
-    """Kalyanakrishnan et al. 2012, unstructured; means are R/N.
+    """Kalyanakrishnan et al. 2012, unstructured; the two arms whose intervals overlap most.
 
-    Native stop: upper(c) <= lower(b).
+    It pulls the less pulled one (ties: c). Two pulls: b, then c without a check. It stops if
+    the largest overlap is at most the slack.
     """
 
     native = True
 
-    def configure(self):
-        self.needs("bai", "topm", "osi", unstructured=True)
+    def configure(self, pulls=1):
+        self.needs("bai", "topm", "osi", "slack", unstructured=True)
+        self.pulls, self.waiting = pulls, None
 
-    def choose(self, stats, t, active):
-        means = stats.sums / stats.counts
-        radius = np.sqrt(2.0 * self.beta(t, self.delta) / stats.counts)
-        answer = self.problem.answer(means)
+    def choose(self, seen, t, active):
+        if self.waiting is not None:
+            arm, self.waiting, self.reads = self.waiting, None, 0
+            return arm
+        lower, upper = seen.bounds(self.beta(t, self.delta))
+        answer, line = self.pieces.answer(seen.averages), self.pieces.level
         labels = active(answer)
-        self.reads = len(labels)
-        if self.problem.kind == "osi":
-            arms = labels[:, 0]
-            doubt = radius[arms] - np.abs(means[arms] - self.problem.level)
-            return Stop(answer) if doubt.max() <= 0 else int(arms[np.argmax(doubt)])
-        upper, lower = means + radius, means - radius
-        b, c = labels[np.argmax(upper[labels[:, 1]] - lower[labels[:, 0]])]
-        if upper[c] <= lower[b]:
-            return Stop(answer)
-        return int(b if stats.counts[b] < stats.counts[c] else c)
+        self.reads, (first, second) = len(labels), labels.T
+        if self.pieces.kind == "osi":
+            overlaps = np.where(second == 1, line - lower[first], upper[first] - line)
+        else:
+            overlaps = upper[second] - lower[first] - self.pieces.slack
+        most = np.argmax(overlaps)
+        if overlaps[most] <= 0:
+            self.stop = answer
+        b, c = labels[most]
+        if self.pieces.kind == "osi":
+            return int(b)
+        if self.pulls == 2:
+            self.waiting = int(c)
+            return int(b)
+        return int(b if seen.counts[b] < seen.counts[c] else c)
 
 
 class UGapE(Rule):
-    """Gabillon et al. 2012, BAI and Top-m, unstructured; the means are R/N.
+    """Gabillon et al. 2012, BAI and Top-m, unstructured: B_ij = U_i - L_j.
 
-    Native stop: the m-th largest B_ij is <= 0 for every arm j of J.
+    J holds the m arms of least m-th largest B_ij over i != j. It stops when none of these is
+    positive.
     """
 
     native = True
@@ -47,24 +58,21 @@ class UGapE(Rule):
     def configure(self):
         self.needs("bai", "topm", unstructured=True)
 
-    def choose(self, stats, t, active):
-        means = stats.sums / stats.counts
-        radius = np.sqrt(2.0 * self.beta(t, self.delta) / stats.counts)
-        B = (means + radius)[:, None] - (means - radius)[None, :]
-        J, b, c, mth = most_ambiguous(B, self.problem.m)
+    def choose(self, seen, t, active):
+        lower, upper = seen.bounds(self.beta(t, self.delta))
+        J, b, c, mth = most_ambiguous(upper[:, None] - lower[None, :], self.pieces.m)
         if np.all(mth[J] <= 0):
-            answer = np.zeros(self.K, bool)
-            answer[J] = True
-            return Stop(answer)
-        return b if stats.counts[b] < stats.counts[c] else c
+            self.stop = self.mask(J)
+        return b if seen.counts[b] < seen.counts[c] else c
 
 
 class Racing(Rule):
     """Kaufmann and Kalyanakrishnan 2013, BAI and Top-m, unstructured.
 
-    Each round begins with one acceptance or discard. T is the set of the m best means
-    of all arms, discarded ones too, less the accepted. If accepting and discarding have
-    equal margins, the arm is accepted.
+    Each round of the remaining arms begins with one acceptance or discard. T: the m best means
+    of all arms, less the accepted. Accept the best a if the largest U_i of the remaining
+    outside T is <= L_a. Discard the worst w if U_w <= the least L_i of T. If both hold, the
+    larger margin decides (ties: accept).
     """
 
     native = True
@@ -72,20 +80,17 @@ class Racing(Rule):
     def configure(self):
         self.needs("bai", "topm", unstructured=True)
 
-    def start(self, stats):
-        self.remaining = list(range(self.K))
-        self.accepted, self.discarded = [], []
+    def start(self, seen):
+        self.remaining, self.accepted, self.discarded = list(range(self.K)), [], []
         self.queue = []
 
-    def _one_change(self, stats, t):
-        means = stats.sums / stats.counts
-        radius = np.sqrt(2.0 * self.beta(t, self.delta) / stats.counts)
-        upper, lower = means + radius, means - radius
-        T = [k for k in np.sort(top(means, self.problem.m)) if k not in self.accepted]
+    def change(self, seen, t):
+        (lower, upper), means = seen.bounds(self.beta(t, self.delta)), seen.averages
+        T = [k for k in np.sort(top(means, self.pieces.m)) if k not in self.accepted]
         best = max(self.remaining, key=lambda k: means[k])
         worst = min(self.remaining, key=lambda k: means[k])
-        rivals = [upper[k] for k in self.remaining if k not in T]
-        accept = lower[best] - max(rivals, default=-np.inf)
+        rest = (upper[k] for k in self.remaining if k not in T)
+        accept = lower[best] - max(rest, default=-np.inf)
         discard = min((lower[k] for k in T), default=-np.inf) - upper[worst]
         if accept >= 0 and accept >= discard:
             self.remaining.remove(best)
@@ -94,18 +99,15 @@ class Racing(Rule):
             self.remaining.remove(worst)
             self.discarded.append(worst)
 
-    def choose(self, stats, t, active):
+    def choose(self, seen, t, active):
         if not self.queue:
-            self._one_change(stats, t)
-            m = self.problem.m
-            if len(self.accepted) == m or len(self.discarded) == self.K - m:
-                answer = np.zeros(self.K, bool)
-                answer[self.accepted] = True
-                if len(self.accepted) < m:
-                    answer[self.remaining] = True
-                return Stop(answer)
-            self.queue = list(self.remaining)
-        return self.queue.pop(0)
+            self.change(seen, t)
+            self.queue, m = list(self.remaining), self.pieces.m
+            if len(self.accepted) == m:
+                self.stop = self.mask(self.accepted)
+            elif len(self.discarded) == self.K - m:
+                self.stop = self.mask(self.accepted + self.remaining)
+        return self.queue.pop(0) if self.queue else None
 
 
 class Rage(Rule):
@@ -117,13 +119,11 @@ class Rage(Rule):
     def configure(self):
         self.needs("bai", "items")
 
-    def start(self, stats):
-        self.z, self.P = self.problem.z, self.problem.P
-        self.active = np.arange(self.P)
-        self.phase = 0
-        self.left = np.zeros(self.K, int)
+    def start(self, seen):
+        self.z, self.P = seen.z, self.pieces.P
+        self.active, self.phase, self.left = np.arange(self.P), 0, np.zeros(self.K, int)
 
-    def _design(self, Y):
+    def _design(self, phi, Y):
         """Frank-Wolfe for min over the simplex of max over Y of ||y||^2.
 
         Returns the design and rho. As in the traces, rho is that of the design before
@@ -131,10 +131,10 @@ class Rage(Rule):
         """
         w = np.full(self.K, 1.0 / self.K)
         for n in range(1, 5001):
-            inverse = np.linalg.inv((self.phi.T * w) @ self.phi)
+            inverse = np.linalg.inv((phi.T * w) @ phi)
             norm = squared_norms(Y, inverse)
             rho, y = norm.max(), Y[np.argmax(norm)]
-            k = np.argmax((self.phi @ inverse @ y) ** 2)
+            k = np.argmax((phi @ inverse @ y) ** 2)
             step = -w * 2.0 / (n + 2)
             step[k] += 2.0 / (n + 2)
             w = w + step
@@ -154,10 +154,9 @@ class Rage(Rule):
             n[support[np.argmax((n[support] - 1) / w[support])]] -= 1
         return n
 
-    def _begin(self):
+    def _begin(self, phi):
         self.phase += 1
-        Y = np.array([self.z[i] - self.z[j] for i, j in itertools.combinations(self.active, 2)])
-        w, rho = self._design(Y)
+        w, rho = self._design(phi, differences(self.z, self.active))
         delta_before = self.delta / max(self.phase - 1, 1) ** 2
         scale = 8.0 * 4.0 ** (self.phase - 1) * rho * 1.1
         samples = int(
@@ -165,25 +164,24 @@ class Rage(Rule):
         )
         self.left = self._round(w, samples)
 
-    def _end(self, stats):
+    def _end(self, seen):
         width = 2.0 * np.log(2.0 * self.P**2 / (self.delta / self.phase**2))
         kept = []
         for i in self.active:
             y = self.z[[j for j in self.active if j != i]] - self.z[i]
-            norm = squared_norms(y, stats.inverse)
-            if not np.any((norm > 0) & (np.sqrt(norm * width) <= y @ stats.theta)):
+            norm = squared_norms(y, seen.inverse)
+            if not np.any((norm > 0) & (np.sqrt(norm * width) <= y @ seen.theta)):
                 kept.append(i)
         self.active = np.array(kept)
 
-    def choose(self, stats, t, active):
+    def choose(self, seen, t, active):
         if not self.left.any():
             if self.phase > 0:
-                self._end(stats)
+                self._end(seen)
             if len(self.active) == 1:
-                answer = np.zeros(self.P, bool)
-                answer[self.active] = True
-                return Stop(answer)
-            self._begin()
+                self.stop = self.mask(self.active)
+                return None
+            self._begin(seen.phi)
         k = int(np.argmax(self.left))
         self.left[k] -= 1
         return k
@@ -202,38 +200,38 @@ class XyAdaptive(Rule):
         self.needs("bai", "items")
         self.alpha = alpha
 
-    def start(self, stats):
-        self.z = self.problem.z
-        self.active = np.arange(len(self.z))
-        self.rho, self.rho_old, self.t_old = 1.0, 1.0, self.K
-        self.repeat = 0
+    def start(self, seen):
+        self.z, self.active = seen.z, np.arange(self.pieces.P)
+        self.rho, self.rho_old, self.t_old, self.repeat = 1.0, 1.0, self.K, 0
 
-    def _unbeaten(self, stats, t):
+    def _unbeaten(self, seen, t):
         kept = []
         for i in range(len(self.z)):
             y = np.delete(self.z, i, axis=0) - self.z[i]
-            norm = squared_norms(y, stats.inverse)
-            beats = y @ stats.theta >= np.sqrt(2.0 * self.beta(t, self.delta) * norm)
+            norm = squared_norms(y, seen.inverse)
+            beats = y @ seen.theta >= np.sqrt(2.0 * self.beta(t, self.delta) * norm)
             if not np.any((norm > 0) & beats):
                 kept.append(i)
         return np.array(kept)
 
-    def choose(self, stats, t, active):
+    def choose(self, seen, t, active):
         if self.repeat == 0 and self.rho / t < self.alpha * self.rho_old / self.t_old:
-            self.active = self._unbeaten(stats, t)
+            self.active = self._unbeaten(seen, t)
             self.rho_old, self.t_old = self.rho, t
             if len(self.active) == 1:
-                answer = np.zeros(len(self.z), bool)
-                answer[self.active] = True
-                return Stop(answer)
+                self.stop = self.mask(self.active)
+                return None
         if self.repeat == 0:
-            Y = np.array(
-                [self.z[i] - self.z[j] for i, j in itertools.combinations(self.active, 2)]
+            Y = differences(self.z, self.active)
+            fall = (Y @ seen.inverse @ seen.phi.T) ** 2 / (
+                1.0 + squared_norms(seen.phi, seen.inverse)
             )
-            fall = (Y @ stats.inverse @ self.phi.T) ** 2 / (
-                1.0 + squared_norms(self.phi, stats.inverse)
-            )
-            worst = np.max(squared_norms(Y, stats.inverse)[:, None] - fall, axis=0)
+            worst = np.max(squared_norms(Y, seen.inverse)[:, None] - fall, axis=0)
             self.arm, self.rho = int(np.argmin(worst)), worst.min()
         self.repeat = (self.repeat + 1) % 10
         return self.arm
+
+
+def differences(z, active):
+    """z_i - z_j of the active candidates, i < j."""
+    return np.array([z[i] - z[j] for i, j in itertools.combinations(active, 2)])

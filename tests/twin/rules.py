@@ -1,34 +1,78 @@
-"""Section 7: the sampling rules without a native stopping test."""
+"""Section 7: the sampling rules without a native test, but for top-two rules.
+
+`choose(seen, t, active)` returns the next arm; t is the index of the next sample, and
+`active(answer)` gives the labels of an answer's active pieces. A native test that holds sets
+`stop` to its answer. `reads` is the number of pieces tested by the last choice.
+"""
+
+import abc
 
 import numpy as np
 
-from tests.twin.problems import gradients, llr, squared_norms
-from tests.twin.rule import Rule, most_ambiguous, most_informative
-from tests.twin.solver import best_allocation, maximin
+from tests.twin.allocations import FLOOR, maximin, piece_weights, unique, weights_of
+from tests.twin.pieces import top
+from tests.twin.worlds import squared_norms
 
 EPS = np.finfo(float).eps
+
+
+def clear(x, exact=True):
+    """Whether rounding cannot decide which entry is the largest; exact ties are clear or not."""
+    if not exact and np.sum(x == x.max()) > 1:
+        return False
+    others = x.max() - x[x < x.max()]
+    return others.size == 0 or others.min() > 1e-9 * max(abs(x.max()), 1e-9)
+
+
+class Rule(abc.ABC):
+    """A sampling rule; `start` is called once, after the initial pulls.
+
+    follow: arms of another program, for choices that rounding decides. With it `sure` turns
+    False where several choices are right, up to rounding.
+    """
+
+    native = False  # whether it has a test of its own
+    reads = 0
+    sure = True
+    stop = None
+
+    def __init__(self, pieces, delta, beta, world, follow=None, **settings):
+        self.pieces, self.K, self.world, self.follow = pieces, pieces.K, world, follow
+        self.delta, self.beta = delta, beta
+        self.configure(**settings)
+
+    def configure(self):  # noqa: B027 (not every rule has settings)
+        """Set the rule's settings."""
+
+    def start(self, seen):  # noqa: B027 (nor a state)
+        """Initialize the rule's state."""
+
+    @abc.abstractmethod
+    def choose(self, seen, t, active):
+        """The next arm."""
+
+    def needs(self, *kinds, unstructured=False):
+        if self.pieces.kind not in kinds:
+            raise ValueError(f"{type(self).__name__} is for {kinds}")
+        phi = getattr(self.world, "phi", np.eye(self.K))
+        if unstructured and not np.array_equal(phi, np.eye(self.K)):
+            raise ValueError(f"{type(self).__name__} is for unstructured bandits")
+
+    def mask(self, chosen):
+        """An answer of these arms or items."""
+        return np.isin(np.arange(self.pieces.P), list(chosen))
+
+    def doubt(self, sure):
+        """Note whether a choice is sure; `sure` is a function, as it takes time."""
+        if self.follow is not None:
+            self.sure &= bool(sure())
 
 
 class Uniform(Rule):
     """Round robin."""
 
-    def choose(self, stats, t, active):
+    def choose(self, seen, t, active):
         return (t - 1) % self.K
-
-
-class Oracle(Rule):
-    """D-tracking of w*, given as `weights` or solved for at the true theta."""
-
-    def configure(self, weights=None):
-        if weights is None:
-            y, c = self.problem.halfspaces(
-                self.problem.pieces(self.problem.answer(self.problem.z @ self.theta))
-            )
-            weights = best_allocation(self.phi, y, c, self.theta)[0]
-        self.w = np.asarray(weights, float)
-
-    def choose(self, stats, t, active):
-        return int(np.argmin(stats.counts - (t - 1) * self.w))
 
 
 class LinGapE(Rule):
@@ -37,50 +81,86 @@ class LinGapE(Rule):
     It takes the most uncertain active piece, then the most informative arm for it.
     """
 
-    def choose(self, stats, t, active):
+    def choose(self, seen, t, active):
         c = np.sqrt(2.0 * (np.log(1.0 / self.delta) + 2.0 * np.log(t + 1.0)))
-        labels = active(stats.answer)
+        labels = active(seen.answer)
         self.reads = len(labels)
-        y, offset = self.problem.halfspaces(labels)
-        index = -(y @ stats.theta - offset) + c * np.sqrt(squared_norms(y, stats.inverse))
-        return most_informative(stats, self.phi, y[np.argmax(index)])
+        y, offset = seen.halfspaces(labels)
+        index = -(y @ seen.theta - offset) + c * seen.norms(y)
+        return most_informative(seen, y[np.argmax(index)])
+
+
+class LinGifa(Rule):
+    """Reda et al. 2021, BAI, items and Top-m; it reads all pairs of candidates, no pieces."""
+
+    def configure(self):
+        self.needs("bai", "items", "topm")
+
+    def choose(self, seen, t, active):
+        c, z = np.sqrt(2.0 * self.beta(t, self.delta)), seen.z
+        B = np.zeros((len(z), len(z)))
+        for j in range(len(z)):
+            y = z - z[j]
+            B[:, j] = y @ seen.theta + c * seen.norms(y)
+        _, b, c_arm, _ = most_ambiguous(B, self.pieces.m)
+        return most_informative(seen, z[b] - z[c_arm])
+
+
+def most_informative(seen, y):
+    """The arm k with the least ||y|| in (V + phi_k phi_k')^-1.
+
+    By Sherman-Morrison the square decreases by
+    (phi_k' V^-1 y)^2 / (1 + phi_k' V^-1 phi_k): the arm with the largest decrease.
+    """
+    lost = 1.0 + squared_norms(seen.phi, seen.inverse)
+    return int(np.argmax((seen.phi @ seen.inverse @ y) ** 2 / lost))
+
+
+def most_ambiguous(B, m):
+    """J, b, c and, for every j, the m-th largest B_ij over i != j (LinGIFA, UGapE).
+
+    B [K, K] holds the gap bounds.
+    """
+    K = len(B)
+    mth = np.array([np.sort(np.delete(B[:, j], j))[-m] for j in range(K)])
+    J = np.sort(top(-mth, m))
+    outside = np.setdiff1d(np.arange(K), J)
+    b = J[np.argmax([B[outside, j].max() for j in J])]
+    c = outside[np.argmax(B[outside, b])]
+    return J, int(b), int(c), mth
 
 
 class LinGame(Rule):
-    """Degenne et al. 2020: greedy, or with optimistic gains; AdaHedge, C-tracking.
-
-    V_w uses max(w, 1e-12), since AdaHedge's weights underflow and V_w would be
-    singular.
-    """
+    """Degenne et al. 2020: greedy, or with optimistic gains; AdaHedge, C-tracking."""
 
     def configure(self, optimistic=False):
         self.optimistic = optimistic
 
-    def start(self, stats):
-        self.L, self.Delta = np.zeros(self.K), 0.01
-        self.W = stats.counts.astype(float)
+    def start(self, seen):
+        self.L, self.Delta, self.W = np.zeros(self.K), 0.01, seen.counts.astype(float)
 
-    def choose(self, stats, t, active):
+    def choose(self, seen, t, active):
         eta = np.log(self.K) / self.Delta
         w = np.exp(-eta * (self.L - self.L.min()))
         w = w / w.sum()
-
-        labels = active(stats.answer)
+        inside, labels = np.maximum(w, FLOOR), active(seen.answer)
         self.reads = len(labels)
-        y, c = self.problem.halfspaces(labels)
-        inverse = np.linalg.inv((self.phi.T * np.maximum(w, 1e-12)) @ self.phi)
-        p = np.argmin(llr(y, c, stats.theta, inverse))
-        gain = gradients(self.phi, y[p : p + 1], c[p : p + 1], stats.theta, inverse)[0]
+        p = np.argmin(seen.values(labels, inside))
+        gain = seen.gradients(labels[p : p + 1], inside)[0]
         if self.optimistic:
-            width = np.sqrt(2.0 * np.log(t) * squared_norms(self.phi, stats.inverse))
+            width = np.sqrt(2.0 * np.log(t)) * seen.norms(seen.phi)
             gain = (np.sqrt(2.0 * gain) + width) ** 2 / 2.0
-
         loss = -gain
         mix = loss.min() - np.log(np.sum(w * np.exp(-eta * (loss - loss.min())))) / eta
         self.L = self.L + loss
         self.Delta += w @ loss - mix
-        self.W = self.W + w
-        return int(np.argmin(stats.counts - self.W))
+        self.W = self.W + seen.shares(w)
+        behind = seen.counts - self.W
+        if self.follow is not None and t - 1 < len(self.follow):
+            k = int(self.follow[t - 1])
+            if behind[k] <= behind.min() + 1e-9:
+                return k
+        return int(np.argmin(behind))
 
 
 class Fws(Rule):
@@ -90,156 +170,142 @@ class Fws(Rule):
     rows of every matrix game, one entry per choice that is not uniform.
     """
 
-    def start(self, stats):
-        self.x = stats.counts / stats.t
-        self.games = []
+    def start(self, seen):
+        self.x, self.games = seen.counts / seen.t, []
 
-    def _degenerate(self, means):
-        if self.problem.kind in ("bai", "items"):
-            means = means if self.problem.kind == "bai" else self.problem.z @ self.theta_hat
-            return np.sum(np.abs(means - means.max()) <= EPS) > 1
-        if self.problem.kind == "reference":
-            y, c = self.problem.halfspaces(self.problem.pieces(self.problem.answer(means)))
-            return bool(np.any(y @ self.theta_hat - c <= EPS))
-        return self.problem.kind == "osi" and bool(
-            np.any(np.abs(means - self.problem.level) <= EPS)
-        )
+    def tied(self, seen):
+        labels = self.pieces.of(seen.answer)
+        margins = self.pieces.margins(labels, seen.candidates)
+        return self.pieces.kind != "topm" and np.any(margins <= EPS)
 
-    def choose(self, stats, t, active):
-        self.theta_hat = stats.theta
-        r = float(t) ** -0.9 / self.K
-        rounds = t // self.K
-        self.reads = 0
-        if int(np.sqrt(rounds)) ** 2 == rounds or self._degenerate(stats.means):
-            z = np.full(self.K, 1.0 / self.K)
-        else:
-            labels = active(stats.answer)
+    def choose(self, seen, t, active):
+        z, rounds, self.reads = np.full(self.K, 1.0 / self.K), t // self.K, 0
+        if int(np.sqrt(rounds)) ** 2 != rounds and not self.tied(seen):
+            labels = active(seen.answer)
             self.reads = len(labels)
-            y, c = self.problem.halfspaces(labels)
-            inverse = np.linalg.inv((self.phi.T * self.x) @ self.phi)
-            grads = gradients(self.phi, y, c, stats.theta, inverse)
+            grads = seen.gradients(labels, self.x)
             f = grads @ self.x
-            near = np.flatnonzero(f < f.min() + r)
+            near = np.flatnonzero(f < f.min() + float(t) ** -0.9 / self.K)
             self.games.append(len(near))
             if len(near) == 1:
-                z = np.zeros(self.K)
-                z[np.argmax(grads[near[0]])] = 1.0
+                z = np.eye(self.K)[np.argmax(grads[near[0]])]
+                self.doubt(lambda: clear(grads[near[0]]))
             else:
-                z = maximin(grads[near] - f[near, None])[0]
+                payoffs = grads[near] - f[near, None]
+                z = maximin(payoffs)[0]
+                self.doubt(lambda: unique(payoffs))
         self.x = ((t - 1) * self.x + z) / t
-        return int(np.argmax(self.x / stats.counts))
+        due = seen.per_price(self.x) / seen.counts
+        # Ties of some arms are of equal weights, which each program rounds in its own way.
+        self.doubt(lambda: np.ptp(due) == 0 or np.sum(due > due.max() * (1 - 1e-9)) == 1)
+        return int(np.argmax(due))
 
 
 class LazyTas(Rule):
     """Jedra and Proutiere 2020; the allocation is solved when t is a power of two."""
 
-    def start(self, stats):
-        self.spanner = []
-        for k in range(self.K):
-            if np.linalg.matrix_rank(self.phi[[*self.spanner, k]]) > len(self.spanner):
-                self.spanner.append(k)
-        A = self.phi[self.spanner].T @ self.phi[self.spanner]
-        self.c0 = np.linalg.eigvalsh(A)[0] / np.sqrt(self.d)
-        self.w = np.full(self.K, 1.0 / self.K)
+    def start(self, seen):
+        self.spanner, self.c0 = self.world.spanner()
+        self.first, self.w = seen.t, np.full(self.K, 1.0 / self.K)
         self.W = np.zeros(self.K)
-        self.i0 = 0
 
-    def _improve(self, stats, labels):
-        y, c = self.problem.halfspaces(labels)
+    def improve(self, seen, labels):
         w = self.w
         for i in range(1, 1001):
-            inverse = np.linalg.inv((self.phi.T * w) @ self.phi)
-            p = np.argmin(llr(y, c, stats.theta, inverse))
-            k = np.argmax(gradients(self.phi, y[p : p + 1], c[p : p + 1], stats.theta, inverse)[0])
-            w = w * (i / (i + 1)) + np.eye(self.K)[k] / (i + 1)
+            inside = np.maximum(w, FLOOR)
+            values = seen.values(labels, inside)
+            p = np.argmin(values)
+            slope = seen.gradients(labels[p : p + 1], inside)[0]
+            self.doubt(lambda v=values, s=slope: clear(-v, seen.exact) and clear(s, seen.exact))
+            w = w * (i / (i + 1)) + np.eye(self.K)[np.argmax(slope)] / (i + 1)
             if 1.0 / ((i + 1) * np.linalg.norm(w)) < 0.001:
                 break
-        self.w = w
-        self.reads = i * len(labels)
+        self.w, self.reads = w, i * len(labels)
 
-    def choose(self, stats, t, active):
+    def choose(self, seen, t, active):
         self.reads = 0
         if t & (t - 1) == 0:
-            self._improve(stats, active(stats.answer))
-        self.W = self.W + self.w
-        explore = np.linalg.eigvalsh(stats.V)[0] < self.c0 * np.sqrt(t)
-        k = self.spanner[self.i0] if explore else int(np.argmin(stats.counts - self.W))
-        self.i0 = (self.i0 + 1) % self.d
-        return k
+            self.improve(seen, active(seen.answer))
+        self.W = self.W + seen.shares(self.w)
+        if seen.least() < self.c0 * np.sqrt(t):
+            return int(self.spanner[(t - 1 - self.first) % len(self.spanner)])
+        self.doubt(lambda: clear(self.W - seen.counts))
+        return int(np.argmin(seen.counts - self.W))
 
 
-class Tas(Rule):
+class Tracking(Rule):
+    """What follows an allocation that the library finds by another method."""
+
+    def tracked(self, seen, target):
+        """The lowest index of the least N_k - target_k, within 1e-6 counted as equal.
+
+        Ties that are exact on paper differ in their last digits. They are sure between arms
+        with equal targets alone, and there not for w* of top m and of references, which the
+        library does not round. It rounds other w* to multiples of 2^-30, so that 1e-7 is
+        enough for these, but not for shares of pulls of several prices.
+        """
+        due, kind = seen.counts - target, self.pieces.kind
+        rounded = seen.exact and kind in ("bai", "osi") and self.world.prices is None
+        near, equal = (1e-7, 1e-9) if rounded else (1e-6, 1e-7)
+        tied = np.flatnonzero(due <= due.min() + near)
+        even = bool(np.ptp(target[tied]) < equal) and (rounded or kind == "slack")
+        self.doubt(lambda: tied.size == 1 or even)
+        return int(tied[0])
+
+
+class Oracle(Tracking):
+    """D-tracking of w*, given as `weights` or solved for at the truth."""
+
+    def configure(self, weights=None):
+        self.w, self.given = weights, weights is not None
+        if not self.given:
+            truth = self.world.truth(self.pieces)
+            labels = self.pieces.of(truth.answer, truth.means)
+            self.w = truth.shares(weights_of(truth, labels, None)[0])
+
+    def choose(self, seen, t, active):
+        target = (t - 1) * np.asarray(self.w, float)
+        return int(np.argmin(seen.counts - target)) if self.given else self.tracked(seen, target)
+
+
+class Tas(Tracking):
     """Track-and-Stop, Garivier and Kaufmann 2016.
 
-    best_allocation of theta_hat is solved at the first and each `every`-th choice.
-    Uniform weights over the arms with N_k <= sqrt(t - 1) - K/2 are tracked, if there are any.
+    w* of the estimates is solved at the first and each `every`-th choice. Uniform weights over
+    the arms with N_k <= sqrt(t - 1) - K/2 are tracked, if there are any.
     """
 
-    def configure(self, tracking="D", every=1, tolerance=1e-6):
-        self.tracking, self.every, self.tolerance = tracking, every, tolerance
+    def configure(self, tracking="D", every=1):
+        self.tracking, self.every = tracking, every
 
-    def start(self, stats):
-        self.W = stats.counts.astype(float)
-        self.calls = 0
+    def start(self, seen):
+        self.w, self.W, self.calls = np.full(self.K, 1 / self.K), seen.counts.astype(float), 0
 
-    def choose(self, stats, t, active):
-        self.reads = 0
+    def choose(self, seen, t, active):
         if self.calls % self.every == 0:
-            labels = active(stats.answer)
-            y, c = self.problem.halfspaces(labels)
-            self.w, _, _, steps = best_allocation(
-                self.phi, y, c, stats.theta, tolerance=self.tolerance
-            )
-            self.reads = steps * len(labels)
+            self.w, certain = weights_of(seen, active(seen.answer), self.w)
+            self.doubt(lambda: certain)
         self.calls += 1
-        w = self.w
-        starved = stats.counts <= np.sqrt(t - 1) - self.K / 2
+        w, starved = seen.shares(self.w), seen.counts <= np.sqrt(t - 1) - self.K / 2
         if starved.any():
             w = starved / starved.sum()
         self.W = self.W + w
-        goal = self.W if self.tracking == "C" else (t - 1) * w
-        return int(np.argmin(stats.counts - goal))
+        return self.tracked(seen, self.W if self.tracking == "C" else (t - 1) * w)
 
 
-class OptimisticTas(Rule):
-    """Degenne et al. 2019: best_allocation with the bonus w . c; C-tracking only.
+class OptimisticTas(Tracking):
+    """Degenne et al. 2019: w* with the bonus w . c; C-tracking only.
 
-    `bonus` is a function of (t, ||phi_k||_{V^-1} [K]), by default sqrt(2 log t) times
-    the norms.
+    `bonus` is a function of (t, ||phi_k||_{V^-1} [K]), by default sqrt(2 log t) times the norms.
     """
 
-    def configure(self, bonus=None, tolerance=1e-6):
+    def configure(self, bonus=None):
         self.bonus = bonus or (lambda t, norms: np.sqrt(2.0 * np.log(t)) * norms)
-        self.tolerance = tolerance
 
-    def start(self, stats):
-        self.W = stats.counts.astype(float)
+    def start(self, seen):
+        self.W = seen.counts.astype(float)
 
-    def choose(self, stats, t, active):
-        labels = active(stats.answer)
-        y, c = self.problem.halfspaces(labels)
-        bonus = self.bonus(t, np.sqrt(squared_norms(self.phi, stats.inverse)))
-        self.w, _, _, steps = best_allocation(self.phi, y, c, stats.theta, bonus, self.tolerance)
-        self.reads = steps * len(labels)
-        self.W = self.W + self.w
-        return int(np.argmin(stats.counts - self.W))
-
-
-class LinGifa(Rule):
-    """Reda et al.
-
-    2021, BAI, items and Top-m; it reads every pair of candidates, no active pieces.
-    """
-
-    def configure(self):
-        self.needs("bai", "items", "topm")
-
-    def choose(self, stats, t, active):
-        c = np.sqrt(2.0 * self.beta(t, self.delta))
-        z = self.problem.z
-        B = np.zeros((len(z), len(z)))
-        for j in range(len(z)):
-            y = z - z[j]
-            B[:, j] = y @ stats.theta + c * np.sqrt(squared_norms(y, stats.inverse))
-        _, b, c_arm, _ = most_ambiguous(B, self.problem.m)
-        return most_informative(stats, self.phi, z[b] - z[c_arm])
+    def choose(self, seen, t, active):
+        bonus = seen.per_price(self.bonus(t, seen.norms(seen.phi)))
+        self.W = self.W + seen.shares(piece_weights(seen, active(seen.answer), bonus))
+        return self.tracked(seen, self.W)

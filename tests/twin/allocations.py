@@ -1,0 +1,170 @@
+"""Section 8: w*, by bisection, cutting planes and quadratic programs; matrix games."""
+
+import numpy as np
+from scipy.optimize import brentq, linprog, minimize
+
+FLOOR = 1e-12
+
+
+def weights_of(seen, labels, last):
+    """w* over the active pieces, and whether it is clear; `last` where it is not defined."""
+    pieces, K = seen.pieces, seen.pieces.K
+    if pieces.kind == "slack":
+        return slack_weights(seen)
+    if len(labels) == 0:
+        return last, True
+    if seen.exact and pieces.kind == "osi":
+        slopes = seen.values(labels, np.ones(K))
+        w = np.zeros(K)
+        w[labels[:, 0]] = slopes == 0 if slopes.min() == 0 else 1 / np.maximum(slopes, 1e-300)
+        return w / w.sum(), True
+    if seen.exact and pieces.kind == "bai":
+        return best_arm_weights(seen, [int(labels[0, 0]), *labels[:, 1].tolist()]), True
+    if seen.values(labels, np.ones(K)).min() == 0:  # a tie
+        return last, True
+    return piece_weights(seen, labels), True
+
+
+def best_arm_weights(seen, among):
+    """w* of best arm over the arms `among`, by bisection on the runner-up's share.
+
+    z_a = x_a/(1 + x_a) in (0, 1): the weight of a in u_a. Ties for the best share all.
+    """
+    means, K = seen.means, seen.pieces.K
+    c = 1 / seen.per_cost(np.ones(K))
+    i = max(among, key=lambda k: (means[k], -k))
+    tied = [k for k in among if means[k] == means[i]]
+    if len(tied) > 1:
+        return np.isin(np.arange(K), tied) / len(tied)
+    rivals = sorted((k for k in among if k != i), key=lambda k: -means[k])
+
+    def parts(z, a):
+        w = np.zeros(K)
+        w[i], w[a] = 1 - z, z
+        u, _ = seen.world.meet(seen, i, a, w)
+        return seen.world.loss(seen, i, u), seen.world.loss(seen, a, u)
+
+    def level(z, a):
+        first, second = parts(z, a)
+        return first + z / (1 - z) * second
+
+    def shares(z_b):
+        """z of every rival where the runner-up's is z_b."""
+        found, y = {rivals[0]: z_b}, level(z_b, rivals[0])
+        for a in rivals[1:]:
+            if means[a] == means[rivals[0]]:
+                found[a] = z_b
+            else:
+                found[a] = brentq(lambda z, a=a: level(z, a) - y, 0.0, z_b, xtol=1e-17, rtol=1e-15)
+        return found
+
+    def excess(z_b):
+        ratios = {a: parts(z, a) for a, z in shares(z_b).items()}
+        return sum(c[a] / c[i] * first / second for a, (first, second) in ratios.items()) - 1
+
+    found = shares(brentq(excess, 1e-12, 1 - 1e-12, xtol=1e-17, rtol=1e-15))
+    w = np.zeros(K)
+    w[i] = c[i]
+    for a, z in found.items():
+        w[a] = c[a] * z / (1 - z)
+    return w / w.sum()
+
+
+def piece_weights(seen, labels, bonus=0.0, tolerance=1e-5):
+    """The w of the largest min_p H_p(w) + w . bonus, by cutting planes, then by SLSQP.
+
+    H_p(w) is the least value of a linear function of w, so each gradient bounds it from above
+    everywhere, and an LP maximizes the bounds' minimum. New bounds are taken halfway between
+    the LP's point and the best w so far. Only pieces within twice the least get one.
+
+    Raises:
+      ArithmeticError: the gap is larger than the tolerance after 500 iterations.
+    """
+    K = seen.pieces.K
+    cuts, w, best, best_w = np.zeros((0, K)), np.full(K, 1 / K), -1.0, None
+    for _ in range(500):
+        grads = seen.gradients(labels, np.maximum(w, FLOOR)) + bonus
+        values = grads @ w
+        if values.min() > best:
+            best, best_w = values.min(), w
+        cuts = np.vstack([cuts, grads[values <= 2 * values.min()]])
+        point, upper = maximin(cuts)
+        if upper - best <= tolerance * upper:
+            return _polished(seen, labels, bonus, best_w, best)
+        w = (best_w + point) / 2
+    raise ArithmeticError(f"allocation between {best} and {upper}")
+
+
+def _polished(seen, labels, bonus, w, value):
+    """The most accurate w near the given one: maximise s subject to H_p(w) + w . bonus >= s."""
+    K = seen.pieces.K
+
+    def slopes(x):
+        rows = (seen.gradients(labels, np.maximum(x[:K], FLOOR)) + bonus) / value
+        return np.column_stack([rows, np.full(len(rows), -1.0)])
+
+    total = {"type": "eq", "fun": lambda x: x[:K].sum() - 1,
+             "jac": lambda x: np.append(np.ones(K), 0.0)}  # fmt: skip
+    above = {"type": "ineq", "fun": lambda x: slopes(x) @ x, "jac": slopes}
+    start, toward = np.append(w, 1.0), np.append(np.zeros(K), -1.0)
+    found = minimize(
+        lambda x: -x[K], start, jac=lambda _: toward, method="SLSQP", constraints=[total, above],
+        bounds=[(0, 1)] * K + [(0, None)], options={"ftol": 1e-15, "maxiter": 200},
+    )  # fmt: skip
+    better = found.x[:K] / found.x[:K].sum()
+    reached = (seen.gradients(labels, np.maximum(better, FLOOR)) + bonus) @ better
+    return better if reached.min() >= value else w
+
+
+def slack_weights(seen):
+    """w* of the right answer of largest H*, ties to the lowest, and whether that is clear."""
+    pieces, found = seen.pieces, []
+    for i in pieces.right(seen.means):
+        labels = pieces.of(np.arange(pieces.K) == i)
+        w = piece_weights(seen, labels)
+        found.append((seen.values(labels, np.maximum(w, FLOOR)).min(), w, seen.means[i]))
+    best = max(value for value, _, _ in found)
+    near = [one for one in found if one[0] > best * (1 - 1e-6)]
+    return near[0][1], len({mean for _, _, mean in near}) == 1
+
+
+def maximin(payoffs):
+    """Solve max over z in the simplex of min over rows of payoffs @ z; z and the value.
+
+    It is a linear program. Payoffs are scaled to size 1, since the solver's tolerances
+    are absolute.
+    """
+    rows, K = payoffs.shape
+    scale = np.max(np.abs(payoffs))
+    if scale == 0.0:
+        return np.full(K, 1.0 / K), 0.0
+    cost, total = np.append(np.zeros(K), -1.0), np.append(np.ones(K), 0.0)[None]
+    below = np.column_stack([-payoffs / scale, np.ones(rows)])
+    box = [(0.0, None)] * K + [(None, None)]
+    # HiGHS sometimes fails at the tight tolerance; its default is the fallback.
+    for tolerance in (1e-10, 1e-7):
+        options = {
+            "primal_feasibility_tolerance": tolerance,
+            "dual_feasibility_tolerance": tolerance,
+        }
+        solved = linprog(
+            cost, below, np.zeros(rows), total, [1.0], box, method="highs", options=options
+        )
+        if solved.x is not None:
+            break
+    else:
+        raise ArithmeticError(solved.message)
+    return solved.x[:K], solved.x[K] * scale
+
+
+def unique(payoffs):
+    """Whether only one z maximises the least entry of payoffs @ z over the simplex."""
+    z, value = maximin(payoffs)
+    slack, K = 1e-8 * np.abs(payoffs).max(), payoffs.shape[1]
+    toward = np.random.default_rng(0).normal(size=K)
+    ends = [
+        linprog(sign * toward, -payoffs, np.full(len(payoffs), slack - value), np.ones((1, K)),
+                [1.0], method="highs").x
+        for sign in (1, -1)
+    ]  # fmt: skip
+    return all(end is not None and np.abs(end - z).max() < 1e-4 for end in ends)
