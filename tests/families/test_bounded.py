@@ -442,35 +442,3 @@ def test_h_star_of_recorded_rewards_is_that_of_their_distributions():
     for source, words in ((many, "1000 different rewards"), (betas, "a source of points")):
         with pytest.raises(je.errors.UnsupportedError, match=words):
             je.complexity(of(source), je.Thresholding(0.4))
-
-
-@pytest.mark.slow
-def test_recorded_rewards_are_proven_with_replacement():
-    rng = np.random.default_rng(0)
-    stacks = [rng.beta(a, 2, 300) for a in (4, 2, 1)]
-    for order, proven in (("permuted", False), ("bootstrap", True), ("given", False)):
-        found = je.simulate(of(je.Recorded(stacks, order)), je.BestArm(), je.Uniform(), runs=1,
-                            delta=0.1, threshold=je.Mixture())  # fmt: skip
-        assert (found.proven is True) == proven and found.stopped.all() and found.correct.all()
-
-
-@pytest.mark.slow
-def test_samples_beside_a_model():
-    """Uniform sampling, delta = 0.05, 1000 runs of 0/1 rewards, all with a proof.
-
-    At most 1.15 of Bernoulli's mixture, at most 0.6 of Gaussian rewards of std 1/2.
-    """
-
-    def mean(means, family):
-        found = je.simulate(je.Instance.unstructured(means, family), je.BestArm(), je.Uniform(),
-                            delta=0.05, runs=1000, seed=1, threshold=je.Mixture())  # fmt: skip
-        assert found.proven is True and found.stopped.all()
-        return found.samples.mean()
-
-    for means, other, most in (
-        ((0.5, 0.4), je.Bernoulli(), 1.15),
-        ((0.9, 0.8), je.Gaussian(0.5), 0.6),
-    ):
-        ours, theirs = mean(means, je.Bounded()), mean(means, other)
-        print(f"{means}: {ours:.0f}, {other!r} {theirs:.0f}, ratio {ours / theirs:.3f}")
-        assert ours <= most * theirs

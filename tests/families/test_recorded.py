@@ -223,6 +223,17 @@ def test_certified(order):
 
 
 @pytest.mark.slow
+def test_recorded_rewards_are_proven_with_replacement():
+    rng = np.random.default_rng(0)
+    stacks = [rng.beta(a, 2, 300) for a in (4, 2, 1)]
+    for order, proven in (("permuted", False), ("bootstrap", True), ("given", False)):
+        past = on(je.Recorded(stacks, order), je.Bounded())
+        found = je.simulate(past, je.BestArm(), je.Uniform(), runs=1, delta=0.1,
+                            threshold=je.Mixture())  # fmt: skip
+        assert (found.proven is True) == proven and found.stopped.all() and found.correct.all()
+
+
+@pytest.mark.slow
 def test_a_broken_order_is_seen():
     class Twice(je.Recorded):
         __doc__ = je.Recorded.__doc__
