@@ -144,7 +144,8 @@ RESETS = [
       for problem in ("bai", "topm", "osi") for kind in ("selective", "full")),
 ]  # fmt: skip
 COSTS = [
-    Row("priced coins", "bai", "tas", pulls=True), Row("priced basis", "bai", "tas", pulls=True),
+    Row("priced coins", "bai", "tas", pulls=True, length=100),
+    Row("priced basis", "bai", "tas", pulls=True),
     Row("priced linear", "bai", "tas", pulls=True, length=80),
     Row("priced basis", "topm", "tas", waits=({"batch": 6, "delay": 2},), pulls=True, length=60),
     Row("priced coins", "osi", "tas, C", pulls=True),
@@ -217,7 +218,7 @@ FAST = {
     "lingifa, topm, identical",
     "lucb, osi, unstructured, selective", "racing, topm, unstructured", "rage, bai, unstructured",
     "lingame, items, linear, selective", "lingape, bai, linear, selective, waits",
-    "lingape, bai, linear, full, resets", "tas, bai, priced coins", "uniform, items, logistic",
+    "lingape, bai, linear, full, resets", "tas, bai, priced coins",
 }  # fmt: skip
 """Rows that meet every problem, kind of rule, wait, cost and set; each is one program."""
 
