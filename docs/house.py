@@ -4,11 +4,10 @@ import ast
 import contextlib
 import dataclasses
 import functools
-import importlib
 import inspect
 import io
-import operator
 import os
+import pkgutil
 import re
 from unittest import mock
 
@@ -127,9 +126,9 @@ NAMES = re.compile(r"```\{names\} ([\w.]+)\n(.*?)\n```", re.S)
 
 def documented(found: re.Match) -> str:
     """The names of a block, each with its docstring."""
-    module, made = importlib.import_module(found[1]), []
+    made = []
     for name in found[2].split():
-        thing = operator.attrgetter(name)(module)
+        thing = pkgutil.resolve_name(f"{found[1]}.{name}")
         kind = "function" if inspect.isroutine(thing) else "data"
         if isinstance(thing, type):
             kind = "exception" if issubclass(thing, BaseException) else "class"

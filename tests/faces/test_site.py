@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-import operator
+import pkgutil
 import re
 from pathlib import Path
 
@@ -20,8 +20,7 @@ def test_the_reference_has_every_public_name():
     for page in API.glob("*.md"):
         blocks = re.findall(r"```\{names\} ([\w.]+)\n(.*?)\n```", page.read_text(), re.S)
         for module, names in blocks:
-            top = importlib.import_module(module)
-            known |= {id(operator.attrgetter(name)(top)) for name in names.split()}
+            known |= {id(pkgutil.resolve_name(f"{module}.{name}")) for name in names.split()}
     for place in (je, *(importlib.import_module(f"jaxelim.{name}") for name in MODULES)):
         things = {name: getattr(place, name) for name in place.__all__}
         assert not [n for n, x in things.items() if not inspect.ismodule(x) and id(x) not in known]
