@@ -13,7 +13,7 @@ Both forms give the same numbers, up to rounding where a sum has another order.
   recomputing a producer in every consumer. The flag must be traced: XLA folds
   constants, and a constant flag would undo this without a message.
 - `kernel` too: the same, for a loop that is compiled into one kernel (see
-  `jaxelim.engine.cpu.one_kernel`). Products with shared matrices are written out, since a
+  `jaxelim.engine.one_lane`). Products with shared matrices are written out, since a
   library's call has no form there. They round as that call does.
 - `gpu`: the GPU form, of few kernels and of nothing that ends a CUDA graph. Reductions
   are the same trees, in the kernels that read them. Products and inverses of small

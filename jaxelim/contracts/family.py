@@ -135,10 +135,6 @@ class Family:
         """The family with all that the program of a job depends on, such as a form of V^-1."""
         return self
 
-    def one_kernel(self, instance: "Arms", problem: "Problem") -> bool:
-        """Whether steps in one kernel round as in many, and are faster, on a CPU."""
-        return False
-
     def plan(self) -> dict[str, Any]:
         """The family's entries in a result's `layout`."""
         return {}

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.engine import records
-from jaxelim.engine.cpu import one_kernel, one_lane
 from jaxelim.engine.execution import LANE_GROUP
+from jaxelim.engine.one_lane import Traced, as_one_kernel, at_run_time
 from jaxelim.engine.state import Carry, Inputs, Lane, Log, Spec
 from jaxelim.engine.step import Step, outline
 
@@ -41,7 +41,7 @@ class Chunk:
 
     def __init__(self, spec: Spec, inputs: Inputs, lane: Lane, noise: Array):
         self.spec, self.step, self.noise = spec, Step(spec), noise
-        if spec.execution.in_kernel and not spec.per_lane_instances:
+        if spec.execution.single and not spec.per_lane_instances:
             # Made here, since XLA would read the features by columns in every step.
             lanes = spec.execution.lane_ops(inputs.flag)
             transposed = lanes.materialize(jnp.transpose, inputs.features[0])
@@ -56,8 +56,8 @@ class Chunk:
         pulled = None
         if self.spec.observers > 1:
             pulled = jnp.full(shape, -1, self.narrow)
-            if self.spec.execution.in_kernel:
-                pulled = one_kernel.at_run_time(pulled, self.inputs.flag)
+            if self.spec.execution.single:
+                pulled = at_run_time(pulled, self.inputs.flag)
         return Varying(carry.lane.varying, pulled, carry.log, carry.chooses)
 
     def one_step(self, n: Array, c: Varying) -> Varying:
@@ -86,12 +86,39 @@ class Chunk:
         """Take all steps of the chunk: their number, and the state after them."""
         execution, inputs = self.spec.execution, self.inputs
         if execution.single:
-            return one_lane.taken(self, c)
+            return self._alone(c)
         if self.spec.rule.rare:
             return inputs.steps, self._two_speeds(c)
-        if execution.one_kernel:
-            return execution.chunk, one_kernel.loop(execution.chunk, self.one_step, c, inputs.flag)
         return execution.chunk, jax.lax.fori_loop(0, execution.chunk, self.one_step, c)
+
+    def _alone(self, c: Varying) -> tuple[Array, Varying]:
+        """Take the steps of a single lane, fewer where its run ends.
+
+        Steps follow each other until the lane asks for `choose`, or is done. All of this is
+        one kernel if `choose` can be in it. Otherwise those steps are a kernel.
+        """
+        length, flag = self.spec.execution.chunk, self.inputs.flag
+        start = at_run_time(jnp.int32(0), flag), c
+        step = Traced(lambda c: (c[0] + 1, self.one_step(*c)), start)
+
+        def more(c: tuple[Array, Varying]) -> Array:
+            return (c[0] < length) & ~c[1].lane.done[0]
+
+        def burst(c: tuple[Array, Varying]) -> tuple[Array, Varying]:
+            return jax.lax.while_loop(lambda c: more(c) & ~c[1].lane.asks[0], step, c)
+
+        if not self.spec.rule.rare:
+            return as_one_kernel(burst, flag, start)
+        asked = Traced(self.choose, c)
+
+        def both(c: tuple[Array, Varying]) -> tuple[Array, Varying]:
+            n, steps = burst(c) if asked.allowed else as_one_kernel(burst, flag, c)
+            return n, jax.lax.cond(steps.lane.asks[0], asked, lambda steps: steps, steps)
+
+        def all_steps(c: tuple[Array, Varying]) -> tuple[Array, Varying]:
+            return jax.lax.while_loop(more, both, c)
+
+        return as_one_kernel(all_steps, flag, start) if asked.allowed else all_steps(start)
 
     def _two_speeds(self, c: Varying) -> Varying:
         """Take bursts of steps, with calls of `choose` for waiting lanes in between."""

@@ -23,12 +23,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.engine import records
 from jaxelim.engine.chunk import Chunk
-from jaxelim.engine.state import Carry, Inputs, Lane, Log, Parked, Queue, Spec
+from jaxelim.engine.state import Carry, Inputs, Lane, Log, Queue, Spec
 from jaxelim.engine.step import Step, outline
 from jaxelim.lanes import where
-
-PARKED = 64
-"""Places for parked runs, or a multiple: so that few layouts are compiled."""
 
 
 class Program:
@@ -38,7 +35,7 @@ class Program:
     the program.
     """
 
-    def __init__(self, spec: Spec):
+    def __init__(self, spec: Spec, inputs: Inputs):
         self.spec, self.loop = spec, Loop(spec)
         self.lock = threading.Lock()  # held while compiling, so that threads do not compile twice
         self.compiled, self.compile_seconds = False, 0.0
@@ -47,12 +44,13 @@ class Program:
         if spec.execution.devices > 1:
             mesh = Mesh(np.array(jax.devices()[: spec.execution.devices]), ("device",))
             own, everyone = PartitionSpec("device"), PartitionSpec()
-            inputs = everyone, own, own, everyone
             advance = jax.shard_map(
-                _per_device(advance), mesh=mesh, in_specs=inputs, out_specs=own, check_vma=False
-            )
+                _per_device(advance), mesh=mesh, in_specs=(everyone, own, own, everyone),
+                out_specs=own, check_vma=False,
+            )  # fmt: skip
             self._own, self._everyone = NamedSharding(mesh, own), NamedSharding(mesh, everyone)
-        options = spec.execution.compiler_options(spec.family.optimization)
+        loops = outline(spec, inputs).inner_loops
+        options = spec.execution.compiler_options(spec.family.optimization, loops)
         self.advance = Jitted(advance, compiler_options=options, donate_argnums=(2,))
 
     @property
@@ -75,12 +73,14 @@ class Program:
             )
             log = Log(**empty)
         lane = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), outlined.lane)
+        vacant = np.full_like(lane.item, execution.queue), np.ones_like(lane.done)
+        lane = dataclasses.replace(lane, item=vacant[0], done=vacant[1])
         numbers: dict[str, Any] = dict(
             next=np.int32(0), finished=np.int32(0), iterations=np.int64(0), samples=np.int64(0),
             chooses=np.int64(0), live=np.int32(1), failed=np.bool_(False),
         )  # fmt: skip
         carry = Carry(
-            lane=_vacated(lane, execution.queue),
+            lane=lane,
             out=jax.tree.map(lambda s: np.zeros((places, *s.shape[1:]), s.dtype), outlined.outcome),
             log=log,
             **numbers,
@@ -89,66 +89,28 @@ class Program:
             return carry
         return jax.tree.map(lambda x: np.broadcast_to(x, (execution.devices, *np.shape(x))), carry)
 
-    def taken_over(
-        self, inputs: Inputs, queue: Queue, carry: Carry, many_lanes: int
-    ) -> tuple[Queue, Carry]:
-        """Continue from the carry of many lanes: one lane takes the live runs one by one.
+    def alone(self, carry: Carry, many: Lane, n: int) -> Carry:
+        """The carry with the n-th live one of many lanes as its one lane; on the host.
 
         Args:
-            inputs, queue: of the program of many lanes.
-            carry: of that program, which differs in its number of lanes and of steps only.
-            many_lanes: its number of lanes.
-
-        Returns:
-            The queue, with the live runs parked, and the carry of this program; on the host.
+            carry: of many lanes, or of a single one that is done.
+            many: the lanes.
+            n: from 0; past the last live lane of a device, which then gets one that is done.
         """
-        execution, places = self.spec.execution, -(-many_lanes // PARKED) * PARKED
-        assert execution.single and many_lanes > 1
-        empty = self.empty(inputs, queue)
+        execution, shared = self.spec.execution, not self.spec.per_lane_instances
+        order, places = np.argsort(many.done, -1, kind="stable"), execution.queue + 1
 
-        def of_device(queue: Queue, carry: Carry, empty: Carry) -> tuple[Queue, Carry]:
-            done = np.asarray(carry.lane.done)
-            order = np.resize(np.argsort(done, kind="stable"), places)
+        def own(x: Any) -> np.ndarray:
+            if execution.devices == 1:
+                return x[..., order[n : n + 1]]
+            return np.stack([of[..., at[n : n + 1]] for of, at in zip(x, order, strict=True)])
 
-            def pick(x: Any, like: Any) -> np.ndarray:
-                return np.asarray(x)[..., order] if np.shape(x) != like.shape else np.asarray(x)
-
-            live: Any = np.sum(~done, dtype=np.int32)
-            parked = Parked(lane=jax.tree.map(pick, carry.lane, empty.lane), count=live)
-            return dataclasses.replace(queue, parked=parked), dataclasses.replace(
-                jax.tree.map(np.asarray, carry),
-                lane=empty.lane,
-                out=jax.tree.map(lambda x: np.asarray(x)[: execution.queue + 1], carry.out),
-                next=empty.next,
-            )
-
-        if execution.devices == 1:
-            return of_device(queue, carry, empty)
-        parts = [
-            of_device(*jax.tree.map(lambda x, d=d: x[d], (queue, jax.device_get(carry), empty)))
-            for d in range(execution.devices)
-        ]
-        return jax.tree.map(lambda *x: np.stack(x), *parts)
-
-    def taken_back(self, carry: Carry, before: Carry) -> Carry:
-        """Go on with the queue, all lanes empty; on the host.
-
-        Args:
-            carry: of the program of one lane, which has ended all parked runs.
-            before: this program's carry, from which it took over.
-        """
-        execution = self.spec.execution
-        axis, more = int(execution.devices > 1), execution.lanes - 1
-
-        def with_rows(x: Array) -> np.ndarray:
-            rows = np.zeros((*x.shape[:axis], more, *x.shape[axis + 1 :]), x.dtype)
-            return np.concatenate([np.asarray(x), rows], axis)
-
-        kept = dataclasses.replace(carry, lane=before.lane, out=(), next=before.next)
-        kept = jax.tree.map(np.array, kept)
-        lane = _vacated(kept.lane, execution.queue)
-        out, live = jax.tree.map(with_rows, carry.out), np.ones_like(kept.live)
-        return dataclasses.replace(kept, lane=lane, out=out, live=live)
+        lane = jax.tree.map(own, dataclasses.replace(many, prepared=()) if shared else many)
+        if shared:  # without an axis of lanes
+            lane = dataclasses.replace(lane, prepared=many.prepared)
+        axis = int(execution.devices > 1)
+        out = jax.tree.map(lambda x: np.take(x, np.arange(places), axis), carry.out)
+        return dataclasses.replace(carry, lane=lane, out=out, live=np.ones_like(carry.live))
 
     def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
         """Put the arguments of `advance` on their devices.
@@ -193,8 +155,7 @@ class Loop:
 
     def _chunk(self, inputs: Inputs, queue: Queue, carry: Carry) -> Carry:
         """Refill finished lanes, take `chunk` steps, collect the outcomes of finished runs."""
-        refilled = self._unparked if self.spec.execution.single else self._refilled
-        carry, noise = refilled(inputs, queue, carry)
+        carry, noise = self._refilled(inputs, queue, carry)
         start, opened = carry.lane.stats.t, carry.lane.closed_at == 0
         chunk = Chunk(self.spec, inputs, carry.lane, noise)
         taken, steps = chunk.taken(chunk.begun(carry))
@@ -210,8 +171,7 @@ class Loop:
             chooses=steps.chooses,
         )
         lane = carry.lane
-        waiting = queue.length if queue.parked is None else queue.parked.count
-        live = jnp.sum(~lane.done, dtype=jnp.int32) + (waiting - carry.next)
+        live = jnp.sum(~lane.done, dtype=jnp.int32) + (queue.length - carry.next)
         return dataclasses.replace(carry, live=live, failed=self.step.failed(lane))
 
     def _refilled(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Carry, Array]:
@@ -259,28 +219,6 @@ class Loop:
         )
         return dataclasses.replace(kept, prepared=fresh.prepared)
 
-    def _unparked(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Carry, Array]:
-        """Take the next parked run into a lane that is done, and draw the noise of the chunk."""
-        assert queue.parked is not None
-        parked, count = queue.parked.lane, queue.parked.count
-        wanted = carry.lane.done[0] & (carry.next < count)
-        at = jnp.clip(carry.next, 0, count - 1)
-
-        def next_of(x, old):
-            if x.shape == old.shape:  # without an axis of lanes
-                return x
-            return jax.lax.dynamic_slice_in_dim(x, at, 1, x.ndim - 1)
-
-        lane = jax.lax.cond(
-            wanted,
-            lambda old: jax.tree.map(next_of, parked, old),
-            lambda old: old,
-            carry.lane,
-        )
-        carry = dataclasses.replace(carry, lane=lane, next=carry.next + wanted.astype(jnp.int32))
-        drawn = self.step.noise(inputs, lane.run, lane.row, lane.stats.t, self.spec.execution.chunk)
-        return carry, drawn
-
     def _collected(self, queue: Queue, carry: Carry) -> Carry:
         """Append the outcomes of finished runs and empty their lanes."""
         over = carry.lane.done & (carry.lane.item < queue.length)
@@ -302,12 +240,6 @@ class Loop:
         return dataclasses.replace(carry, lane=lane, out=out, finished=finished)
 
 
-def _vacated(lane: Lane, queue: int) -> Lane:
-    """The lanes, empty: past the end of a queue of so many runs; on the host."""
-    item, done = np.full_like(lane.item, queue), np.ones_like(lane.done)
-    return dataclasses.replace(lane, item=item, done=done)  # type: ignore[arg-type]
-
-
 def _first_estimate(lane: Lane) -> Array:
     """theta_hat of lanes at their first check, or the means where it is not kept: [d, B]."""
     theta_hat = lane.stats.estimated_theta
@@ -324,7 +256,7 @@ def _per_device(advance: Callable) -> Callable:
     return run
 
 
-program = Cache(lambda spec, inputs: Program(spec), KEPT)
+program = Cache(Program, KEPT)
 """The program of a spec for inputs of one layout, compiled once while the cache keeps it."""
 
 
@@ -332,3 +264,8 @@ def compiled(spec: Spec, inputs: Inputs) -> bool:
     """Whether the program of a spec is in the cache and compiled."""
     held = program.peek(spec, inputs)
     return held is not None and held.compiled
+
+
+def may_be_alone(spec: Spec, inputs: Inputs) -> bool:
+    """Whether a single lane may take runs: its steps are one kernel, or it would be slow."""
+    return spec.may_be_alone and outline(spec.executed(lanes=1), inputs).in_one_kernel

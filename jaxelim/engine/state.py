@@ -11,7 +11,7 @@ from jax import Array
 
 from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
-from jaxelim.engine.cpu import attribute
+from jaxelim.engine import one_lane
 from jaxelim.engine.execution import Execution
 from jaxelim.engine.pending import Pending, Schedule, Timing
 from jaxelim.thresholds.mixture import Mixture
@@ -59,19 +59,10 @@ class Spec:
         return len(self.stopping) * self.deltas
 
     @property
-    def may_be_single(self) -> bool:
-        """Whether one lane may take runs, which then are those of many lanes.
-
-        Its steps are one kernel, or it would be slow.
-        """
+    def may_be_alone(self) -> bool:
+        """Whether one lane may take runs, which then are those of many lanes."""
         execution = self.execution
-        return not (execution.by_vmap or execution.gpu or self.log) and attribute.works()
-
-    @property
-    def may_be_one_kernel(self) -> bool:
-        """Whether the steps of all lanes may be one kernel, before the rule is traced."""
-        plain = not self.rule.rare and self.schedule is None
-        return plain and not self.per_lane_instances and self.may_be_single
+        return one_lane.WORKS and not (execution.by_vmap or execution.gpu or self.log)
 
     def executed(self, **changes: Any) -> "Spec":
         """The same spec, executed otherwise."""
@@ -112,7 +103,6 @@ class Queue:
     instance: Array  # [R] int32
     delta: Array  # [D, R]
     length: Array  # [] int32
-    parked: "Parked | None" = None  # where one lane takes over
 
 
 @jax.tree_util.register_dataclass
@@ -170,15 +160,6 @@ class Lane:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Parked:
-    """Runs that have begun, which one lane takes one after the other."""
-
-    lane: Lane  # P places
-    count: Array  # [] int32: places in use, the first ones
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
     """The outcomes of R finished runs, the first axis of every array."""
 
@@ -200,8 +181,8 @@ class Outline(NamedTuple):
 
     lane: Lane  # shapes and dtypes
     outcome: Outcome  # likewise
-    in_one_kernel: bool  # whether `choose` lets the steps of all lanes gain from one kernel
-    inner_loops: bool  # whether every step calls a `choose` with a loop
+    in_one_kernel: bool  # whether a kernel may hold the steps of a single lane
+    inner_loops: bool  # whether every step has a loop inside, which XLA would hoist at a loss
     patience: float  # the share of live lanes that wait before `choose` is called
 
 

@@ -26,10 +26,10 @@ from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records
 from jaxelim.engine.arrivals import Arrivals
 from jaxelim.engine.asking import Asking, Choice, reading
-from jaxelim.engine.cpu.one_kernel import Traced
-from jaxelim.engine.execution import has_loop, patience, suits_one_kernel
+from jaxelim.engine.execution import has_loop, patience
 from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observed, Observing
+from jaxelim.engine.one_lane import Traced
 from jaxelim.engine.records import outcome
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Outline, Queue, Spec
 from jaxelim.engine.watching import Watching
@@ -274,7 +274,7 @@ class Step:
                 observed = self.observing.observed(seen, lane, beta)
                 self.observing.answers(seen, observed.states, beta)
             state = self.asking.asked(view, lane).state
-            if rule.rare or execution.one_kernel:
+            if rule.rare or spec.family.design:
 
                 def chosen(c):
                     # Of a rule without rare work all lanes are read, as in `asked`.
@@ -284,9 +284,10 @@ class Step:
                 choose = Traced(chosen, (jnp.int32(execution.lanes), state))
                 choices["patience"] = patience(choose)
                 choices["inner_loops"] = not rule.rare and has_loop(choose)
-                choices["in_one_kernel"] = execution.one_kernel and suits_one_kernel(
-                    choose, execution.lanes, inputs.features.shape[1], view.evidence.has_matrix
-                )
+            if execution.single:
+                given, noise = arguments[0], arguments[-1][0]
+                step = Traced(lambda lane: self.pull(given, lane, noise).lane, lane)
+                choices["in_one_kernel"] = step.allowed
             self.asking.natively(view, state, lane.closed_at == 0)
             self.asking.work(view, state)
             return lane, outcome(self.spec, lane)

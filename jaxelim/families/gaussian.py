@@ -43,10 +43,6 @@ if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
-MOST_ARMS_IN_KERNEL = 200
-"""Above this number of arms the steps of all lanes stay in many kernels."""
-LARGEST_IN_KERNEL = 4000
-"""Above this size K d of the features a library's products are faster than those in one kernel."""
 _RATIO = 1e6
 """Bound on the ratio of two standard deviations; their squares are costs."""
 
@@ -296,14 +292,6 @@ class LinearGaussian(Gaussian):
             # diagonal form. The form alone decides: programs must not depend on the number of runs.
             optimization=None if form == "diagonal" else "1",
         )
-
-    def one_kernel(self, instance: "Arms", problem: Problem) -> bool:
-        if instance.K > MOST_ARMS_IN_KERNEL or self.cancellation_safe:
-            return False
-        small = instance.K * instance.d <= LARGEST_IN_KERNEL
-        if self.form == "diagonal":  # the rows of top m are gathered, which one kernel does slowly
-            return problem.name != "top-m"
-        return small
 
     def plan(self) -> dict[str, Any]:
         return {"design": self.form, "cancellation_safe": self.cancellation_safe}

@@ -21,7 +21,7 @@ from jaxelim.simulation.experiment import Engine, Experiment
 
 CHUNK = 256
 """Steps of a chunk."""
-IN_ONE_KERNEL, IN_MANY, ON_A_GPU = 32, 64, 8192
+ON_A_CPU, ON_A_GPU = 64, 8192
 """Lanes by default, where there are runs enough."""
 RUNS_A_LANE = 8
 """Least number of runs a lane on a CPU, where there are too few runs to fill all lanes.
@@ -29,6 +29,8 @@ RUNS_A_LANE = 8
 With fewer, most lanes wait for the longest run; and few lanes cost little
 more a sample.
 """
+ALONE = 8
+"""The last runs of a CPU device, at most, that one lane takes sooner than many lanes do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +49,6 @@ class Plan:
     inputs: Inputs
     queue: Queue
     places: np.ndarray
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether one lane takes runs in turn: of rules whose lanes wait for one another."""
-        return self.spec.rule.rare and self.call.engine.lanes is None
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -95,7 +92,7 @@ def used_devices(layout: Engine) -> int:
 
 
 def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
-    """The spec of a call's program, before its rule is traced (see `settled`).
+    """The spec of a call's program, of many lanes (see `settled`).
 
     Args:
         call: the call.
@@ -113,7 +110,7 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
         theta=log > 0,
         tuned=not gpu,
     )
-    spec = Spec(
+    return Spec(
         problem=in_lanes(_scaled_problem(call).static_part()),
         family=family,
         source=family if source is None else source.static_part(),
@@ -130,21 +127,20 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
         schedule=Schedule.of(call.batch, call.delay, call.cap) if call.waits else None,
         execution=_execution(call, gpu),
     )
-    if spec.may_be_one_kernel and family.one_kernel(call.computed, call.problem):
-        return spec.executed(one_kernel=True, lanes=_lanes(call, gpu, IN_ONE_KERNEL))
-    return spec
 
 
 def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
-    """The spec, with steps in many kernels where the traced rule would not gain from one."""
-    if not spec.execution.one_kernel or (found := engine.outline(spec, inputs)).in_one_kernel:
-        return spec
-    lanes = _lanes(call, False, IN_MANY)
-    return spec.executed(one_kernel=False, inner_loops=found.inner_loops, lanes=lanes)
+    """The spec; of a single lane, for runs one after the other, where that takes less time.
+
+    It does for a rule with rare work, which the runs beside it would wait for.
+    """
+    layout = call.engine
+    wanted = spec.rule.rare and layout.lanes is None and layout.shrink is not False
+    return spec.executed(lanes=1) if wanted and engine.may_be_alone(spec, inputs) else spec
 
 
 def _execution(call: Experiment, gpu: bool) -> Execution:
-    """How the steps of a call run, in many kernels."""
+    """How the steps of a call run, in many lanes."""
     layout, items = call.engine, call.trajectories * call.runs.size
     devices = min(used_devices(layout), items)
     # By powers of two, from 1024 on unless rows are large: 100 and 1000 runs share a program.
@@ -152,7 +148,7 @@ def _execution(call: Experiment, gpu: bool) -> Execution:
     while queue < -(-items // devices):
         queue *= 2
     return Execution(
-        lanes=_lanes(call, gpu, ON_A_GPU if gpu else IN_MANY),
+        lanes=_lanes(call, gpu),
         chunk=-(-(layout.chunk or CHUNK) // engine.BURST) * engine.BURST,
         queue=queue,
         devices=devices,
@@ -161,8 +157,8 @@ def _execution(call: Experiment, gpu: bool) -> Execution:
     )
 
 
-def _lanes(call: Experiment, gpu: bool, wanted: int) -> int:
-    """The number of lanes a device: the one that is asked for, or the one that is wanted."""
+def _lanes(call: Experiment, gpu: bool) -> int:
+    """The number of lanes a device: the one that is asked for, or that of the backend."""
     layout, items = call.engine, call.trajectories * call.runs.size
     of_device = -(-items // min(used_devices(layout), items))
     share = RUNS_A_LANE if not gpu and layout.lanes is None else 1
@@ -170,7 +166,8 @@ def _lanes(call: Experiment, gpu: bool, wanted: int) -> int:
     most = LANE_GROUP
     while most * share < of_device:
         most *= 2
-    return min(-(-(layout.lanes or wanted) // LANE_GROUP) * LANE_GROUP, most)
+    wanted = layout.lanes or (ON_A_GPU if gpu else ON_A_CPU)
+    return min(-(-wanted // LANE_GROUP) * LANE_GROUP, most)
 
 
 def _scaled_problem(call: Experiment) -> Problem:

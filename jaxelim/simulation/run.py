@@ -1,6 +1,5 @@
 """The host's loop over the chunks of a call's program."""
 
-import dataclasses
 import time
 from typing import Any, NamedTuple
 
@@ -13,14 +12,12 @@ from jaxelim.errors import ArgumentError
 from jaxelim.progress import Progress
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.failures import Place, failure
-from jaxelim.simulation.plan import CHUNK, Plan
+from jaxelim.simulation.plan import ALONE, Plan
 
 _MOST_CHUNKS = 4096
 """Chunks between two polls, at most."""
-_STARTED = 64
-"""Steps of a chunk of lanes that only start runs, which one lane then takes in turn."""
-_TAIL = 1 / 8
-"""The share of lanes with a run, at most, where one lane takes over the last runs."""
+_PAUSE = 0.25
+"""Seconds between two polls, about."""
 
 
 class Ended(NamedTuple):
@@ -48,21 +45,9 @@ class _Stage(NamedTuple):
     queue: Queue
     carry: Carry
 
-    @property
-    def spec(self) -> Spec:
-        """What the program is compiled for."""
-        return self.program.spec
-
-    def on_devices(self) -> "_Stage":
-        """With all arguments placed as the program's results are."""
-        return _Stage(self.program, *self.program.place(self.inputs, self.queue, self.carry))
-
 
 class HostLoop:
     """The work on one call: `run` says what happens, and each method is one of its events.
-
-    Many lanes start the runs. One lane takes the last of them, or all of them in turn, and
-    many lanes resume where it has left runs in the queue.
 
     Args:
         plan: of the call; its arguments are placed again for every program.
@@ -71,7 +56,6 @@ class HostLoop:
 
     stage: _Stage
     live: np.ndarray  # runs in the lanes or in the queue, of each device
-    took: float  # seconds between the last two polls
 
     def __init__(self, plan: Plan, bar: Progress):
         self.plan, self.bar = plan, bar
@@ -79,31 +63,25 @@ class HostLoop:
         self.compiling = self.processor = 0.0  # seconds of compilation
         self.computed = 0  # samples, those of lanes that wait or are done among them
         self.chunks = 1  # until the next poll
-        self.many: _Stage | None = None  # many lanes, before one lane took over
 
     def run(self) -> Ended:
-        """Advance until every run is over."""
+        """Advance until every run is over; one lane may take the last ones."""
         self.start()
-        while True:
-            self.advance()
-            if np.any(np.asarray(self.stage.carry.failed)):
-                raise _failure(self.plan.call, self.stage.carry)
-            if np.sum(self.live) == 0:
-                if not self.left_in_queue:
-                    return self.ended()
-                self.resume()
-            elif (single := self._single()) is not None and self._pays(single):
-                self.move_to_one_lane(single)
+        single = self.plan.spec.executed(lanes=1)
+        while np.any(self.live):
+            if self._pays(single):
+                self.take_alone(single)
+            else:
+                self.advance()
+        return self.ended()
 
     def start(self) -> None:
-        """Compile the program of many lanes, which are empty."""
+        """Compile the program, and let it take the first chunk."""
         inputs, queue = self.plan.inputs, self.plan.queue
-        if not engine.compiled(self.plan.spec, inputs):
-            self.bar.compiling()
-        program = engine.program(self.plan.spec, inputs)
+        program = self._program(self.plan.spec)
         self.stage = self._begun(program, inputs, queue, program.empty(inputs, queue))
-        self._choose_steps()
         self.bar.running()
+        self.advance()
 
     def advance(self) -> None:
         """Run some chunks, show the progress, and choose the time of the next poll."""
@@ -112,95 +90,47 @@ class HostLoop:
         before = np.array(carry.iterations)
         carry = program.advance(inputs, queue, carry, np.int32(self.chunks))
         self.stage, self.live = self.stage._replace(carry=carry), np.array(carry.live)
-        self.took = time.perf_counter() - began
+        took = time.perf_counter() - began
+        if took < _PAUSE:  # polling synchronises devices, so it is rare
+            self.chunks = min(2 * self.chunks, _MOST_CHUNKS)
+        elif took > 4 * _PAUSE:
+            self.chunks = max(1, int(self.chunks * _PAUSE / took))
         steps = int(np.sum(np.asarray(carry.iterations) - before))
         self.computed += steps * program.spec.execution.lanes
         finished = int(np.sum(np.asarray(carry.finished)))
-        self._choose_chunks(finished)
         self.bar.update(finished, int(np.sum(np.asarray(carry.samples))))
-
-    def _choose_chunks(self, finished: int) -> None:
-        """Choose the number of chunks until the next poll, of so many finished runs.
-
-        Polling synchronises devices, so it is rare; but in time for one lane to take
-        over the last runs. `away` runs remain until then, at the mean time a run so
-        far.
-        """
-        execution, pause = self.stage.spec.execution, 0.5
-        if self._single() is not None:
-            away = int(np.max(self.live)) - execution.lanes
-            of_a_run = self._worked() * execution.devices / max(finished, 1)
-            pause = min(max(0.5 * away * of_a_run, 0.05), 0.5)
-        if self.took < pause:
-            self.chunks = min(2 * self.chunks, _MOST_CHUNKS)
-        elif self.took > 4 * pause:
-            self.chunks = max(1, int(self.chunks * pause / self.took))
-
-    def _single(self) -> Spec | None:
-        """The spec of the program of one lane that may take over; None: keep this one."""
-        spec, layout = self.stage.spec, self.plan.call.engine
-        if layout.shrink is False or spec.execution.single or not spec.may_be_single:
-            return None
-        return spec.executed(lanes=1, chunk=spec.execution.chunk if layout.chunk else CHUNK)
-
-    def _choose_steps(self) -> None:
-        """Let lanes that only start runs take fewer steps a chunk."""
-        layout, single = self.plan.call.engine, self._single()
-        if not self.plan.in_turn or layout.chunk or single is None or not self._ready(single):
-            return
-        inputs = dataclasses.replace(self.stage.inputs, steps=np.int32(_STARTED))
-        self.stage = self.stage._replace(inputs=inputs).on_devices()
+        if np.any(np.asarray(carry.failed)):
+            raise _failure(self.plan.call, carry)
 
     def _pays(self, single: Spec) -> bool:
-        """Whether one lane should take over now.
+        """Whether one lane should take the runs that are left.
 
-        It takes the last runs of the queue once few lanes have one. Where lanes wait for one
-        another it takes all runs in turn, but not the few that outlast a chunk.
+        With an empty queue few are. Its program is compiled, or worth it: the call has worked
+        for as long as that of many lanes has compiled.
         """
-        lanes = self.stage.spec.execution.lanes
-        waiting = np.asarray(self.plan.queue.length) - np.asarray(self.stage.carry.next)
-        running = int(np.max(self.live - waiting))
-        if np.any(waiting > 0):
-            return self.plan.in_turn and 2 * running >= lanes and self._ready(single)
-        most = lanes if self.plan.call.engine.shrink or self.plan.in_turn else lanes * _TAIL
-        return running <= most and self._ready(single)
-
-    def _ready(self, single: Spec) -> bool:
-        """Whether the program of one lane is compiled, or now worth it.
-
-        It is once the call has worked for as long as the program of many lanes compiled.
-        """
-        worth = self._worked() > self.stage.program.compile_seconds
-        return bool(self.plan.call.engine.shrink or worth) or engine.compiled(
-            single, self.plan.inputs
-        )
-
-    def move_to_one_lane(self, single: Spec) -> None:
-        """Let one lane take over the live runs, one after the other."""
-        many, inputs = self.stage, self.plan.inputs
-        if not engine.compiled(single, inputs):
-            self.bar.compiling()
-        program = engine.program(single, inputs)
-        lanes = many.spec.execution.lanes
-        taken = program.taken_over(inputs, self.plan.queue, many.carry, lanes)
-        self.stage = self._begun(program, many.inputs, *taken)
-        self.many, self.chunks = many, 1
-
-    @property
-    def left_in_queue(self) -> bool:
-        """Whether one lane has left runs in the queue."""
-        if self.many is None or not self.stage.spec.execution.single:
+        spec, shrink = self.plan.spec, self.plan.call.engine.shrink
+        if shrink is False or spec == single or not spec.may_be_alone:
             return False
-        return bool(np.any(np.asarray(self.many.carry.next) < self.plan.queue.length))
+        waiting = np.asarray(self.plan.queue.length) - np.asarray(self.stage.carry.next)
+        if np.any(waiting > 0) or not (shrink or np.max(self.live) <= ALONE):
+            return False
+        worth = self._worked() > self.stage.program.compile_seconds
+        if not (shrink or worth or engine.compiled(single, self.plan.inputs)):
+            return False
+        return engine.may_be_alone(spec, self.plan.inputs)
 
-    def resume(self) -> None:
-        """Let many lanes start the next runs of the queue."""
-        assert self.many is not None
-        carry = self.many.program.taken_back(self.stage.carry, self.many.carry)
-        self.stage, self.many, self.chunks = self.many._replace(carry=carry), None, 1
-        if self.stage.spec.execution.devices > 1:
-            self.stage = self.stage.on_devices()
-        self._choose_steps()
+    def take_alone(self, single: Spec) -> None:
+        """Let one lane of each device take its live runs, one after the other."""
+        carry, inputs, queue = jax.device_get(self.stage.carry), self.plan.inputs, self.plan.queue
+        program, many = self._program(single), carry.lane
+        for n in range(int(np.max(self.live))):
+            alone = program.alone(jax.device_get(carry), many, n)
+            self.chunks = 1
+            self.stage = self._begun(program, inputs, queue, alone)
+            self.advance()
+            while np.any(self.live):
+                self.advance()
+            carry = self.stage.carry
 
     def ended(self) -> Ended:
         """The last carry and what the work has taken."""
@@ -218,6 +148,12 @@ class HostLoop:
     def _worked(self) -> float:
         """Seconds since the beginning without compilation."""
         return time.perf_counter() - self.began - self.compiling
+
+    def _program(self, spec: Spec) -> engine.Program:
+        """The program of a spec, shown as compiling where it is not compiled."""
+        if not engine.compiled(spec, self.plan.inputs):
+            self.bar.compiling()
+        return engine.program(spec, self.plan.inputs)
 
     def _begun(self, program: engine.Program, inputs: Inputs, queue: Queue, carry: Carry) -> _Stage:
         """Place the arguments of a program and compile it."""

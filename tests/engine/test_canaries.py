@@ -10,8 +10,10 @@ import pytest
 import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.engine.jaxprs import functions, is_literal
-from tests.engine.test_lanes_in_one_kernel import FIVE, specs
+from tests.calls import planned
 
+ANGLES = np.array([0.0, 0.9, 1.8, 2.7, 3.6])
+FIVE = je.Instance(np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1), [1.0, 0.3], name="five")
 ROWS = 20_001
 """JAX 0.10.2 is wrong from row 16,384 on."""
 WRITES = {"dynamic_update_slice": 1, "scatter": 2, "scatter-add": 2}
@@ -115,8 +117,13 @@ FINDERS = (written_from_itself, slices_of_slices)
 )
 def test_no_program_has_a_pattern_that_is_compiled_wrongly(instance, rule):
     """Two that every JAX in the range compiles to wrong programs, in a whole call of `advance`."""
+    stop = je.SelectiveElimination()
+    settings = dict(
+        delta=0.05, stopping=stop, elimination=stop if rule.traits.elimination else None, runs=80,
+        max_samples=20_000, ridge=None, engine=je.Engine(devices=1, lanes=32),
+    )  # fmt: skip
     with scope.engine():
-        spec, inputs, queue = specs(instance, je.BestArm(), rule, ridge=None)
+        spec, inputs, queue = planned((instance, je.BestArm(), rule), settings)
         program = engine.program(spec, inputs)
         given = inputs, queue, program.empty(inputs, queue), np.int32(1)
         traced = jax.make_jaxpr(program.loop.advance)(*given)

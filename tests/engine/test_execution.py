@@ -5,11 +5,9 @@ import pytest
 import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.engine.execution import PATIENCE, PATIENCE_ONE_BY_ONE
-from jaxelim.simulation.plan import planned as planned_call
 from tests import digests
-from tests.calls import checked, planned
-from tests.engine.test_in_turn import InTurn, OfOneRun
-from tests.engine.test_one_lane import SMALL
+from tests.calls import planned
+from tests.engine.test_one_lane import SMALL, InTurn, OfOneRun
 
 
 @pytest.mark.parametrize(
@@ -33,8 +31,8 @@ def test_lanes_wait_less_for_a_choice_that_takes_them_one_by_one(rule, backend, 
 @pytest.mark.parametrize("rule, many", [(je.LinGame(), True), (je.LinGapE(), False)], ids=repr)
 def test_steps_with_loops_inside_stay_many_kernels(rule, many):
     """XLA would make one kernel of LinGame's steps, which is slower."""
-    given = digests.D20, je.BestArm(), rule
+    settings = dict(delta=0.1, stopping=je.LLR(), elimination=None, runs=80, max_samples=300)
     with scope.engine():
-        call = checked(*given, delta=0.1, runs=80, engine=je.Engine(devices=1))
-        options = planned_call(call).spec.execution.compiler_options(None)
+        spec, inputs, _ = planned((digests.D20, je.BestArm(), rule), settings)
+        options = spec.execution.compiler_options(None, engine.outline(spec, inputs).inner_loops)
     assert ("xla_disable_hlo_passes" in options) == many

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxelim.engine.cpu.one_kernel import Traced, as_one_kernel, at_run_time, blocking
+from jaxelim.engine.one_lane import Traced, as_one_kernel, at_run_time, blocking
 
 STEPS, SIZE = 10_000, 4
 OPTIONS = {

@@ -1,8 +1,9 @@
-"""The last runs of a queue, one after the other in one lane: the same runs."""
+"""Runs one after the other in a single lane, in one kernel: the same runs as in many lanes."""
 
 import dataclasses
 import itertools
 import re
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +13,44 @@ import pytest
 import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.cache import Cache
+from jaxelim.engine import one_lane
 from jaxelim.engine.state import NO_ARM
+from jaxelim.simulation import plan
 from tests import digests
 from tests.calls import planned
 from tests.engine.test_invariance import COMMON, SELECTIVE, equal
 
 pytestmark = pytest.mark.devices
 SMALL = je.Instance(np.random.default_rng(0).normal(size=(12, 5)), [1.0, 0.3, -0.2, 0.1, 0.0])
+EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)
+"""Its runs take 50 to 2700 samples."""
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class InTurn(je.LinGapE):
+    """LinGapE with rare work at times."""
+
+    def choose(self, view, state, rarely):
+        go = view.t % 7 == 0
+        arm, state = super().choose(view, state)
+        return rarely(go, lambda: arm, jnp.where(go, 0, arm)), state
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class OfOneRun(InTurn):
+    """The same, written for one run."""
+
+    traits: ClassVar = dataclasses.replace(je.LinGapE.traits, lanes_last=False)
+
+
+class Sorted(InTurn):
+    """Sorts, which needs a library."""
+
+    def choose(self, view, state, rarely):
+        arm, state = super().choose(view, state, rarely)
+        return arm + 0 * jnp.argsort(view.means, axis=0)[0].astype(arm.dtype), state
 
 
 def slow(*row):
@@ -29,11 +61,10 @@ def shipped(*row):
     return pytest.param(*row, marks=pytest.mark.shipped)
 
 
-def simulated(shrink, **more):
+def simulated(shrink, rule=None, instance=SMALL, **more):
     layout = je.Engine(shrink=shrink, **more.pop("layout", {"devices": 1}))
     settings = {**COMMON, "stopping": (je.LLR(), SELECTIVE), **more}
-    rule = settings.pop("rule", je.LinGapE())
-    return je.simulate(SMALL, je.BestArm(), rule, engine=layout, **settings)
+    return je.simulate(instance, je.BestArm(), rule or je.LinGapE(), engine=layout, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -88,26 +119,51 @@ def test_never(stayed, monkeypatch):
     assert moved.timings["samples_computed"] < kept.timings["samples_computed"]
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class Wrong(je.Uniform):
-    """Chooses an arm out of range, where the counts of two arms are far apart by noise."""
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", [{"devices": 1}, {"devices": 2}, {"devices": 1, "chunk": 16}])
+def test_a_rule_with_rare_work_in_turn(layout):
+    """All runs of the queue, and they are those of the rule without rare work."""
+    found = simulated(None, InTurn(), EASIER, layout=layout)
+    equal(simulated(False, None, EASIER), found)
+    assert found.layout["lanes"] == 1
 
-    def choose(self, view, state):
-        arm, state = super().choose(view, state)
-        late = view.t + 40 * (view.means[0] > view.means[1]).astype(jnp.int32) > 120
-        return jnp.where(late, 99, arm), state
+
+@pytest.mark.parametrize(
+    "lanes, rule, shrink, more",
+    [
+        (1, InTurn(), None, {"runs": 2}),
+        (16, je.LinGapE(), None, {"runs": 2}),
+        (16, InTurn(), False, {}),
+        (16, InTurn(), True, {"layout": {"devices": 1, "lanes": 16}}),
+        (16, OfOneRun(), True, {"runs": 2}),
+        (16, Sorted(), None, {"runs": 2}),
+    ],
+    ids=["rare work", "none", "never", "lanes by hand", "under vmap", "a library's call"],
+)
+def test_which_runs_are_taken_in_turn(lanes, rule, shrink, more, monkeypatch):
+    """Those of a rule with rare work, where steps may be one kernel."""
+    settings = {"stopping": je.LLR(), "max_samples": 20, "runs": 40, **more}
+    assert simulated(shrink, rule, EASIER, **settings).layout["lanes"] == lanes
+    monkeypatch.setattr(one_lane, "WORKS", False)  # a JAX that was not tried
+    assert simulated(shrink, rule, EASIER, **settings).layout["lanes"] == 16
 
 
 @pytest.mark.slow
-def test_the_run_that_fails_first_is_named_as_by_many_lanes():
-    """One lane meets run 0 before the others; here another fails in an earlier chunk."""
-    said = []
-    for shrink in (False, True):
-        with pytest.raises(je.errors.RuleError) as error:
-            simulated(shrink, rule=Wrong(), stopping=je.LLR(), layout={"devices": 1, "chunk": 8})
-        said.append(str(error.value))
-    assert said[0] == said[1] and "chose arm 99" in said[0]
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"delta": [0.1, 0.01]},
+        {"instance": je.Instance(EASIER.arms, [EASIER.theta, EASIER.theta[::-1]]), "runs": 20},
+        {"runs": 33, "layout": {"devices": 2}},
+        {"noise": np.random.default_rng(2).normal(size=(40, 3000))},
+    ],
+    ids=["a trajectory for each delta", "a batch", "queues of 17 and 16", "given noise"],
+)
+def test_other_jobs_in_turn(more):
+    one, many = (simulated(shrink, InTurn(), **{"instance": EASIER, **more})
+                 for shrink in (None, False))  # fmt: skip
+    equal(one, many)
+    assert (one.layout["lanes"], many.layout["lanes"]) == (1, 16)
 
 
 def lowered(rule, lanes, problem=None, **more):
@@ -121,9 +177,8 @@ def lowered(rule, lanes, problem=None, **more):
         program = engine.program(spec, inputs)
         carry = program.empty(inputs, queue)
         if lanes == 1:
-            spec = spec.executed(lanes=1)
-            program = engine.program(spec, inputs)
-            queue, carry = program.taken_over(inputs, queue, carry, 16)
+            program = engine.program(spec.executed(lanes=1), inputs)
+            carry = program.empty(inputs, queue)
         placed = program.place(inputs, queue, carry)
         return program.advance.jit.lower(*placed, np.int32(0))
 
@@ -223,22 +278,22 @@ ROWS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
-def test_jobs_of_the_digests_in_one_lane(name):
-    """Rules, problems and families: every array of the result, entry by entry.
-
-    In chunks of 32, since short runs end within 256 steps.
-    """
+def test_jobs_of_the_digests_in_one_lane(name, monkeypatch):
+    """Rules, problems and families: every array of the result, entry by entry."""
     job = next(job for job in digests.JOBS if job.name == name)
     settings = {**job.settings}
-    layout = dataclasses.replace(settings.pop("engine"), chunk=32)
-    kept, moved = (
-        je.simulate(job.instance, job.problem, job.rule, **settings,
-                    engine=dataclasses.replace(layout, shrink=shrink))
-        for shrink in (False, True)
-    )  # fmt: skip
+    settings.pop("engine")
+
+    def simulated():
+        layout = je.Engine(devices=1, shrink=False)
+        return je.simulate(job.instance, job.problem, job.rule, **settings, engine=layout)
+
+    many = simulated()
+    monkeypatch.setattr(plan, "settled", lambda _, spec, __: spec.executed(lanes=1))
+    one = simulated()
     for name in digests.ARRAYS:
-        np.testing.assert_array_equal(getattr(kept, name), getattr(moved, name), err_msg=name)
-    assert moved.timings["samples_computed"] < kept.timings["samples_computed"]
+        np.testing.assert_array_equal(getattr(many, name), getattr(one, name), err_msg=name)
+    assert many.layout["lanes"] > one.layout["lanes"] == 1
 
 
 class Beside:
@@ -273,20 +328,16 @@ class Beside:
 
     def runs_alone(self, carry, chunks):
         """Each live run of a carry in one lane: its lane's index, and the carries after chunks."""
-        parked, empty = self.alone.taken_over(
-            self.inputs, self.queue, carry, self.spec.execution.lanes
-        )
         order = np.argsort(carry.lane.done, kind="stable")
-        for place in range(int(parked.parked.count)):
-            few = dataclasses.replace(parked.parked, count=np.int32(place + 1))
-            queue = dataclasses.replace(parked, parked=few)
-            one, found = dataclasses.replace(empty, next=np.int32(place)), []
+        carry = dataclasses.replace(carry, next=self.queue.length)
+        for n in range(int(np.sum(~carry.lane.done))):
+            one, found = self.alone.alone(carry, carry.lane, n), []
             for _ in range(chunks):
-                one = self.advanced(self.alone, queue, one)
+                one = self.advanced(self.alone, self.queue, one)
                 if bool(one.lane.done[0]):  # many lanes take idle steps after the end
                     break
                 found.append(one)
-            yield order[place], found
+            yield order[n], found
 
 
 def equal_lanes(one, many, index):
