@@ -321,13 +321,7 @@ class LaneOps:
         lane = np.arange(i.shape[0], dtype=np.int32)
         return x.at[i, lane].set(value, mode="promise_in_bounds", unique_indices=True)
 
-    def dot(
-        self,
-        matrix: Array,
-        vector: Array,
-        transposed: Array | None = None,
-        fused: bool = True,
-    ) -> Array:
+    def dot(self, matrix: Array, vector: Array, transposed: Array | None = None) -> Array:
         """matrix @ vector in each lane.
 
         matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B].
@@ -336,14 +330,11 @@ class LaneOps:
 
         `transposed` is the shared matrix transposed, [q, n], if the caller holds it. In one
         kernel columns of the matrix are added, and read there as rows.
-
-        `fused`: whether XLA's product for many lanes fuses multiplications with additions.
-        It does so unless it has the matrix transposed. One kernel then rounds as it.
         """
         if matrix.ndim == 2:
             if self.kernel and vector.ndim > 1:
                 columns = matrix.T if transposed is None else transposed
-                return self._written_dot(columns, vector, fused)
+                return self._written_dot(columns, vector)
             if self.gpu and vector.ndim > 1 and matrix.shape[1] <= _WIDEST_TREE:
                 return functools.reduce(jnp.add, self._terms(matrix, vector))
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
@@ -356,19 +347,18 @@ class LaneOps:
             )
         return self._wide_dot(matrix, vector)
 
-    def _written_dot(self, columns: Array, vector: Array, fused: bool) -> Array:
+    def _written_dot(self, columns: Array, vector: Array) -> Array:
         """`dot` of a shared matrix in one kernel, [q, B] or [q, m, B], by its columns [q, n].
 
-        The terms are added in their order, each by one fused multiply-add if `fused`, as
-        in the library's product; so both round alike.
+        The terms are added in their order, each by one fused multiply-add, as in the
+        library's product; so both round alike.
         """
         wide = (slice(None),) + (None,) * (vector.ndim - 1)
 
         def added(total, columns, vector):
             for q in range(columns.shape[0]):
                 term = columns[q][wide] * vector[q]
-                term = self.rounded(term) if total is None or not fused else term
-                total = term if total is None else total + term
+                total = self.rounded(term) if total is None else total + term
             return total
 
         n = columns.shape[0]
@@ -414,8 +404,7 @@ class LaneOps:
         """Invert symmetric positive definite matrices [q, q] or [q, q, B]."""
         if a.ndim == 2:
             return matrices.inverse(a, not self.gpu)
-        in_place = self.flag if self.kernel else None
-        return matrices.swept(a, self.materialize, self.pinned, not self.gpu, in_place)
+        return matrices.swept(a, self.materialize, self.pinned, not self.gpu)
 
     def solver(self, a: Array) -> Callable[[Array], Array]:
         """How to solve a x = b in one run: a [q, q] symmetric positive definite, b [q, n]."""

@@ -23,9 +23,7 @@ def product(a: Array, b: Array) -> Array:
     return jnp.matmul(a, b, precision="highest")
 
 
-def swept(
-    a: Array, materialize: Callable, rounded: Callable, loop: bool, in_place: Array | None = None
-) -> Array:
+def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Array:
     """The inverses of matrices in lanes [q, q, B], by block sweeps of two pivots a pass.
 
     A pass updates the whole matrix to A - (C - E) D (C - E)' - 2 E E' and so writes
@@ -37,7 +35,6 @@ def swept(
         materialize, rounded: those of `jaxelim.lanes.LaneOps`.
         loop: whether the passes form a loop, in which XLA:CPU updates A in place. Else
             small matrices have them written out.
-        in_place: the flag of `jaxelim.lanes.LaneOps`, in one kernel; else None.
     """
     q = a.shape[0]
     places = np.arange(q, dtype=np.int32)
@@ -50,19 +47,9 @@ def swept(
             columns = [rows[r] - (places == first + r).astype(a.dtype)[:, None] for r in range(n)]
             return [*columns, *_scaled(columns, block, rounded)]
 
-        if in_place is None or n == 1:
-            factor = materialize(lambda *x: jnp.stack(factors(*x)), rows, block, first)
-            pivots = (places[:, None] == places) & ((places >= first) & (places < first + n))
-            a = a - 2 * pivots.astype(a.dtype)[..., None]
-        else:
-            block, *factor = materialize(
-                lambda *x: (_less_two(x[1]), *factors(*x)), rows, block, first
-            )
-            # A loop of one pass writes in place; else the sums below would look for the block.
-            a = jax.lax.fori_loop(
-                0, in_place,
-                lambda _, a: jax.lax.dynamic_update_slice(a, block, (first, first, np.int32(0))), a,
-            )  # fmt: skip
+        factor = materialize(lambda *x: jnp.stack(factors(*x)), rows, block, first)
+        pivots = (places[:, None] == places) & ((places >= first) & (places < first + n))
+        a = a - 2 * pivots.astype(a.dtype)[..., None]
         for s in range(n):
             a = a - factor[n + s][:, None] * factor[s][None]
         return a
@@ -73,12 +60,6 @@ def swept(
     elif q > 1:
         a = jax.lax.fori_loop(0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a)
     return -(passed(a, jnp.int32(q - 1), 1) if q % 2 else a)
-
-
-def _less_two(block: Array) -> Array:
-    """The block [n, n, B] less 2 on its diagonal."""
-    pivots = jnp.arange(block.shape[0])[:, None] == jnp.arange(block.shape[0])
-    return block - 2 * pivots.astype(block.dtype)[..., None]
 
 
 def _scaled(columns: list[Array], block: Array, rounded: Callable) -> list[Array]:

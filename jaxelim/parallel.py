@@ -187,8 +187,8 @@ def _in_worker(
     _set_one_device()
     if cache is not None and here[0] == client[0]:  # unlike machines must not share programs
         jax.config.update("jax_compilation_cache_dir", cache)
-    with program_cache.mended:
-        return compute(part), jax.default_backend()
+    program_cache.delete_unreadable()
+    return compute(part), jax.default_backend()
 
 
 def _begin() -> None:

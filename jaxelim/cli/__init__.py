@@ -54,8 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
     def act() -> int | None:
         config: Any = _parsed(words)
         use_all_cores(getattr(config, "cache", True))
-        with program_cache.mended:
-            return config.act()
+        program_cache.delete_unreadable()
+        return config.act()
 
     return guarded("jaxelim", act)
 

@@ -17,7 +17,7 @@ from jaxelim.engine import scores
 from jaxelim.engine.execution import LANE_GROUP
 from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observing
-from jaxelim.engine.rule_contract import call
+from jaxelim.engine.returned import call
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Spec
 from jaxelim.families import noise as random
 from jaxelim.lanes import saturated, where

@@ -11,8 +11,8 @@ from jax import Array
 
 from jaxelim.contracts import StoppingRule, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
+from jaxelim.engine.returned import call_stopping
 from jaxelim.engine.state import Inputs, Lane, Spec
-from jaxelim.engine.stopping_contract import call
 from jaxelim.lanes import where
 from jaxelim.thresholds.mixture import Mixture
 
@@ -115,7 +115,7 @@ class Observing:
     def _observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
         states, stops, tested = [], [], []
         for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
-            look, reads = partial(call, stopping, "observe", seen), state
+            look, reads = partial(call_stopping, stopping, "observe", seen), state
             if seen.threshold is not None:
                 look, reads = _looking(stopping, seen), (state, lane.closed_at[s] == 0)
             after, stop, tests = self.over_deltas(look, reads, beta)
@@ -150,7 +150,7 @@ class Observing:
         """The public answers of runs that stop with these next states: [S, D, W, B]."""
 
         def answer(rule: StoppingRule, state: Tree, _: Array) -> Array:
-            return call(rule, "answer", seen, state)
+            return call_stopping(rule, "answer", seen, state)
 
         rules = zip(self.spec.stopping, states, strict=True)
         answers = [self.over_deltas(partial(answer, rule), state, beta) for rule, state in rules]
@@ -173,7 +173,7 @@ class Observing:
         """
         spec, states = self.spec, []
         for stopping in spec.stopping:
-            state = call(stopping, "start", seen, spec.pair_times)
+            state = call_stopping(stopping, "start", seen, spec.pair_times)
             states.append(
                 jax.tree.map(lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape)), state)
             )
@@ -194,6 +194,6 @@ def _looking(stopping: StoppingRule, seen: Snapshot) -> Callable:
     def look(reads: Tree, beta: Array) -> tuple:
         state, opened = reads
         live = opened if seen.live is None else opened & seen.live
-        return call(stopping, "observe", dataclasses.replace(seen, live=live), state, beta)
+        return call_stopping(stopping, "observe", dataclasses.replace(seen, live=live), state, beta)
 
     return look

@@ -217,12 +217,10 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return row, column, place
 
 
-def weighted(
-    space: LinearContext, weights: Array, ridge: Array | float = 0.0, fused: bool = True
-) -> SquareDesign:
+def weighted(space: LinearContext, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
     """Build the design ridge I + sum_k weights_k phi_k phi_k'; weights [K], ridge [].
 
-    One packed product gives V and one gives g; `fused` is that of `LaneOps.dot` for g.
+    One packed product gives V and one gives g.
     """
     features = space.features
     d = features.shape[1]
@@ -250,4 +248,4 @@ def weighted(
     if space.transposed is not None:
         flat = space.lanes.materialize(lambda x: x.reshape(-1, 1), v_inv)
     half = at(flat, row * np.int32(d) + column) * jnp.asarray(doubled, v_inv.dtype)
-    return SquareDesign(space.lanes.dot(outer, half, columns, fused), v_inv)
+    return SquareDesign(space.lanes.dot(outer, half, columns), v_inv)

@@ -88,7 +88,7 @@ class LiveJob:
             max_samples=LONGEST, record=("pair_times",),
             engine=Engine(lanes=LANE_GROUP, devices=1), **others,
         )  # fmt: skip
-        layout: Any = dict(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1, one_kernel=False)
+        layout: Any = dict(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1)
         spec = dataclasses.replace(
             spec_of(call).executed(**layout), evidence=_kept(call), schedule=Schedule(places=0)
         )

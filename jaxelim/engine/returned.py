@@ -1,0 +1,154 @@
+"""Calls of the methods of sampling and stopping rules, with checks of what they return.
+
+They run while the methods are traced, so a compiled step does not contain them.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxelim.contracts import SamplingRule, StoppingRule
+from jaxelim.contracts.rarely import Rarely, Skipping
+from jaxelim.contracts.returned import array_of, blamed, described
+from jaxelim.contracts.views import Snapshot, Tree, View
+from jaxelim.errors import ArgumentError, RuleError
+
+_ARM = "arm an integer scalar from 0 to K - 1, state like the one of init"
+RETURNS = {
+    "init": "an init(view) that returns the state, a pytree of arrays",
+    "choose": f"a choose(view, state) that returns (arm, state), {_ARM}",
+    "native": "a native(view, state) that returns (stops, answer), a bool scalar and bools as "
+    "long as an answer",
+    "work": "a work(view, state) that returns a number of pieces, a scalar, or a pair with the "
+    "number of solves",
+    "start": "a start(seen, pair_times) that returns the state, arrays with lanes last",
+    "observe": "an observe(seen, state, beta) that returns (state, stops, tests): a state like "
+    "the one of start, whether each lane stops, bools like beta, and a number of tests, integers",
+    "answer": "an answer(seen, state) that returns bools like seen.public",
+}
+"""The contract of each method, in words."""
+
+_TRACED = (
+    "; made of jax.numpy operations, with jnp.where or jax.lax.cond for an if on a traced value"
+)
+_ABSENT = {
+    "delta": "view.delta and view.beta are None unless its traits read \"delta\"",
+    "rewards": "view.reward_sums may be None unless its traits read \"rewards\"",
+    "chance": "view.chance is None unless its traits read \"chance\"",
+    "key": "view.key is None unless its traits read \"key\"",
+}
+
+
+def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
+    """Call a method of a sampling rule and check what it returns.
+
+    "probe" is `choose` without its rare work; it returns too whether a run needs that, [] bool.
+
+    Raises:
+        RuleError: the method raises, or its result breaks its contract.
+    """
+    skipping = Skipping(jnp.zeros_like(view.t, bool))
+    probes, rarely = method == "probe", []
+    if probes:
+        method, rarely = "choose", [skipping]
+    elif method == "choose" and rule.rare:
+        rarely = [Rarely()]
+    with blamed(method, partial(RuleError, rule, RETURNS[method] + _TRACED), partial(_hint, rule)):
+        result = getattr(rule, method)(view, *state, *rarely)
+    if wrong := _wrong(method, result, view, *state):
+        raise RuleError(rule, RETURNS[method], wrong)
+    return (*result, skipping.asks) if probes else result
+
+
+def call_stopping(rule: StoppingRule, method: str, seen: Snapshot, *others: Any) -> Any:
+    """Call a method of a stopping rule and check what it returns; arguments in lanes.
+
+    Raises:
+        ArgumentError: the method raises, or its result breaks its contract.
+    """
+    fault = partial(ArgumentError, "stopping", rule, RETURNS[method])
+    with blamed(method, fault):
+        result = getattr(rule, method)(seen, *others)
+    if wrong := _wrong_stopping(method, result, seen, *others):
+        raise fault(wrong)
+    return result
+
+
+def _hint(rule: SamplingRule, error: Exception) -> str:
+    """The traits that may be missing where a rule has met a None."""
+    if "NoneType" not in str(error):
+        return ""
+    absent = [told for name, told in _ABSENT.items() if name not in rule.traits.reads]
+    return "".join(f"; {attribute}" for attribute in absent)
+
+
+def _wrong(method: str, result: Any, view: View, *state: Tree) -> str:
+    """What is wrong with the result of a sampling rule's method; empty if nothing is."""
+    scalar, returned = ((), view.t.shape), f"that {method} returned"
+    if method == "init":
+        return _no_leaf(result, "init")
+    if method == "work":
+        parts = result if isinstance(result, tuple) and len(result) == 2 else (result,)
+        wrong = (_not("what work returned is", x, "iuf", *scalar) for x in parts)
+        return next(filter(None, wrong), "")
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        return f"what {method} returned is {described(result)}"
+    if method == "choose":
+        return _not(f"the arm {returned} is", result[0], "iu", *scalar) or _changed(
+            method, state[0], result[1], "init"
+        )
+    width = view.problem.width(view.means.shape[0])
+    return _not(f"the stops {returned} is", result[0], "b", *scalar) or _not(
+        f"the answer {returned} is", result[1], "b", (width,), (width, *view.t.shape)
+    )
+
+
+def _wrong_stopping(method: str, result: Any, seen: Snapshot, *others: Any) -> str:
+    """What is wrong with the result of a stopping rule's method; empty if nothing is."""
+    if method == "start":
+        return _no_leaf(result, "start", seen.stats.t.shape)
+    if method == "answer":
+        like = seen.public
+        wrong = _not("what answer returned is", result, "b", like.shape)
+        return wrong and f"{wrong}, not {described(like)}"
+    if not isinstance(result, tuple | list) or len(result) != 3:
+        return f"what observe returned is {described(result)}"
+    (after, stops, tests), (state, beta) = result, others
+    return (
+        _not("the stops that observe returned are", stops, "b", beta.shape)
+        or _not("the tests that observe returned are", tests, "iu", (), beta.shape)
+        or _changed("observe", state, after, "start")
+    )
+
+
+def _not(what: str, x: Any, kinds: str, *shapes: tuple) -> str:
+    """That x is no array of these kinds and of one of these shapes; empty if it is."""
+    array = array_of(x)
+    wrong = array is None or array.dtype.kind not in kinds or array.shape not in shapes
+    return f"{what} {described(x)}" if wrong else ""
+
+
+def _no_leaf(state: Tree, method: str, last: tuple = ()) -> str:
+    """That a leaf of a state is no array, or has another last axis; empty if all are right."""
+    for leaf in jax.tree.leaves(state):
+        array = array_of(leaf)
+        if array is None or last and array.shape[-1:] != last:
+            return f"a leaf of the state that {method} returned is {described(leaf)}"
+    return ""
+
+
+def _changed(method: str, old: Tree, new: Tree, first: str) -> str:
+    """How the state that a method returned differs from that of `first`; empty if it does not."""
+    before, after = jax.tree.structure(old), jax.tree.structure(new)
+    if before != after:
+        return f"{method} returned a state of structure {after}, {first} one of {before}"
+    for (path, a), b in zip(
+        jax.tree_util.tree_leaves_with_path(old), jax.tree.leaves(new), strict=True
+    ):
+        array = array_of(b)
+        if array is None or array.shape != a.shape or array.dtype != a.dtype:
+            name = jax.tree_util.keystr(path)
+            return f"state{name} is {described(a)} after {first} and {described(b)} after {method}"
+    return ""
