@@ -73,7 +73,7 @@ def groups_of(results: Any) -> dict[str, dict[str, Result]]:
     if hasattr(results, "groups"):
         found = {", ".join(where.values()): dict(named) for where, named in results.groups()}
     elif isinstance(results, Result):
-        found = {"": {type(results.rule).__name__: results}}
+        found = {"": {repr(results.rule).partition("(")[0]: results}}  # of a file it is text
     else:
         found = {"": dict(results) if isinstance(results, Mapping) else {}}
     everyone = [one for named in found.values() for one in named.values()]
