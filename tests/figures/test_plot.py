@@ -1,9 +1,9 @@
-"""`jaxelim plot`, and all figures that results allow."""
+"""`jaxelim plot`: all figures that results allow."""
 
 import pytest
 
 import jaxelim as je
-from jaxelim import cli, figures
+from jaxelim import cli
 
 pytestmark = pytest.mark.slow
 INSTANCE = je.Instance.unstructured([1.0, 0.2, -0.5], name="three arms")
@@ -36,20 +36,6 @@ def test_files_draw_what_they_allow(results, tmp_path, capsys):
     given = ["plot", *map(str, paths), "-o", str(new), "--log", "--figure", "comparison"]
     assert cli.main(given) == 0
     assert [path.name for path in new.iterdir()] == ["comparison.png"]
-
-
-def test_figures_of_results_have_their_bounds(results):
-    one, other = results
-    value = float(je.complexity(INSTANCE, je.BestArm()).value)
-    both = {"a": one, "b": other}
-    told = [text.get_text() for text in figures.tau_figure(both).axes[0].get_legend().get_texts()]
-    lower = float(je.bounds.sample_bound(0.2, value))
-    assert any(f"T* = {lower:,.0f}" in one for one in told)
-    means = list(one.samples[0].mean(1))
-    drawn = figures.study_figure(both, log=True).axes[0]
-    assert means in [list(line.get_ydata()) for line in drawn.lines]
-    assert drawn.get_yscale() == "log"
-    assert len(figures.comparison_figure(je.compare(both)).axes[0].get_yticklabels()) == 1
 
 
 def test_bad_plots_are_refused(results, tmp_path, capsys):
