@@ -8,12 +8,12 @@ import jax
 import numpy as np
 
 from jaxelim import engine, scope
-from jaxelim.engine import LANE_GROUP, Queue
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import noise
 from jaxelim.instances.instance import Instance
 from jaxelim.live.moment import LiveJob, Moment
 from jaxelim.numerics.jacobi import least_squares
+from jaxelim.simulation.experiment import Engine, Experiment
+from jaxelim.simulation.plan import inputs_of, queue_of, spec_of
 
 RUNS, MOST = 32, 10**6
 """Simulated runs of a forecast, and rewards after which one is cut off."""
@@ -101,30 +101,24 @@ def simulated(
         seed: of the rewards.
     """
     assert moment.lane is not None
-    lanes = -(-runs // LANE_GROUP) * LANE_GROUP
-    places: Any = np.arange(lanes, dtype=np.int32)
-    over, none, length = places >= runs, np.zeros_like(places), np.int32(runs)
     with scope.engine():
-        truth, began = _estimated(job, moment), int(moment.stats.t[0])
-        source: Any = truth.source or job.spec.family
-        drawn = job.spec.family if truth.source is None else source.static_part()
-        spec = dataclasses.replace(job.spec, evidence=None, source=drawn, schedule=None)
-        spec = spec.executed(lanes=lanes, queue=lanes)
-        nature = jax.tree.map(
-            lambda x: np.asarray(x, spec.dtype) if np.asarray(x).dtype.kind == "f" else x,
-            source.nature(truth),
-        )
-        changed: Any = dict(nature=nature, cap=np.int32(began + most), key=noise.key(seed))
-        inputs = dataclasses.replace(job.inputs, **changed)
-        delta: Any = np.repeat(np.asarray(job.queue.delta)[:, :1], lanes, 1)
-        queue = Queue(run=places, row=none, instance=none, delta=delta, length=length)  # type: ignore[arg-type]
-        own: Any = dict(stats=moment.stats, pending=None, log_e=None, prepared=())
-        lane = jax.tree.map(lambda x: x[..., none], dataclasses.replace(moment.lane, **own))
-        own = dict(item=np.where(over, np.int32(lanes), places), run=places, row=none, done=over,
-                   prepared=moment.lane.prepared)  # fmt: skip
+        own = dict(instance=_estimated(job, moment), runs=np.arange(runs), seed=seed,
+                   engine=Engine(lanes=runs, devices=1))  # fmt: skip
+        call, began = Experiment.unchecked(**job.call.fields | own), int(moment.stats.t[0])
+        spec = spec_of(call).executed(one_kernel=False)
+        cap: Any = np.int32(began + most)
+        inputs = dataclasses.replace(inputs_of(call, spec), cap=cap)
+        queue, _ = queue_of(call, spec)
+        places, length = np.arange(spec.execution.lanes, dtype=np.int32), np.int32(runs)
+        over, none = places >= runs, np.zeros_like(places)
+        now_known: Any = dict(stats=moment.stats, pending=None, log_e=None, prepared=())
+        lane = jax.tree.map(lambda x: x[..., none], dataclasses.replace(moment.lane, **now_known))
+        item = np.where(over, np.int32(spec.execution.queue), places)
+        of_lanes: Any = dict(item=item, row=places, run=places, done=over,
+                             prepared=moment.lane.prepared)  # fmt: skip
         program = engine.program(spec, inputs)
         carry: Any = dataclasses.replace(
-            program.empty(inputs, queue), lane=dataclasses.replace(lane, **own), next=length,
+            program.empty(inputs, queue), lane=dataclasses.replace(lane, **of_lanes), next=length,
             live=length,
         )  # fmt: skip
         inputs, queue, carry = program.begun(inputs, queue, carry)

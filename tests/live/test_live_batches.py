@@ -1,12 +1,11 @@
 """Live runs with several arms out: those of `simulate` with a batch or a delay."""
 
-import dataclasses
 
 import numpy as np
 import pytest
 
 import jaxelim as je
-from tests.live.live_cases import CASES, COINS, TOP, Case
+from tests.live.live_cases import CASES, TOP, Case
 
 FAMILIES = {
     "bounded": Case(je.Instance.unstructured([0.9, 0.3, 0.1], je.Bounded(0, 1)), je.BestArm(),
@@ -85,25 +84,3 @@ def test_a_window_of_arms_is_a_delay(name):
     if run.stopped:  # the pulls that are pending count in a simulated run
         assert live.samples + delay == run.samples
         np.testing.assert_array_equal(live.answer, run.answer)
-
-
-def test_rewards_of_other_arms_enter_too(tmp_path):
-    """Told beside those that were asked for, after them, and one by one; the file replays."""
-    case = dataclasses.replace(CASES["lingape"], instance=TOP, delta=1e-6)
-    live = case.live()
-    live.save(tmp_path / "mine.live")
-    live.tell([0, 1, 2, 3], [1.0, 0.9, 0.0, 0.1])
-    asked = live.ask(3)
-    other = next(k for k in range(4) if k not in asked) if len(set(asked)) < 4 else 0
-    live.tell([other, asked[1]], [0.2, 0.3])
-    assert live.waiting == (asked[0], asked[2]) and live.told == 6
-    assert live.ask(4)[:2] == [asked[0], asked[2]]
-    np.testing.assert_array_equal(live.counts.sum(), 6)
-    live.close()
-    again = je.LiveRun.load(tmp_path / "mine.live", attach=False)
-    assert again.waiting == live.waiting and again.ask(5) == live.ask(5)
-    np.testing.assert_array_equal(again.means, live.means)
-    assert again.evidence.llr.tolist() == live.evidence.llr.tolist()
-    with pytest.raises(je.errors.ArgumentError, match="n: got 0"):
-        live.ask(0)
-    assert COINS.K == 3

@@ -1,5 +1,6 @@
-"""A live run fed with a simulated run's rewards is that run; bad input changes nothing.
+"""Asking and telling, in any order; the end; bad input changes nothing.
 
+That a live run is the simulated one: `test_live_files.test_every_rule_is_saved_and_loaded`.
 The fast tests share one compiled program, that of `PAIRS`.
 """
 
@@ -13,7 +14,7 @@ import pytest
 import jaxelim as je
 from jaxelim import catalogue
 from jaxelim.live.program import program
-from tests.live.live_cases import CASES, NAMES, TOP, fed, same_run
+from tests.live.live_cases import CASES, NAMES, TOP, fed
 
 pytestmark = pytest.mark.xdist_group("live")
 PAIRS = CASES["lucb-pairs"]
@@ -25,17 +26,6 @@ def named(**changes) -> je.LiveRun:
                  threshold=PAIRS.threshold, delta=PAIRS.delta, seed=PAIRS.seed,
                  run=PAIRS.run)  # fmt: skip
     return je.LiveRun(NAMES, PAIRS.problem, PAIRS.rule, **{**given, **changes})
-
-
-def test_a_live_run_repeats_the_simulated_run():
-    """Every pull, the stopping time, the answer and the elimination times.
-
-    For every rule: `test_every_rule_is_saved_and_loaded`.
-    """
-    traced, live = PAIRS.traced(), PAIRS.live()
-    assert traced.stopped and traced.samples > PAIRS.instance.K + 3
-    fed(live, traced)
-    same_run(live, traced)
 
 
 def test_every_rule_has_a_case():
@@ -83,40 +73,26 @@ def test_the_first_rewards_enter_together():
     assert run.answer_arms == ("red",) and run.told == run.samples == 4
 
 
-def test_rewards_that_nobody_asked_for():
-    """They enter statistics and t; the arm that was asked for stays, and so does its order."""
+def test_rewards_that_nobody_asked_for(tmp_path):
+    """They enter statistics and t; arms that wait stay, in their order; the file replays it."""
     run = named()
+    run.save(tmp_path / "mine.live")
     run.tell(NAMES, [1, 0, 1])
-    asked = run.ask()
-    others = [one for one in NAMES if one != asked]
-    run.tell(others, [0, 0])
-    assert run.ask() == asked and run.waiting == (asked,)
+    asked = run.ask(3)  # LUCB(pulls=2) pulls b, then c, whatever is told between
+    left = [asked[0], asked[2]]
+    run.tell(asked[1], 1)
+    assert run.waiting == tuple(left) and run.ask(4)[:2] == left and run.told == 4
+    other = next(name for name in NAMES if name not in run.waiting)
     counts = dict(zip(NAMES, run.counts, strict=True))
-    assert counts[asked] == 1 and all(counts[one] == 2 for one in others)
-    run.tell(asked, 1)
-    assert run.waiting == () and run.told == 6
-    # LUCB(pulls=2) pulls b, then c: the second of the pair follows, whatever was told between.
-    plain = named()
-    plain.tell(NAMES, [1, 0, 1])
-    pair = plain.ask(2)
-    assert pair[0] == asked and run.ask() == pair[1]
-
-
-def test_a_batch_may_be_told_in_any_order():
-    """A pair asked for at once is one of `batch=2`, and may be told in reverse."""
-    given = PAIRS.instance, PAIRS.problem, PAIRS.rule
-    traced = je.trace(*given, **PAIRS._common, max_samples=4000, batch=2)
-    batched, reverse = PAIRS.live(), PAIRS.live()
-    batched.tell(traced.arms[:3], traced.rewards[:3])
-    reverse.tell(traced.arms[:3], traced.rewards[:3])
-    for s in range(3, traced.samples, 2):
-        pair = batched.ask(2)
-        assert pair == traced.arms[s : s + 2].tolist() == reverse.ask(2)
-        batched.tell(pair, traced.rewards[s : s + 2])
-        reverse.tell(pair[::-1], traced.rewards[s : s + 2][::-1])
-    np.testing.assert_array_equal(batched.counts, reverse.counts)
-    np.testing.assert_allclose(batched.means, reverse.means, rtol=1e-12)
-    same_run(batched, traced)
+    run.tell([other, left[0], other], [0, 1, 0])
+    assert run.waiting[0] == left[1] and run.told == 7
+    counts[other], counts[left[0]] = counts[other] + 2, counts[left[0]] + 1
+    assert dict(zip(NAMES, run.counts, strict=True)) == counts
+    run.close()
+    again = je.LiveRun.load(tmp_path / "mine.live", attach=False)
+    assert again.waiting == run.waiting and again.ask(5) == run.ask(5)
+    np.testing.assert_array_equal(again.means, run.means)
+    assert again.evidence.llr.tolist() == run.evidence.llr.tolist()
 
 
 def test_after_the_end_rewards_are_recorded_and_the_answer_stays():
