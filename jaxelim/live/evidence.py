@@ -102,7 +102,7 @@ class LiveEvidence:
         if pairs is not None and call.problem.answer_axis is None:
             both = [_arms(i, k, shape.signs, arms.K) for i, k in pairs.tolist()]
             pieces = tuple((arms.label(a), arms.label(b)) for a, b in both)
-            labels = [f"{x} > {y}" if a != b else f"{x} {'<>'[public[a]]} {shape.level:g}"
+            labels = [f"{x} > {y}" if a != b else f"{x} {'<>'[int(public[a])]} {shape.level:g}"
                       for (a, b), (x, y) in zip(both, pieces, strict=True)]  # fmt: skip
         if p_values is not None and pairs is not None:
             at = tuple(pairs.T)
