@@ -23,8 +23,8 @@ LAYERS = (
         "numerics",
         "mixtures",
     ),  # fmt: skip
-    ("contracts", "thresholds"),
-    ("evidence",),
+    ("contracts",),
+    ("evidence", "thresholds"),
     ("stopping", "families", "problems", "saddle"),
     ("instances", "engine"),
     ("bounds", "store", "parallel"),

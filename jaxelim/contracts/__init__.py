@@ -111,11 +111,11 @@ class Problem:
 class PieceSet:
     """The contract of a set of pieces that elimination reduces: a registered dataclass."""
 
-    def active(self, seen: Snapshot | View) -> Array:
+    def active(self, seen: Snapshot) -> Array:
         """Which pieces of the answer of `seen` are in the set: [Q] bool."""
         raise undefined(self, "active(seen)")
 
-    def active_count(self, seen: Snapshot | View) -> Array:
+    def active_count(self, seen: Snapshot) -> Array:
         """The number of pieces that are `active`: [] int32."""
         return seen.lanes.sum(self.active(seen))
 

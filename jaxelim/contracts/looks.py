@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.pieces import Pieces, pairs_of
-from jaxelim.lanes import LaneOps, over_arm_blocks
+from jaxelim.lanes import ArmBlock, LaneOps, over_arm_blocks
 
 if TYPE_CHECKING:
-    from jaxelim.contracts.views import Snapshot, View
+    from jaxelim.contracts.views import Snapshot
 
 GROUP = 128
 """One lane in so many looks in one call, at least one: on average fewer do."""
@@ -69,26 +69,21 @@ def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
 
     Of items, or with slack, as the pieces of the answer say.
     """
-    gate = _gate(seen, level)
-
-    def more(refuted: Array, arms) -> Array:
-        for _, row in seen.family.refuted_pairs(seen, arms, gate):
-            refuted = refuted | row
-        return refuted
-
-    n = pairs_of(seen.shape).candidates
-    none = jnp.zeros((n, *seen.means.shape[1:]), bool)
-    wanted = _may_look(seen) & seen.lanes.any(over_arm_blocks(n, more, none))
+    wanted = _may_look(seen) & seen.lanes.any(refuted_against(seen, _gate(seen, level)))
     return ask(seen, wanted, _pairs, level) > level
 
 
-def refuted_shape(seen: "Snapshot", level: Array, shape: Pieces, passes: Array) -> Array:
-    """The pieces of a shape without lanes that are refuted at this look: [Q] bool.
+def refuted_against(seen: "Snapshot", beta: Array) -> Array:
+    """The candidates k with a piece {mu_i <= mu_k}, for some i, whose LLR exceeds beta: [C]."""
 
-    `passes` [Q] bool are those whose likelihood ratio passes the gate.
-    """
-    wanted = _may_look(seen) & seen.lanes.any(passes)
-    return ask(seen, wanted, lambda _: shape, level) > level
+    def more(refuted: Array, arms: ArmBlock) -> Array:
+        for _, row in seen.family.refuted_pairs(seen, arms, beta):
+            refuted = jnp.where(row, 1, refuted)
+        return refuted
+
+    # 0 or 1 in the floating type: XLA:CPU does not vectorise the loop with booleans.
+    none = jnp.zeros((pairs_of(seen.shape).candidates, *seen.means.shape[1:]), seen.means.dtype)
+    return over_arm_blocks(none.shape[0], more, none) > 0
 
 
 def largest_log_e(seen: "Snapshot", so_far: Array) -> Array:
@@ -184,7 +179,7 @@ def _in_groups(
 
 
 def pieces_for_sampling(
-    seen: "Snapshot | View", elimination: Any, piece_set: Any
+    seen: "Snapshot", elimination: Any, piece_set: Any
 ) -> tuple[Array, Array]:
     """The pieces for sampling, [Q] bool, and their number, [] int32."""
     if elimination is None:

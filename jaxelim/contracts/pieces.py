@@ -115,11 +115,6 @@ class Pairs(Pieces):
         k = jnp.arange(n, dtype=jnp.int32).reshape(n, *[1] * i.ndim)
         return self.row(i, k != i, n - 1)
 
-    def signs_of(self, above: Array) -> "Pairs":
-        """Every arm against the level, on the sides `above` [K] bool."""
-        everywhere = jnp.ones_like(above)
-        return Pairs(None, everywhere, above, 0.0, self.level, above.shape[0])
-
     def with_reference(self, x: Array, reference: Any) -> Array:
         """x [K] of the arms, followed by that of the reference where there is one: [C]."""
         if not self.refers:

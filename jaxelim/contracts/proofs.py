@@ -7,7 +7,7 @@ threshold without the method has no proof.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jaxelim.checks import shipped, wrong_answers
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
@@ -70,8 +70,6 @@ class Call:
     dimension: int
     longest: float
     theta_norm: float | None
-    refuting: ClassVar[tuple[str, ...]] = REFUTING
-    laws: ClassVar[tuple[str, ...]] = LAWS
 
     def other_law(self, what: str) -> str:
         """The reason why a proof for `what`, some rewards, does not cover those of the call."""

@@ -52,15 +52,11 @@ class Statistics:
     counts: Array  # [K] pulls of each arm, whole numbers in the floating type
     means: Array  # [K] the estimates
     reward_sums: Array | None  # [K]; None if neither the family nor the rule reads them
-
-    @property
-    def estimated_theta(self) -> Array | None:
-        """The estimate of theta, [d]; None where it is not kept."""
-        return None
+    theta_hat: Array | None = None  # [d] the estimate of theta; None where it is not kept
 
     @property
     def moments(self) -> Array | None:
-        """What the family's `log_mixture` reads but counts and means: [K] or [K, ..]; or None."""
+        """What the family's `log_mixture` reads but counts and means: [K, ..]; or None."""
         return None
 
     def of_one_run(self) -> "Statistics":
@@ -197,7 +193,7 @@ class Snapshot:
             live: [] bool, the runs that may look at their pieces; None: all.
             since: [] int32, samples at the last check, where rewards enter in groups.
         """
-        seen = Estimate(space.lanes, stats.means, stats.estimated_theta, space.constants)
+        seen = Estimate(space.lanes, stats.means, stats.theta_hat, space.constants)
         answer = problem.answer(seen)
         shape = problem.shape(seen, answer)
         return Snapshot(
@@ -240,7 +236,7 @@ class Snapshot:
     @property
     def theta_hat(self) -> Array | None:
         """The estimate of theta, [d]; None where it is not kept."""
-        return self.stats.estimated_theta
+        return self.stats.theta_hat
 
     @property
     def estimate(self) -> Estimate:
@@ -255,10 +251,13 @@ class Snapshot:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class View:
-    """What a sampling rule reads to choose an arm."""
+class View(Snapshot):
+    """What a sampling rule reads to choose an arm.
 
-    seen: Snapshot  # counts of all pulls, pending ones too; estimates of rewards that have entered
+    It is a snapshot of the counts of all pulls, pending ones too, and of the estimates of the
+    rewards that have entered.
+    """
+
     elimination: Any = dataclasses.field(metadata=_STATIC)  # at sampling, or None
     active: Array  # [Q] bool: the pieces for sampling
     active_count: Array  # [] int32: their number
@@ -271,69 +270,19 @@ class View:
     initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
 
     @property
-    def family(self) -> "Family":
-        """The reward family, with the settings of the program."""
-        return self.seen.family
-
-    @property
-    def problem(self) -> "Problem":
-        """The problem."""
-        return self.seen.problem
-
-    @property
-    def space(self) -> ArmContext:
-        """What is fixed over the run."""
-        return self.seen.space
-
-    @property
-    def lanes(self) -> LaneOps:
-        """argmax, argmin, min, max, sum, take, row over arms: for one run and for many."""
-        return self.seen.lanes
-
-    @property
-    def means(self) -> Array:
-        """The estimates, of the rewards that have entered: [K]."""
-        return self.seen.means
-
-    @property
-    def theta_hat(self) -> Array | None:
-        """The estimate of theta, [d]; None where it is not kept."""
-        return self.seen.theta_hat
-
-    @property
-    def answer(self) -> Tree:
-        """The empirical answer, in the problem's own form."""
-        return self.seen.answer
-
-    @property
-    def public(self) -> Array:
-        """The public form of the answer: [K] bool."""
-        return self.seen.public
-
-    @property
-    def shape(self) -> Any:
-        """The pieces of the answer: Pairs or HalfSpaces."""
-        return self.seen.shape
-
-    @property
-    def evidence(self) -> Evidence:
-        """The evidence about them, at the counts."""
-        return self.seen.evidence
-
-    @property
     def t(self) -> Array:
         """The index of the next sample, samples so far plus one: [] int32."""
-        return self.seen.stats.t + 1
+        return self.stats.t + 1
 
     @property
     def counts(self) -> Array:
         """Pulls so far, pending ones too, whole numbers in the floating type: [K]."""
-        return self.seen.stats.counts
+        return self.stats.counts
 
     @property
     def reward_sums(self) -> Array | None:
         """The sums of the rewards, [K]; None unless the rule `reads` them."""
-        return self.seen.stats.reward_sums
+        return self.stats.reward_sums
 
     @property
     def priced(self) -> Evidence:

@@ -60,11 +60,12 @@ class Asking:
         levels: dict[str, Any] = {"delta": None, "beta": None}
         if "delta" in spec.rule.traits.reads:
             levels = {"delta": delta, "beta": self.observing.width(t, delta, stats)}
+        own = {field.name: getattr(seen, field.name) for field in dataclasses.fields(seen)}
+        own |= {"stats": stats.of_one_run(), "live": None, "since": None, **levels}
         return View(
-            seen=dataclasses.replace(seen, stats=stats.of_one_run(), live=None, since=None),
             elimination=elimination, active=active, active_count=active_count,
             piece_set=sampling, prepared=lane.prepared, chance=chance, key=key,
-            initial_pulls=spec.initial_pulls, **levels,
+            initial_pulls=spec.initial_pulls, **own,
         )  # fmt: skip
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:
@@ -207,5 +208,4 @@ def reading(view: View, count: Array) -> View:
 def _within(view: View, space: ArmContext) -> View:
     """The view with another `space`, in its evidence too."""
     evidence: Any = dataclasses.replace(view.evidence, space=space)  # type: ignore[type-var]
-    seen = dataclasses.replace(view.seen, space=space, evidence=evidence)
-    return dataclasses.replace(view, seen=seen)
+    return dataclasses.replace(view, space=space, evidence=evidence)

@@ -242,7 +242,7 @@ class Loop:
 
 def _first_estimate(lane: Lane) -> Array:
     """theta_hat of lanes at their first check, or the means where it is not kept: [d, B]."""
-    theta_hat = lane.stats.estimated_theta
+    theta_hat = lane.stats.theta_hat
     return lane.stats.means if theta_hat is None else theta_hat
 
 

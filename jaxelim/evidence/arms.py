@@ -94,27 +94,23 @@ class ArmEvidence(Evidence):
 
     # The closest point of each piece.
 
-    def _ends(self) -> tuple[End, End]:
-        """Both ends of every piece, to broadcast to [C], or to [m, C] if there are several i."""
-        p, lanes = self.pieces, self.space.lanes
+    def _candidates(self) -> End:
+        """All candidates: [C] each. The statistics of a reference are an arm's at its mean."""
+        p = self.pieces
         if not p.refers:
-            own = End(self.stat, self.weight)
-            leaves, tree = jax.tree.flatten(own)
-            sides = zip(*(p.ends(lanes, x) for x in leaves), strict=True)
-            a, b = (jax.tree.unflatten(tree, x) for x in sides)
-            return a, b
+            return End(self.stat, self.weight)
         stat = jax.tree.map(lambda x: jnp.concatenate([x, x[:1]]), self.stat)
-        stat = stat._replace(mean=p.with_reference(self.means, p.level))
         weight = p.with_reference(self.weight, 0)
         still = jnp.broadcast_to(index_like(weight) == weight.shape[0] - 1, weight.shape)
-        candidates = End(stat, weight, still)
-        return candidates.taken(lanes, p.first), candidates
+        return End(stat._replace(mean=p.with_reference(self.means, p.level)), weight, still)
 
     def values(self) -> Array:
         p, model = self.pieces, self.model
         if p.signs:
             return self.weight * self._of_level()
-        a, b = self._ends()
+        leaves, tree = jax.tree.flatten(self._candidates())
+        sides = zip(*(p.ends(self.space.lanes, x) for x in leaves), strict=True)
+        a, b = (jax.tree.unflatten(tree, x) for x in sides)
 
         def least(a: End, b: End) -> Array:
             at_a, at_b = losses(model, a, b, p.slack)
@@ -133,23 +129,9 @@ class ArmEvidence(Evidence):
         if p.signs:
             return self.per_cost(jnp.where(arm == piece, self._of_level(), 0))
         i, k = p.pair(lanes, piece)
-        a, b = self._two(i, k)
+        a, b = (self._candidates().taken(lanes, j) for j in (i, k))
         at_i, at_k = lanes.materialize(lambda a, b: losses(self.model, a, b, p.slack), a, b)
         return self.per_cost(jnp.where(arm == i, at_i, jnp.where(arm == k, at_k, 0)))
-
-    def _two(self, i: Array, k: Array) -> tuple[End, End]:
-        """Two candidates, [] each."""
-        p, lanes, own = self.pieces, self.space.lanes, End(self.stat, self.weight)
-        if not p.refers:
-            return own.taken(lanes, i), own.taken(lanes, k)
-        n = np.asarray(self.means.shape[0], i.dtype)
-
-        def of(j: Array) -> End:
-            end = own.taken(lanes, jnp.minimum(j, n - 1))
-            mean = jnp.where(j == n, p.level, end.stat.mean)
-            return End(end.stat._replace(mean=mean), end.weight, j == n)
-
-        return of(i), of(k)
 
     def share(self, i: Array, k: Array) -> Array:
         """The share of arm i in the LLR of mu_i = mu_k: [], of two arms [] in any order.

@@ -24,7 +24,6 @@ from jax import Array
 
 from jaxelim.contracts.pieces import HalfSpaces, Pieces
 from jaxelim.contracts.views import Evidence
-from jaxelim.evidence.boundaries import LEAST_CURVATURE, Boundaries
 from jaxelim.evidence.derivatives import Bent
 from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
 from jaxelim.evidence.directions import Directions
@@ -32,10 +31,12 @@ from jaxelim.evidence.half_spaces import Coordinates
 from jaxelim.evidence.linear import likelihood_ratio
 from jaxelim.evidence.scores import divergence, forces, largest_curvature, ratio, score, sides
 from jaxelim.lanes import PLAIN, index_like
-from jaxelim.matrices import product
+from jaxelim.matrices import factor_inverse, product
 
 STEPS = 100
 """Most Newton steps of one search. Warm searches take two or three, cold ones about five."""
+LEAST_CURVATURE = 1e-13
+"""Added to the matrix of a step, as a share of its trace: arms need not span R^d."""
 _ROUNDING = 1e-9
 """What an upper bound on an LLR is raised by, as a share."""
 
@@ -224,17 +225,47 @@ class LogisticEvidence(Evidence):
         return jax.lax.map(lambda piece: self._value(*self._side(self._wide(piece))), pieces)
 
     def derivatives(self) -> Bent:
-        """H_p with two derivatives, for half-spaces and weights.
-
-        The slope of H_p is the vector of divergences at the closest point lambda, and its
-        second derivative is minus a square, by implicit differentiation of lambda.
-
-        See `jaxelim.evidence.boundaries` for what a value is where the steps end.
-        """
+        """H_p with two derivatives, for half-spaces and weights."""
         assert isinstance(self.shape, HalfSpaces)
-        y, features = self.shape.y, self.space.features
-        boundaries = Boundaries.of(y, self.outside(), features, self.theta_hat, self.weights)
-        return boundaries.bent().by(self.costs)
+        value, slopes, bend = jax.vmap(self._bent)(self.shape.y, self.shape.c)
+        live = self.shape.exists & (self.outside() > 0)
+        slopes = jnp.where(live[:, None], slopes, 0).T
+        bend = jnp.where(live[:, None, None], bend, 0)
+        return Bent(jnp.where(live, value, 0), slopes, jnp.moveaxis(bend, 0, 1)).by(self.costs)
+
+    def _bent(self, y: Array, c: Array) -> tuple[Array, Array, Array]:
+        """H_p(w) of {y . theta <= c}, its slope [K] and `Bent.bend` [K, d].
+
+        The slope is the vector of divergences at the closest point, and the second derivative
+        is minus a square, by implicit differentiation of that point. The Newton steps are of
+        constants. One more, with a constant matrix, gives the point its derivatives in theta,
+        features and the half-space.
+
+        The value is D less nu^2 where the steps end, nu the Newton decrement there. In exact
+        arithmetic that is at most H_p if nu r <= 1/2, r the largest change of a score by a move
+        of length 1 (Bach 2010, Lemma 1). So the steps need not be trusted.
+        """
+        features, hat = self.space.features, self.scores
+        fixed, side, offset = jax.lax.stop_gradient((self, y, c))
+        start = fixed._closest(side, offset)
+        p, q = sides(fixed.space.over_arms(start))
+        phi, curvature = fixed.space.features, fixed.weights * p * q
+        matrix = product(phi.T * curvature[None], phi)
+        eye = jnp.eye(matrix.shape[0], dtype=matrix.dtype)
+        root = factor_inverse(matrix + LEAST_CURVATURE * jnp.trace(matrix) * eye)
+        z = product(root, side)
+        unit = z * ratio(jnp.ones_like(offset), jnp.sqrt(jnp.sum(z * z)))
+        inner = product(eye - unit[:, None] * unit[None], root)  # of moves along the boundary
+        force = forces(*sides(product(features, start)), *sides(hat))
+        slope = product(features.T, self.weights * force)
+        pull = jnp.sum(z * product(root, slope))
+        slope = slope - y * jax.lax.stop_gradient(ratio(pull, jnp.sum(z * z)))
+        off = ratio(c - jnp.sum(y * start), jnp.sum(z * z))
+        theta = start - product(inner.T, product(inner, slope)) + product(root.T, z) * off
+        slopes = divergence(hat, product(features, theta))
+        bend = jax.lax.stop_gradient(force)[:, None] * product(phi, inner.T)
+        decrement = jnp.sum(product(fixed.weights, bend) ** 2)
+        return jnp.maximum(jnp.sum(slopes * self.weights) - decrement, 0), slopes, bend
 
     def _forces(self, p: Array, q: Array) -> Array:
         """The slopes of D by the scores, where the probabilities of 1 and 0 are p and q: [K]."""

@@ -34,6 +34,10 @@ class ArmStatistics(Statistics):
 
     rest: tuple[Array, ...] = ()  # [K] each
 
+    @property
+    def moments(self) -> Array | None:
+        return jnp.stack(self.rest, -1) if self.rest else None
+
 
 class ArmModel(Family):
     """The contract of a family of independent arms: a frozen dataclass of settings.
@@ -139,6 +143,10 @@ class ArmModel(Family):
         """The statistics that the methods above read, of those of a run."""
         rest = stats.rest if isinstance(stats, ArmStatistics) else ()
         return self.kind(stats.counts, stats.means, *rest)
+
+    def stat_of(self, counts: Array, means: Array, moments: Array | None) -> Any:
+        rest = () if moments is None else jnp.moveaxis(moments, -1, 0)
+        return self.kind(counts, means, *rest)
 
     def _sums(self) -> bool:
         return type(self).more is ArmModel.more

@@ -15,21 +15,10 @@ from jaxelim.contracts.proofs import BOUNDED
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence import betting
 from jaxelim.evidence.betting import Truth, Wins
-from jaxelim.families.arm import ArmModel, ArmStatistics
+from jaxelim.families.arm import ArmModel
 from jaxelim.families.sources import BETAS, Betas
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures.grid import Grid
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BoundedStatistics(ArmStatistics):
-    """The statistics of bounded rewards: 88 bytes an arm."""
-
-    @property
-    def moments(self) -> Array:
-        """The powers of `Wins`: [K, P]."""
-        return jnp.stack(self.rest, -1)
 
 
 @jax.tree_util.register_static
@@ -56,7 +45,6 @@ class Bounded(ArmModel):
     high: float = 1.0  # type: ignore[misc]
     name: ClassVar[str] = "bounded"
     kind: ClassVar[Callable[..., Any]] = Wins
-    statistics: ClassVar[Callable[..., Any]] = BoundedStatistics
     any_law: ClassVar[bool] = True
     convex_in: ClassVar[str | None] = None
 
@@ -142,10 +130,6 @@ class Bounded(ArmModel):
         return Truth(one, means, jnp.asarray(points), jnp.asarray(probabilities))
 
     # E-values.
-
-    def stat_of(self, counts: Array, means: Array, moments: Array | None) -> Wins:
-        assert moments is not None
-        return Wins(counts, means, *(moments[..., i] for i in range(moments.shape[-1])))
 
     def log_mixture(self, stat: Wins, at: Array, c: Array) -> Array:
         """The logarithm of the stake of the bet |c|: that the mean is above `at`, where c > 0.

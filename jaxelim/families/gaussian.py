@@ -14,9 +14,9 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem, Source
-from jaxelim.contracts.pieces import HalfSpaces, Interval, Pieces, pairs_of
+from jaxelim.contracts.pieces import HalfSpaces, Interval, Pieces
 from jaxelim.contracts.proofs import GAUSSIAN
-from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
+from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import DiagonalDesign, LinearContext
 from jaxelim.evidence.directions import Directions, cached
@@ -25,8 +25,8 @@ from jaxelim.evidence.linear import LinearEvidence, refutes
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
 from jaxelim.families.linear_statistics import (
-    InitialStatistics,
     LinearStatistics,
+    initial_tables,
     may_cancel,
     pooled,
     started,
@@ -37,7 +37,6 @@ from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import gaussian, linear
 from jaxelim.mixtures.grid import Grid
-from jaxelim.mixtures.pieces import both_sides
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -143,6 +142,9 @@ class Gaussian(OneParameter):
     def plain(self) -> "Gaussian":
         return Gaussian((1.0, 1.0)) if self.by_arm else Gaussian()
 
+    def space(self, lanes: LaneOps, features: Array, constants: Any) -> LinearContext:
+        return LinearContext(lanes, features, constants)
+
     def nature(self, instance: "Instance") -> Any:
         """With one std the means in its units, [I, K]; else means and stds, [I, K] each."""
         if self.by_arm:
@@ -216,25 +218,18 @@ class Gaussian(OneParameter):
         """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2, in the units of `weighed`."""
         return gaussian.log_mixture(stat, at, c)
 
-    def log_e(self, space: ArmContext, stats: Statistics, shape: Pieces, grid: Grid) -> Array:
-        """Closed forms of independent arms."""
-        means, arms = stats.means, self.weighed(grid, stats.counts)
-        if isinstance(shape, HalfSpaces) or shape.items:
-            about = Directions(space, shape)  # type: ignore[arg-type]
-            margin = about.margin(means, stats.estimated_theta)
-            value = gaussian.half_space(grid, margin, about.half_spaces().y, arms)
-        elif shape.signs:
-            off = pairs_of(shape).outside(space.lanes, means)
-            value = gaussian.apart(grid, off, arms.precision, arms.price)
-        else:
-            pairs = pairs_of(shape)
-
-            def sides(x: Array, of_reference: float) -> tuple[Array, Array]:
-                return both_sides(pairs, space.lanes, pairs.with_reference(x, of_reference))
-
-            own, other = map(gaussian.Weighed, sides(arms.precision, np.inf), sides(arms.price, 0))
-            value = gaussian.pair(grid, pairs.outside(space.lanes, means), own, other)
+    def log_e(self, space: LinearContext, stats: Statistics, shape: Pieces, grid: Grid) -> Array:
+        """Closed forms of independent arms; linear arms: see `jaxelim.mixtures.linear`."""
+        about = Directions(space, shape)
+        margin, y = about.margin(stats.means, stats.theta_hat), about.half_spaces().y
+        value = gaussian.log_e(margin, self._of_directions(grid, y, space, stats))
         return jnp.where(shape.exists, value, -jnp.inf)
+
+    def _of_directions(
+        self, grid: Grid, y: Array, space: LinearContext, stats: Statistics
+    ) -> gaussian.Weighed:
+        return gaussian.half_spaces(y, self.weighed(grid, stats.counts))
+
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -297,8 +292,7 @@ class LinearGaussian(Gaussian):
         return {"design": self.form, "cancellation_safe": self.cancellation_safe}
 
     def tables(self, instance: "Arms") -> dict[str, np.ndarray]:
-        first = InitialStatistics.of(instance, self.form, self.ridge)
-        return {"g": first.g, "matrix": first.matrix, "estimator": first.estimator}
+        return initial_tables(instance, self.form, self.ridge)
 
     def space(self, lanes: LaneOps, features: Array, constants: Any) -> LinearContext:
         return LinearContext(lanes, features, constants, self.cancellation_safe)
@@ -347,14 +341,13 @@ class LinearGaussian(Gaussian):
     def overlap(self, seen: View, beta: Array) -> Array:
         return Family.overlap(self, seen, beta)
 
-    def log_e(self, space: LinearContext, stats: Any, shape: Pieces, grid: Grid) -> Array:
-        """Closed forms; the design has no ridge. Linear arms: see `jaxelim.mixtures.linear`."""
+    def _of_directions(
+        self, grid: Grid, y: Array, space: LinearContext, stats: Any
+    ) -> gaussian.Weighed:
+        """The design has no ridge."""
         if isinstance(stats.design, DiagonalDesign):
-            return super().log_e(space, stats, shape, grid)
-        about = Directions(space, shape)
-        margin = about.margin(stats.means, stats.theta_hat)
-        of_pieces = grid, margin, about.half_spaces().y, space.features, stats.counts
-        return jnp.where(shape.exists, linear.half_spaces(*of_pieces), -jnp.inf)
+            return super()._of_directions(grid, y, space, stats)
+        return linear.half_spaces(grid, y, space.features, stats.counts)
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """Independent arms: N(m_k, 1/(N_k + ridge)); the prior is flat without a ridge."""

@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy  # its parts are imported on first use
 from jax import Array
 
 from jaxelim.contracts.views import Snapshot, Statistics
-from jaxelim.evidence.designs import (
-    Design,
-    DiagonalDesign,
-    LinearContext,
-    SquareDesign,
-)
+from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.evidence.directions import cached
 from jaxelim.evidence.linear import LinearEvidence
 from jaxelim.families.products import CrossCache
@@ -28,9 +24,6 @@ from jaxelim.numerics.jacobi import svd
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
 
-BLOCK = 2**17
-"""Largest number of entries of an array of pairs of arms, in `may_cancel`."""
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,35 +31,10 @@ class LinearStatistics(Statistics):
     """The statistics of linear Gaussian rewards."""
 
     design: Design  # V^-1
-    theta_hat: Array | None  # [d]; kept where a problem or near-equal arms need it
     products: CrossCache | None  # of the last snapshot, updated by the sample since; None: no cache
-
-    @property
-    def estimated_theta(self) -> Array | None:
-        return self.theta_hat
 
     def of_one_run(self) -> "LinearStatistics":
         return dataclasses.replace(self, products=None)
-
-
-@dataclasses.dataclass(frozen=True)
-class InitialStatistics:
-    """Statistics after one pull of each arm, per instance (NumPy, [I, ..])."""
-
-    features: np.ndarray  # [I, K, d]
-    g: np.ndarray  # [I, K]
-    matrix: np.ndarray  # [I, d, d] V^-1, [I, 0] (diagonal)
-    estimator: np.ndarray  # [I, d, K]: theta_hat = estimator @ rewards
-
-    @staticmethod
-    def of(instance: "Arms", form: str, ridge: float) -> "InitialStatistics":
-        """Compute them; `form` is "square" or "diagonal"."""
-        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
-        v_inv = host.inverse(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
-        estimator = host.product(v_inv, np.swapaxes(arms, 1, 2))
-        g = np.einsum("ikd,idk->ik", arms, estimator)
-        matrix = v_inv if form == "square" else np.zeros((len(arms), 0))
-        return InitialStatistics(arms, g, matrix, estimator)
 
 
 def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
@@ -78,37 +46,31 @@ def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
     """
     if instance.structure == "unstructured":
         return False
-    arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
-    for features in arms:
-        norms = np.sum(features**2, 1)
+    for features in np.reshape(instance.arms, (-1, instance.K, instance.d)):
+        largest = np.sum(features**2, 1).max()
         smallest = svd(features)[1][-1] if len(features) >= instance.d else 0.0
-        condition = (ridge + max_samples * norms.max()) / max(smallest**2 + ridge, 1e-300)
+        condition = (ridge + max_samples * largest) / max(smallest**2 + ridge, 1e-300)
         # Pulls rarely reach the worst conditioning, so its square root is taken.
-        least = 1e-10 * np.sqrt(condition) * 2 * norms.max()
-        rows = max(1, BLOCK // instance.K)
-        for i in range(0, instance.K, rows):
-            if _nearer(features, norms, i, min(i + rows, instance.K), least):
-                return True
-    return False
-
-
-def _nearer(features: np.ndarray, norms: np.ndarray, start: int, stop: int, least: float) -> bool:
-    """Whether ||phi_i - phi_j||^2 < least for two arms that are not identical.
-
-    Here start <= i < stop and j >= start.
-    """
-    sums = norms[start:stop, None] + norms[start:]
-    squares = sums - 2 * (features[start:stop] @ features[start:].T)
-    cancelled = squares <= 1e-6 * sums
-    if np.any((squares < least) & ~cancelled):  # identical arms are all among `cancelled`
-        return True
-    i, j = np.nonzero(cancelled)
-    pairs = max(1, BLOCK // features.shape[1])
-    for at in range(0, i.size, pairs):
-        y = features[start + i[at : at + pairs]] - features[start + j[at : at + pairs]]
-        if np.any((np.sum(y**2, 1) < least) & np.any(y != 0, 1)):
+        least = 1e-10 * np.sqrt(condition) * 2 * largest
+        different = np.unique(features, axis=0)
+        tree = scipy.spatial.cKDTree(different)
+        if tree.count_neighbors(tree, np.sqrt(least)) > len(different):
             return True
     return False
+
+
+def initial_tables(instance: "Arms", form: str, ridge: float) -> dict[str, np.ndarray]:
+    """What `started` reads, after one pull of each arm: NumPy arrays [I, ..].
+
+    g [I, K]; `matrix`, which is V^-1 [I, d, d], or [I, 0] for the form "diagonal"; and
+    `estimator` [I, d, K]: theta_hat = estimator @ rewards.
+    """
+    arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
+    v_inv = host.inverse(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
+    estimator = host.product(v_inv, np.swapaxes(arms, 1, 2))
+    matrix = v_inv if form == "square" else np.zeros((len(arms), 0))
+    g = np.einsum("ikd,idk->ik", arms, estimator)
+    return {"g": g, "matrix": matrix, "estimator": estimator}
 
 
 def started(

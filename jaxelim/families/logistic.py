@@ -24,18 +24,6 @@ _LARGEST_SCORE = 30.0
 """Largest |phi . theta| of an arm. Beyond it hardly any reward differs from the others."""
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LogisticStatistics(Statistics):
-    """The statistics of logistic rewards."""
-
-    theta_hat: Array  # [d]
-
-    @property
-    def estimated_theta(self) -> Array:
-        return self.theta_hat
-
-
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Logistic(Family):
@@ -121,34 +109,34 @@ class Logistic(Family):
 
     def start(
         self, space: LinearContext, problem: Problem, tables: tuple, rewards: Array
-    ) -> LogisticStatistics:
+    ) -> Statistics:
         b = rewards.shape[1:]
         counts = jnp.ones_like(rewards)
         theta = jnp.zeros((space.features.shape[1], *b), rewards.dtype)
         go = jnp.ones(b, bool)
         theta = fitted(space, rewards, counts - rewards, self.ridge, theta, go)
-        return LogisticStatistics(
+        return Statistics(
             t=jnp.full(b, rewards.shape[0], jnp.int32), counts=counts,
             means=sides(space.over_arms(theta))[0], reward_sums=rewards, theta_hat=theta,
         )  # fmt: skip
 
-    def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LogisticStatistics:
+    def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
         """Newton steps go on from the last estimate."""
-        stats: LogisticStatistics = seen.stats  # type: ignore[assignment]
-        assert stats.reward_sums is not None
+        stats = seen.stats
+        assert stats.reward_sums is not None and stats.theta_hat is not None
         space: LinearContext = seen.space  # type: ignore[assignment]
         chosen = (index_like(stats.means) == arm) & go
         counts = stats.counts + chosen.astype(stats.means.dtype)
         ones = stats.reward_sums + jnp.where(chosen, reward, 0)
         theta = fitted(space, ones, counts - ones, self.ridge, stats.theta_hat, go)
-        return LogisticStatistics(
+        return Statistics(
             t=stats.t + go.astype(jnp.int32), counts=counts,
             means=sides(space.over_arms(theta))[0], reward_sums=ones, theta_hat=theta,
         )  # fmt: skip
 
     def with_pending(
         self, space: LinearContext, entered: Statistics, ahead: Statistics, pull: Any = None
-    ) -> LogisticStatistics:
+    ) -> Statistics:
         """theta_hat stays; of pending rewards the fit's own means are counted.
 
         With them theta_hat is, but for the ridge, the estimate of these counts and sums.
@@ -160,7 +148,7 @@ class Logistic(Family):
         return dataclasses.replace(now, reward_sums=sums)
 
     def evidence(self, space: LinearContext, stats: Statistics, shape: Pieces) -> LogisticEvidence:
-        assert isinstance(stats, LogisticStatistics) and stats.reward_sums is not None
+        assert stats.theta_hat is not None and stats.reward_sums is not None
         theta, ones = stats.theta_hat, stats.reward_sums
         p, q = sides(space.over_arms(theta))
         slopes = ones * q - (stats.counts - ones) * p

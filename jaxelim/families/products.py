@@ -5,7 +5,6 @@ it changes g. In a lane whose answer changes they are recomputed.
 """
 
 import dataclasses
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -38,27 +37,11 @@ class CrossCache:
     def of(self, space: LinearContext, design: Design, arms: Array) -> "CrossCache":
         """The cache for `arms`: recompute the entries that hold another arm."""
         stale = self.arms != arms
-        if arms.ndim == 1:
 
-            def renewed(cross):
-                return jnp.where(stale, design.cross(space, arms), cross)
+        def renewed(cross: Array) -> Array:
+            return jnp.where(stale, design.cross(space, arms), cross)
 
-            return CrossCache(arms, _where_any(stale, renewed, self.cross))
-
-        def row(r, cross):
-            here = jax.lax.dynamic_index_in_dim(stale, r, keepdims=False)
-
-            def renewed(cross):
-                new = design.cross(space, jax.lax.dynamic_index_in_dim(arms, r, keepdims=False))
-                old = jax.lax.dynamic_index_in_dim(cross, r, 1, keepdims=False)
-                return jax.lax.dynamic_update_index_in_dim(cross, jnp.where(here, new, old), r, 1)
-
-            return _where_any(here, renewed, cross)
-
-        def rows(cross):
-            return jax.lax.fori_loop(0, arms.shape[0], row, cross)
-
-        return CrossCache(arms, _where_any(stale, rows, self.cross))
+        return CrossCache(arms, jax.lax.cond(jnp.any(stale), renewed, lambda x: x, self.cross))
 
     def after(self, space: LinearContext, gain: Array, arm: Array) -> "CrossCache":
         """Update by rank one after a pull of `arm`; `gain` [K] is that of `Design.add`."""
@@ -69,8 +52,3 @@ class CrossCache:
         )
         gain = gain if self.arms.ndim == 1 else gain[:, None]
         return dataclasses.replace(self, cross=self.cross - gain * along)
-
-
-def _where_any(stale: Array, renewed: Callable, cross: Array) -> Array:
-    """`renewed(cross)` in a branch that is taken if any entry is stale."""
-    return jax.lax.cond(jnp.any(stale), renewed, lambda cross: cross, cross)

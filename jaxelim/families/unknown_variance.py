@@ -35,10 +35,6 @@ class StudentStatistics(ArmStatistics):
         """v = M2/N: [K]; 0 for one pull, or rewards that are all equal."""
         return self.rest[0] / self.counts
 
-    @property
-    def moments(self) -> Array:
-        return self.variances
-
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
@@ -95,9 +91,10 @@ class GaussianUnknownVariance(ArmModel):
         Where all are equal the standard deviation is a thousandth of the largest mean, or 1.
         """
         assert moments is not None
-        spread = moments[moments > 0]
+        variances = moments[:, 0] / counts
+        spread = variances[variances > 0]
         other = spread.mean() if spread.size else (1e-3 * np.abs(means).max()) ** 2 or 1.0
-        variances = np.where(moments > 0, moments, other)
+        variances = np.where(variances > 0, variances, other)
         return Normal(tuple(np.sqrt(variances).tolist()))
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
@@ -139,10 +136,6 @@ class GaussianUnknownVariance(ArmModel):
         """1 + the first arm with three or more rewards that are all equal, else 0."""
         equal = (self.stat(stats).squares == 0) & (stats.counts >= 3)
         return jnp.where(jnp.any(equal, 0), 1 + jnp.argmax(equal, 0), 0).astype(jnp.int32)
-
-    def stat_of(self, counts: Array, means: Array, moments: Array | None) -> Spread:
-        assert moments is not None
-        return Spread(counts, means, moments * counts)
 
     def log_mixture(self, stat: Spread, at: Array, c: Array) -> Array:
         """As of `mixture.log_mixture`; 0 where v = 0 or N < 2."""

@@ -54,43 +54,28 @@ def weighed(grid: Grid, counts: Array, costs: Array | float) -> Weighed:
     return Weighed(n * (n / (n + strength)) / costs, log1p(n / strength) / 2)
 
 
-def apart(grid: Grid, margin: Array, precision: Array, price: Array) -> Array:
-    """log e of pieces at a margin: margin^2 precision/2 - price, -inf where it is not above 0.
+def log_e(margin: Array, pieces: Weighed) -> Array:
+    """log e of pieces: margin^2 precision/2 - price, -inf where the margin is not above 0: [Q].
 
     Args:
-        grid: the priors.
         margin: [Q], how far the estimates are outside the piece.
-        precision, price: [Q, J].
+        pieces: [Q, J].
     """
     squares = (margin * margin / 2)[..., None]
-    value = log_mean_exp(squares * precision - price)
+    value = log_mean_exp(squares * pieces.precision - pieces.price)
     return jnp.where((margin > 0) & ~jnp.isnan(value), value, -jnp.inf)
 
 
-def pair(grid: Grid, margin: Array, a: Weighed, b: Weighed) -> Array:
-    """log e of {mu_b >= mu_a + slack}, margin m_a - m_b + slack: [Q], of arms [Q, J] each.
+def half_spaces(y: Array, arms: Weighed) -> Weighed:
+    """What each prior makes of pieces {y . lambda <= c} of independent arms: [Q, J].
 
-    The precision of a reference is infinite.
-    """
-    x, y = (jnp.where(jnp.isinf(arm.precision), 1, arm.precision) for arm in (a, b))
-    precision = jnp.where(jnp.isinf(b.precision), x, x * (y / (x + y)))
-    precision = jnp.where(jnp.isinf(a.precision), y, precision)
-    return apart(grid, margin, precision, a.price + b.price)
-
-
-def half_space(grid: Grid, margin: Array, y: Array, arms: Weighed) -> Array:
-    """log e of {y . lambda <= c} on independent arms: [Q].
-
-    margin^2/(2 sum_k y_k^2/n'_k) - the sum of the prices where y_k is not 0.
+    1/sum_k y_k^2/n'_k, and the sum of the prices where y_k is not 0.
 
     Args:
-        grid: the priors.
-        margin: y . means - c: [Q].
         y: the directions: [Q, K].
         arms: [K, J].
     """
     norm = jnp.matmul(y * y, 1 / arms.precision, precision="highest")
     price = jnp.matmul((y != 0).astype(y.dtype), arms.price, precision="highest")
     exists = norm > 0
-    precision = jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1)
-    return apart(grid, margin, precision, price)
+    return Weighed(jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1), price)

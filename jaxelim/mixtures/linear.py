@@ -13,13 +13,20 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.matrices import factor_inverse, pivots, product
-from jaxelim.mixtures.gaussian import Weighed, apart
+from jaxelim.mixtures.gaussian import Weighed
 from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.logarithm import log1p
 
 
-def weighed(grid: Grid, y: Array, features: Array, counts: Array) -> Weighed:
-    """Precision and price of directions y [Q, d]: [Q, J] each; others as of `half_spaces`."""
+def half_spaces(grid: Grid, y: Array, features: Array, counts: Array) -> Weighed:
+    """What each prior makes of pieces {y . lambda <= c0}: [Q, J].
+
+    Args:
+        grid: the strengths, in units of G.
+        y: the directions: [Q, d].
+        features: of the arms, which span R^d: [K, d].
+        counts: pulls, above 0: [K].
+    """
     white = factor_inverse(product(features.T, features))  # [d, d]: W G W' = I
     arms = product(features, white.T)  # [K, d]
     design = product(arms.T * counts[None], arms)
@@ -32,17 +39,3 @@ def weighed(grid: Grid, y: Array, features: Array, counts: Array) -> Weighed:
     exists = norm > 0
     precision = jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1)
     return Weighed(precision, jnp.broadcast_to(jnp.sum(price, 1) / 2, precision.shape))
-
-
-def half_spaces(grid: Grid, margin: Array, y: Array, features: Array, counts: Array) -> Array:
-    """log e of half-spaces {lambda : y . lambda <= c0}: [Q].
-
-    Args:
-        grid: the strengths, in units of G.
-        margin: y . theta_hat - c0, theta_hat without a ridge: [Q].
-        y: the directions: [Q, d].
-        features: of the arms, which span R^d: [K, d].
-        counts: pulls, above 0: [K].
-    """
-    of_y = weighed(grid, y, features, counts)
-    return apart(grid, margin, of_y.precision, of_y.price)

@@ -107,7 +107,7 @@ def directions(
         counts: pulls [K].
         log_level: log(1/delta), whatever the number of directions.
     """
-    of_y = linear.weighed(grid, y, features, counts)
+    of_y = linear.half_spaces(grid, y, features, counts)
     reach = radius(grid, of_y.precision, of_y.price, log_level)
     return centres - reach, centres + reach
 

@@ -12,7 +12,7 @@ from jax import Array
 from jaxelim import scope
 from jaxelim.cache import jitted
 from jaxelim.checks import real_array
-from jaxelim.contracts import PieceSet, Problem, looks, pieces
+from jaxelim.contracts import PieceSet, Problem, pieces
 from jaxelim.errors import ArgumentError, in_words
 from jaxelim.lanes import saturated
 
@@ -230,22 +230,16 @@ class HalfSpaces(Problem):
     def all_refuted(self, seen, beta) -> Array:
         """Whether beta refutes each half-space of every answer: [A, Q] bool."""
         directions, offsets = seen.space.constants
-        shape, lanes = directions.shape, seen.means.shape[1:]
-        flat = directions.reshape(-1, shape[2])
-        if lanes:
-            flat = jnp.broadcast_to(flat[:, :, None], flat.shape + lanes)
-        offsets = offsets.reshape((-1,) + (1,) * len(lanes))
-        exists = jnp.ones(flat.shape[:1] + lanes, bool)
-        every = pieces.HalfSpaces(flat, offsets, exists)
-        evidence = seen.family.evidence(seen.space, seen.stats, every)
-        if seen.threshold is None:
-            refuted = evidence.refuted(beta)
-        else:
-            rows = directions.reshape(-1, shape[2])
-            shared = pieces.HalfSpaces(rows, offsets.ravel(), exists[:, ..., 0])
-            passes = evidence.refuted(seen.threshold.gate(beta, seen))
-            refuted = looks.refuted_shape(seen, beta, shared, passes)
-        return refuted.reshape(shape[:2] + refuted.shape[1:])
+        (*places, d), lanes = directions.shape, seen.means.shape[1:]
+
+        def wide(x: Array, *shape: int) -> Array:
+            """An array of all pieces, in every lane."""
+            flat = x.reshape(-1, *shape, *[1] * len(lanes))
+            return jnp.broadcast_to(flat, (offsets.size, *shape, *lanes))
+
+        exists = jnp.ones((offsets.size, *lanes), bool)
+        every = seen.about(pieces.HalfSpaces(wide(directions, d), wide(offsets), exists))
+        return every.refuted(beta, exists).reshape(*places, *lanes)
 
 
 @jitted

@@ -17,21 +17,6 @@ from jaxelim.numerics.trees import balanced
 _BITS = 32
 
 
-def refuted_against(seen, beta) -> Array:
-    """The candidates k with a refuted piece {mu_i <= mu_k} for some i: [C] bool."""
-    if seen.threshold is not None:
-        return jnp.any(looks.refuted_pairs(seen, beta), 0)
-
-    def more(refuted, arms):
-        for _, row in seen.family.refuted_pairs(seen, arms, beta):
-            refuted = jnp.where(row, 1, refuted)
-        return refuted
-
-    # 0 or 1 in the floating type: XLA:CPU does not vectorise the loop with booleans.
-    none = jnp.zeros(seen.shape.exists.shape, seen.means.dtype)
-    return over_arm_blocks(none.shape[0], more, none) > 0
-
-
 def refuted_pairs(seen, beta) -> Array:
     """Whether beta refutes the piece {mu_j <= mu_k}, for every ordered pair: [j, k] bool."""
     if seen.threshold is not None:
@@ -73,7 +58,9 @@ class ArmSet(PieceSet):
         return ArmSet(dropped, seen.lanes.zeros(dropped))
 
     def drop_all(self, seen, beta):
-        return self.drop(seen, refuted_against(seen, beta))
+        if seen.threshold is not None:
+            return self.drop(seen, jnp.any(looks.refuted_pairs(seen, beta), 0))
+        return self.drop(seen, looks.refuted_against(seen, beta))
 
     def tests(self, seen, full):
         return self.left * (self.dropped.shape[0] - 1) if full else self.active_count(seen)

@@ -107,10 +107,10 @@ class LUCB(SamplingRule):
 
 def _at(view, means):
     """The view for other means [K]: their answer, its pieces, and which are active."""
-    stats: Any = view.seen.stats
-    seen = dataclasses.replace(view.seen, stats=dataclasses.replace(stats, means=means))
-    answer = seen.problem.answer(seen.estimate)
-    shape = seen.problem.shape(seen.estimate, answer)
-    seen = dataclasses.replace(seen, answer=answer, shape=shape)
-    active, count = pieces_for_sampling(seen, view.elimination, view.piece_set)
-    return dataclasses.replace(view, seen=seen, active=active, active_count=count)
+    stats: Any = view.stats
+    view = dataclasses.replace(view, stats=dataclasses.replace(stats, means=means))
+    answer = view.problem.answer(view.estimate)
+    shape = view.problem.shape(view.estimate, answer)
+    view = dataclasses.replace(view, answer=answer, shape=shape)
+    active, count = pieces_for_sampling(view, view.elimination, view.piece_set)
+    return dataclasses.replace(view, active=active, active_count=count)

@@ -11,7 +11,7 @@ from jax import Array
 
 from jaxelim.checks import real
 from jaxelim.contracts import PieceSet
-from jaxelim.contracts.views import Snapshot, View
+from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import where
 from jaxelim.stopping.elimination import SelectiveElimination
@@ -123,7 +123,7 @@ class Resets:
         alpha = self.level(threshold, t.astype(seen.means.dtype), delta)
         return self.rule.update(seen, helper, alpha), last
 
-    def active(self, seen: Snapshot | View, state: tuple[PieceSet, PieceSet]) -> Array:
+    def active(self, seen: Snapshot, state: tuple[PieceSet, PieceSet]) -> Array:
         """The answer's pieces for sampling: [Q] bool."""
         active = state[0].active(seen) & state[1].active(seen)
         return jnp.where(seen.lanes.any(active), active, seen.shape.exists)

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer
+from jaxelim.contracts.proofs import GAUSSIAN, ONE_PARAMETER, REFUTING, UNKNOWN_VARIANCE
 from jaxelim.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -106,23 +107,20 @@ class KaufmannKoolen:
         if self.pieces is not None:
             return self
         family = instance.family
-        tested = getattr(family, "family", family)  # of recorded rewards too
-        normal = getattr(tested, "stated_law", str)() == "gaussian"
-        if not normal and not getattr(tested, "exponential", False):
+        normal = family.stated_law() == GAUSSIAN
+        if not normal and not getattr(family, "exponential", False):
             raise UnsupportedError("family", family, _REWARDS)
         needed = _pieces_and_arms(problem, instance.structure, instance.K)
         if needed is None:
             allowed = "best-arm, best-or-none, best-item, top-m or thresholding; for others "
-            allowed += "give pieces and arms"
-            raise UnsupportedError("problem", problem, allowed)
+            raise UnsupportedError("problem", problem, allowed + "give pieces and arms")
         return KaufmannKoolen(*needed, normal)
 
     def __post_init__(self) -> None:
         for name in ("arms",) if self.pieces is None else ("pieces", "arms"):
             object.__setattr__(self, name, integer(name, getattr(self, name), low=1))
-        if not isinstance(self.gaussian, bool | np.bool_):
+        if not isinstance(self.gaussian, bool):
             raise ArgumentError("gaussian", self.gaussian, "True or False")
-        object.__setattr__(self, "gaussian", bool(self.gaussian))
 
     def __call__(self, t: Array, delta: Array) -> Array:
         """beta at every t; P = 1 before `bound`."""
@@ -143,14 +141,14 @@ class KaufmannKoolen:
             UnsupportedError: rewards of unknown variance, a ridge, or gaussian=True for
                 other rewards.
         """
-        if call.law == "gaussian of unknown variance":
+        if call.law == UNKNOWN_VARIANCE:
             raise UnsupportedError("family", call.family, _REWARDS)
-        if self.gaussian and call.law == "one-parameter":
+        if self.gaussian and call.law == ONE_PARAMETER:
             allowed = f"KaufmannKoolen(.., gaussian=False) for {call.family!r}"
             raise UnsupportedError("threshold", self, allowed)
         if call.ridge:
             raise UnsupportedError("ridge", call.ridge, f"None or 0 with {self!r}")
-        if call.law not in ("gaussian", "one-parameter"):
+        if call.law not in (GAUSSIAN, ONE_PARAMETER):
             return call.other_law(_REWARDS)
         if self.arms != call.arms:  # all K arms cover every problem with one piece
             needed = _pieces_and_arms(call.problem, call.structure, call.arms)
@@ -158,7 +156,7 @@ class KaufmannKoolen:
                 return f"for this problem it needs arms = {call.arms}, all of them"
             if (self.pieces or 1) < needed[0] or not needed[1] <= self.arms <= call.arms:
                 return f"this call needs pieces = {needed[0]} and arms = {needed[1]}"
-        return call.uncovered(call.refuting, "tests that refute pieces") or True
+        return call.uncovered(REFUTING, "tests that refute pieces") or True
 
 
 def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | None:

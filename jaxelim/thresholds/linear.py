@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.checks import integer, real
+from jaxelim.contracts.proofs import FULL, GAUSSIAN, LLR, SELECTIVE
 
 if TYPE_CHECKING:
     from jaxelim.contracts.proofs import Call
@@ -49,7 +50,7 @@ class LinearThreshold:
 
         The instance's d, L and S must not exceed the threshold's, which a live run trusts.
         """
-        if call.law != "gaussian":
+        if call.law != GAUSSIAN:
             return call.other_law("Gaussian rewards")
         asked = (("dimension", call.dimension), ("feature_bound", call.longest))
         asked += (("theta_bound", call.theta_norm or 0.0), ("ridge", call.ridge or 0.0))
@@ -57,5 +58,4 @@ class LinearThreshold:
             own = getattr(self, name)
             if least > own * (1 + _ROUNDING) or (name == "ridge" and least != own):
                 return f"its {name} is {own:g}, and that of the call {least:g}"
-        stops = ("llr", "selective", "full")
-        return call.uncovered(stops, "LLR, selective and full stops") or True
+        return call.uncovered((LLR, SELECTIVE, FULL), "LLR, selective and full stops") or True

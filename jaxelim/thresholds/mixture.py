@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
+from jaxelim.contracts.proofs import EQUAL_INTERVALS, FULL, INTERVALS, LAWS, LLR, SELECTIVE
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
     from jaxelim.contracts.views import Snapshot
     from jaxelim.instances.arms import Arms
 
-_INTERVALS = ("intervals", "intervals of equal counts")
-"""Native tests of intervals, as `jaxelim.contracts.proofs` names them."""
-_REFUTING = ("llr", "selective", "full")
-"""Endings that compare log e_p, named as there."""
+_INTERVALS = (INTERVALS, EQUAL_INTERVALS)
 _KNOWN_VARIANCE = ("gaussian", "gaussian-by-arm")
 """Names of the families whose pairs and intervals have a closed form."""
 
@@ -166,7 +164,7 @@ class Mixture:
 
         The rewards must be independent draws of the family's law.
         """
-        if call.law not in call.laws:
+        if call.law not in LAWS:
             return call.law
         linear = call.structure == "linear"
         needed = 1 if linear else call.wrong_answers
@@ -175,7 +173,7 @@ class Mixture:
         if (self.pieces or needed) < needed:
             return f"this call needs pieces = {needed}, and the threshold has {self.pieces}"
         stop = call.endings[0]  # a native test ends runs only where it is the stopping rule
-        return True if stop in (*_REFUTING, *_INTERVALS) else stop
+        return True if stop in (LLR, SELECTIVE, FULL, *_INTERVALS) else stop
 
     def width(self, t: Array, delta: Array) -> Array:
         """What sampling rules read as beta, where their own test ends no run: [].

@@ -1,7 +1,6 @@
 """H*, w* and their derivatives for logistic rewards, against SciPy's optimisers."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
@@ -11,7 +10,6 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.bounds.pieces import pieces_of
 from jaxelim.bounds.truth import each
-from jaxelim.evidence.boundaries import Boundaries
 from tests.twin.logistic import divergences, mean
 
 
@@ -112,18 +110,3 @@ def test_features_of_rank_1_in_two_dimensions(number):
     )
     assert twice.converged.all()
     np.testing.assert_allclose(twice.value, own.value, rtol=3e-6)
-
-
-@pytest.mark.parametrize("part, trusted", [(0.0, True), (1e-17, False)])
-def test_steps_that_divide_by_rounding_are_not_trusted(part, trusted):
-    """Features with a part along the boundary that is rounding alone: the value is 0 then."""
-    with scope.float64():
-        phi = jnp.asarray([0.8, -0.6, 0.0])
-        hat, base = 0.9 * phi, 0.2 * phi
-        along = part * jnp.stack([phi, phi * phi], 1)
-        one = Boundaries(
-            jnp.asarray([[1.0, 0.0]]), along[None], base[None], hat[None], jnp.full(3, 1 / 3),
-            jnp.asarray([True]),
-        )  # fmt: skip
-        value = float(one.bent().value[0])
-    assert (value > 0.01) == trusted and value >= 0

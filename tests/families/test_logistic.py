@@ -8,10 +8,10 @@ import pytest
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.pieces import HalfSpaces
-from jaxelim.contracts.views import Snapshot
+from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.evidence import logistic as evidence_of
 from jaxelim.evidence.logistic import divergence, fitted, largest_curvature
-from jaxelim.families.logistic import Logistic, LogisticStatistics
+from jaxelim.families.logistic import Logistic
 from jaxelim.lanes import PLAIN
 from jaxelim.testing.settings import run_by_run
 from tests import twin
@@ -26,8 +26,9 @@ def statistics(space, counts, ones, ridge):
     """The statistics of one run with these counts and sums."""
     theta = fitted(space, ones, counts - ones, ridge, jnp.zeros(space.features.shape[1]), True)
     means = evidence_of.sides(space.over_arms(theta))[0]
-    return LogisticStatistics(t=jnp.int32(0), counts=counts, means=means, reward_sums=ones,
-                              theta_hat=theta)  # fmt: skip
+    return Statistics(
+        t=jnp.int32(0), counts=counts, means=means, reward_sums=ones, theta_hat=theta
+    )
 
 
 @jax.jit
@@ -95,8 +96,9 @@ def test_values_that_stop_early_are_not_above(monkeypatch):
         def values(arms, counts, ones, hat, y, c):
             family = Logistic()
             space = family.space(PLAIN, arms, ())
-            stats = LogisticStatistics(t=jnp.int32(0), counts=counts, means=counts,
-                                       reward_sums=ones, theta_hat=hat)  # fmt: skip
+            stats = Statistics(
+                t=jnp.int32(0), counts=counts, means=counts, reward_sums=ones, theta_hat=hat
+            )
             shape = HalfSpaces(y, c, jnp.ones(c.shape, bool), c.shape[0])
             return family.evidence(space, stats, shape).values()
 

@@ -49,16 +49,16 @@ def drawn(name: str, rng: np.random.Generator, means: np.ndarray, m: int) -> np.
 def values(family, grid, counts, means, variances, at):
     """log mean_j M_j at the truth: [RUNS, K]."""
     of_run = jax.vmap(lambda *own: cases.log_mixture(family, grid, *own[:2], at, *own[2:]))
-    own = (counts, means) if variances is None else (counts, means, variances)
+    own = counts, means, *(() if variances is None else ((counts * variances)[..., None],))
     return log_mean_exp(of_run(*own))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def ends(family, grid, counts, means, variances, log_level):
-    own = (counts, means) if variances is None else (counts, means, variances)
+    own = counts, means, *(() if variances is None else ((counts * variances)[..., None],))
 
-    def of_run(counts, means, variances=None):
-        return sequences.interval(family, counts, means, grid, log_level, variances)
+    def of_run(counts, means, moments=None):
+        return sequences.interval(family, counts, means, grid, log_level, moments)
 
     return jax.vmap(of_run)(*own)
 

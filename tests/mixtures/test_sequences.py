@@ -107,7 +107,8 @@ def test_differences_are_those_of_the_joint_region(name):
 @pytest.mark.slow
 def test_differences_of_other_families_are_of_two_intervals():
     counts, means = np.array([400.0, 900.0]), np.array([1.0, 2.0])
-    for family, own in ((je.Exponential(), ()), (je.GaussianUnknownVariance(), ([1.0, 2.0],))):
+    squares = [[400.0], [1800.0]]
+    for family, own in ((je.Exponential(), ()), (je.GaussianUnknownVariance(), (squares,))):
         grid, args = Grid(), [np.asarray(x) for x in (counts, means, *own)]
         with scope.engine():
             args = [jnp.asarray(x) for x in args]
@@ -126,7 +127,7 @@ def test_unknown_variance_solves_the_equation_or_is_unbounded():
     means, variances = np.array([1.0, 0, -1, 2, 0.5, 1]), np.array([0, 1, 2.0, 0.3, 1, 0])
     interval, _, value = programs(je.GaussianUnknownVariance(), Grid())
     with scope.engine():
-        given = tuple(map(jnp.asarray, (counts, means, variances)))
+        given = tuple(map(jnp.asarray, (counts, means, (counts * variances)[:, None])))
         lower, upper = map(np.asarray, interval(*given))
         found = np.asarray(value(*given, jnp.asarray(np.clip(upper, -1e9, 1e9))))
     assert np.isinf(upper[[0, 1, 5]]).all() and np.isinf(lower[[0, 1, 5]]).all()

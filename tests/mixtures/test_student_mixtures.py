@@ -42,7 +42,7 @@ def test_equals_the_integral_over_the_prior():
     counts, means, variances = random_arms(rng, 200, 3)
     at = means + 3 * rng.normal(size=200) * np.sqrt(variances / counts)
     with scope.engine():
-        given = map(jnp.asarray, (counts, means, at, variances))
+        given = map(jnp.asarray, (counts, means, at, (counts * variances)[:, None]))
         found = np.asarray(cases.log_mixture(FAMILY, GRID, *given))
     squares = counts * (variances + (means - at) ** 2)
     below = gammaln(counts / 2) - np.log(2) - counts / 2 * np.log(squares / 2)

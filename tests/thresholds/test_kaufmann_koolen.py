@@ -119,17 +119,11 @@ def test_other_problems_and_families_are_refused():
     quadrants = je.HalfSpaces(lambda theta: jnp.int32(theta[0] > 0), np.eye(5)[None, :1])
     with pytest.raises(je.errors.UnsupportedError, match="for others give pieces and arms"):
         je.thresholds.KaufmannKoolen().bound(MEANS, quadrants)
-
-    class Unknown:
-        name = "unknown variance"
-
-    class Other:
-        family, K, structure = Unknown(), 3, "unstructured"
-
+    other = je.Instance.unstructured([1.0, 0.5, 0.2], je.GaussianUnknownVariance())
     with pytest.raises(
         je.errors.UnsupportedError, match="gaussian of known variance, or a one-par"
     ):
-        je.thresholds.KaufmannKoolen().bound(Other(), je.BestArm())
+        je.thresholds.KaufmannKoolen().bound(other, je.BestArm())
 
 
 @pytest.mark.parametrize("arguments, name", [

@@ -226,7 +226,7 @@ def _of_instances(result: "Result") -> Iterator[MeansOfRuns]:
     means = result.means.reshape(rows) / scale
     moments = [None] * instance.size
     if result.variances is not None:
-        moments = list(result.variances.reshape(rows) / scale**2)
+        moments = list((result.variances.reshape(rows) / scale**2 * counts)[..., None])
     for i, alone in enumerate(instance.unbatched):
         family = alone.family.settled(
             instance=alone, problem=BestArm(), ridge=result.experiment.ridge,
