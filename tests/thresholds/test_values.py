@@ -22,7 +22,8 @@ VALUES = {
 
 
 def test_no_threshold_is_left_out():
-    assert set(VALUES) == set(catalogue.THRESHOLDS) - {"kaufmann-koolen"}
+    others = {"kaufmann-koolen", "linear-threshold"}
+    assert set(VALUES) == set(catalogue.names("threshold")) - others
 
 
 @pytest.mark.parametrize("name", VALUES)
