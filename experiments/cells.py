@@ -155,8 +155,8 @@ def script(
         config = tyro.cli(kind, args=given, description=about or kind.__doc__)
         cli.use_all_cores()
         signal.signal(signal.SIGTERM, _stop)
-        with program_cache.mended:
-            main(config)
+        program_cache.delete_unreadable()
+        main(config)
     except KeyboardInterrupt:
         print(f"\nInterrupted. {_how_to_go_on(given)}", file=sys.stderr)
         return 130
