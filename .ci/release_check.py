@@ -17,9 +17,8 @@ CONTRACTS = """
 import pathlib, sys
 import jaxelim as je
 assert pathlib.Path(je.__file__).is_relative_to(sys.prefix), je.__file__
-je.testing.check_sampling_rule(je.Uniform())
-je.testing.check_problem(je.BestArm())
-je.testing.check_family(je.Bernoulli())
+for thing in (je.Uniform(), je.BestArm(), je.Bernoulli(), je.Heuristic()):
+    je.testing.check(thing)
 """
 
 

@@ -27,7 +27,7 @@ class Problem:
 
     An answer is right iff the truth is in none of its pieces. (Paper, appendix "Identification
     Problems".) Methods may be written for one run, under `jax.vmap`, or also right `lanes_last`.
-    Only `jaxelim.testing.check_problem` finds lanes that read each other.
+    Only `jaxelim.testing.check` finds lanes that read each other.
     """
 
     name: ClassVar[str] = ""

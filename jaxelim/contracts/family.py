@@ -29,7 +29,7 @@ class Family:
 
     It is the model of the evidence, and draws rewards at the arms' means where an instance has
     no `Source`. Methods with an instance run on the host. The others are traced, lanes last.
-    Only `jaxelim.testing.check_family` finds lanes that read each other.
+    Only `jaxelim.testing.check` finds lanes that read each other.
     """
 
     name: ClassVar[str] = ""

@@ -42,7 +42,7 @@ class Traits:
         lanes_last: the methods are also right with one more axis, of lanes, at the end,
             and no lane reads another, whatever their number. The engine then takes runs
             side by side, in one kernel or in many, or one after the other, as is fastest.
-            Only `jaxelim.testing.check_sampling_rule` compares these forms.
+            Only `jaxelim.testing.check` compares these forms.
         basis_free: choices are the same in any coordinates of R^d, as those are that are
             made of margins and of products phi_i' V^-1 phi_k. Linearly independent arms
             without a ridge then are computed as an unstructured instance, where choices

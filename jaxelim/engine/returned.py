@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxelim.contracts import SamplingRule, StoppingRule
 from jaxelim.contracts.rarely import Rarely, Skipping
@@ -59,7 +60,16 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
         result = getattr(rule, method)(view, *state, *rarely)
     if wrong := _wrong(method, result, view, *state):
         raise RuleError(rule, RETURNS[method], wrong)
+    if method == "init":
+        return jax.tree.map(_array, result)
+    if method == "choose":
+        result = result[0], jax.tree.map(_array, result[1])
     return (*result, skipping.asks) if probes else result
+
+
+def _array(leaf: Any) -> Array:
+    """A Python number as an array of its type: all branches of a step have the same types."""
+    return jnp.asarray(leaf, jnp.result_type(leaf))
 
 
 def call_stopping(rule: StoppingRule, method: str, seen: Snapshot, *others: Any) -> Any:

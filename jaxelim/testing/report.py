@@ -1,65 +1,194 @@
-"""What a check of a contract says: a report, or the law that is broken."""
+"""What a check says: the laws that held, those that are broken, and rates of wrong answers."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import re
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
+from jaxelim import problems, rules, stopping, thresholds
+from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import JaxelimError
-from jaxelim.progress import by_parts
-from jaxelim.simulation.results.result import Result
+from jaxelim.instances.instance import Instance
+from jaxelim.simulation.results.two_samples import rate
 
 LUCK = 1e-6
-"""The chance that a statistical check fails what is right."""
+"""The chance, at most, that a statistical law fails what is right."""
+
+BOUND = 1e-8
+"""The chance that one bound of a rate is wrong. A law has fewer than a hundred of them."""
+
+ERRORS = 7
+"""Standard errors by which an average may be off: by luck with probability below 1e-9."""
 
 
 class ContractError(JaxelimError, AssertionError):
-    """A law that a rule, family, problem or threshold has to keep is broken."""
+    """Laws that a thing of one's own has to keep are broken: a sentence of each.
+
+    Attributes:
+        report: the `Report`, with what else was found; None of a part of a check.
+    """
+
+    report: "Report | None" = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorRate:
+    """How often one stopping rule ended with a wrong answer.
+
+    A run that was cut off counts as no error.
+
+    Attributes:
+        what: the runs, in words.
+        stopping: the name of the stopping rule.
+        errors, runs, truncated: numbers of runs: wrong, all, and cut off.
+        delta: the error probability of the runs.
+        ends: whether the runs are meant to end before they are cut off.
+    """
+
+    what: str
+    stopping: str
+    errors: int
+    runs: int
+    truncated: int
+    delta: float
+    ends: bool = True
+
+    @property
+    def rate(self) -> float:
+        """Errors per run."""
+        return self.errors / self.runs
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Exact bounds of the rate (Clopper-Pearson), each wrong with probability 1e-8."""
+        _, low, high = rate(self.errors, self.runs, 1 - 2 * BOUND)
+        return low, high
+
+    @property
+    def seen(self) -> float:
+        """The least rate that is called above delta with probability 0.999."""
+        most = stats.binom.isf(BOUND, self.runs, self.delta)
+        return float(stats.beta.ppf(0.999, most + 1, max(self.runs - most, 1e-9)))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the rate is above delta: "above", "at most" or "undecided"."""
+        low, high = self.bounds
+        return "above" if low > self.delta else "at most" if high <= self.delta else "undecided"
+
+    def __str__(self) -> str:
+        low, high = self.bounds
+        word = {"above": "above delta", "at most": "at most delta", "undecided": "not above delta, "
+                f"as far as seen: a rate of {self.seen:.2g} would be"}[self.verdict]  # fmt: skip
+        said = f"{self.what}, {self.stopping}: {self.errors} errors in {self.runs} runs at delta = "
+        said += f"{self.delta:g}, rate {low:.4f} to {high:.4f}: {word}"
+        if self.truncated:
+            said += f"; {self.truncated} runs were cut off, which count as no error"
+        if 2 * self.truncated > self.runs and self.ends:
+            said += ", so the rate says little: try more steps=, or mend what is checked"
+        return said
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was checked, a line each.
+    """What was checked. It prints as text: a verdict, what was tried, a line for each law.
 
     Attributes:
         subject: the repr of what was checked.
-        lines: the laws that held, and the rates.
-        verdict: of the whole check, in a word or two. A law that is broken gives no
-            report but a `ContractError`.
-        head: what was tried, and what the verdict does not say: the first lines of the text.
+        tried: on what.
+        held: the laws that held, a sentence each, with the smallest defect that is seen.
+        broken: the laws that are broken; a report with some is that of a `ContractError`.
+        unseen: what the check cannot see.
+        rates: of wrong answers.
     """
 
     subject: str
-    lines: tuple[str, ...]
-    verdict: str = dataclasses.field(default="passed", kw_only=True)
-    head: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
+    tried: str
+    held: tuple[str, ...]
+    unseen: str
+    broken: tuple[str, ...] = ()
+    rates: tuple[ErrorRate, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """Of the whole check, in a few words."""
+        if self.broken:
+            return f"{len(self.broken)} laws are broken"
+        cut = [one for one in self.rates if one.ends and one.truncated]
+        if not cut:
+            return "passed"
+        most = max(cut, key=lambda one: one.truncated / one.runs)
+        return f"passed, but {most.truncated} of {most.runs} runs ({most.what}) were cut off"
 
     def __str__(self) -> str:
-        first = f"{self.subject}: {self.verdict}"
-        return "\n".join([first, *(f"  {line}" for line in (*self.head, *self.lines))])
+        lines = [f"{self.subject}: {self.verdict}", f"tried: {self.tried}"]
+        lines += [f"not shown: {self.unseen}", *(f"broken: {one}" for one in self.broken)]
+        return "\n  ".join([*lines, *self.held, *map(str, self.rates)])
 
 
-def lines_of(
-    parts: Sequence[tuple[str, Callable[[], str | list[str]]]], progress: Any
-) -> list[str]:
-    """The lines of the parts of a check, pairs of a name and a function, with progress."""
-    found = by_parts(parts, progress)
-    return [line for one in found for line in ([one] if isinstance(one, str) else one)]
+@dataclasses.dataclass
+class World:
+    """What a thing is checked on: arguments of `check`, and the rates found so far."""
+
+    thing: Any
+    problem: Problem | None = None
+    instance: Instance | None = None
+    rule: SamplingRule | None = None
+    delta: float = 0.1
+    runs: int = 100
+    steps: int = 3000
+    draws: int = 100_000
+    seed: int = 0
+    call: dict[str, Any] = dataclasses.field(default_factory=dict)
+    rates: list[ErrorRate] = dataclasses.field(default_factory=list)
 
 
-def require(holds: Any, sentence: str) -> None:
-    """Raises:
-    ContractError: the law of this sentence is broken.
+def require(holds: Any, sentence: str, **columns: Any) -> None:
+    """Require that all of `holds` are true.
+
+    Args:
+        holds: a bool or an array of them.
+        sentence: what is wrong; with columns it is formatted with their first entries that are.
+        columns: arrays that broadcast with `holds`.
+
+    Raises:
+        ContractError: some are not; its text is the sentence.
     """
-    if not holds:
-        raise ContractError(sentence)
+    bad, *arrays = np.broadcast_arrays(~np.asarray(holds, bool), *columns.values())
+    if bad.any():
+        place = bad.argmax()
+        entries = dict(zip(columns, (x.ravel()[place] for x in arrays), strict=True))
+        raise ContractError(sentence.format(**entries) if columns else sentence)
 
 
-def same_runs(
-    one: Result, other: Result, what: str, take: Any = slice(None), stops: slice = slice(None)
-) -> None:
-    """Require the same runs of two results; `take`, `stops`: which runs and stops of the first."""
-    for name in ("samples", "stopped", "answer", "pulls"):
-        equal = np.array_equal(getattr(one, name)[stops][:, :, take], getattr(other, name))
-        require(equal, f"{name} differ: {what}")
+def written(thing: Any) -> str:
+    """The law of a class of settings: its repr evaluates back, its docstring has its fields."""
+    kind = type(thing)
+    frozen = getattr(vars(kind).get("__dataclass_params__"), "frozen", False)
+    words = f"{kind.__name__} is no frozen dataclass: write @dataclasses.dataclass(frozen=True)"
+    require(frozen or not isinstance(thing, Family), words)
+    import jaxelim
+
+    names = {**vars(jaxelim), kind.__name__: kind}
+    for module in (thresholds, problems, rules, stopping):
+        names = vars(module) | names
+    if "sha256" not in repr(thing):
+        try:
+            back = eval(repr(thing), dict(names))
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            raise ContractError(f"its repr does not evaluate back: {words}") from error
+        same = back == thing and hash(back) == hash(thing)
+        require(same, f"its repr {thing!r} evaluates to something else, or hashes otherwise")
+    doc = kind.__doc__ or ""
+    require(doc.strip(), f"{kind.__name__} has no docstring")
+    described = re.split(r"^\s*(?:Raises|Returns|Examples?):", doc.partition("Args:")[2],
+                         flags=re.M)[0]  # fmt: skip
+    said = {name for names in re.findall(r"^\s+(\w+(?:, \w+)*): ", described, re.M)
+            for name in names.split(", ")}  # fmt: skip
+    fields = {field.name for field in dataclasses.fields(kind) if field.init}
+    words = f"Args: in the docstring of {kind.__name__} describes {sorted(said)}, its fields are "
+    require(said == fields, f"{words}{sorted(fields)}")
+    return "a frozen dataclass; its repr evaluates back, its docstring describes its fields"

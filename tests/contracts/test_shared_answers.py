@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import jaxelim as je
-from jaxelim.testing import ContractError, check_problem
+from jaxelim.testing import ContractError, check
 
 LUCK = 1e-6
 ONE = je.Engine(devices=1)
@@ -55,11 +55,11 @@ class Blind(BestHalf):
 
 
 def test_the_contract():
-    assert "walks of its set" in str(check_problem(BestHalf()))
+    assert "walks of its set" in str(check(BestHalf()))
     with pytest.raises(ContractError, match="another answer is False"):
-        check_problem(Unique())
+        check(Unique())
     with pytest.raises(ContractError, match="in a piece is False"):
-        check_problem(Blind())
+        check(Blind())
 
 
 @pytest.mark.slow

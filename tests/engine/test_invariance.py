@@ -9,7 +9,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.testing.settings import run_by_run
+from jaxelim.testing.rules import run_by_run
 from tests.calls import planned
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()

@@ -319,8 +319,12 @@ def test_a_native_stopping_test_is_checked(name, nothing_compiles):
     )
 
 
-def test_python_integers_and_states_are_fine():
-    count = a_rule(lambda rule, view, state: (1, state + 1), init=lambda rule, view: 0)
+@pytest.mark.parametrize("state", [
+    lambda view, old: old + 1, lambda view, old: view.t.astype(int), lambda view, old: 3,
+], ids=["next", "an array", "a number"])  # fmt: skip
+def test_python_integers_and_states_are_fine(state):
+    """A state that begins as a Python number is an array of its type from then on."""
+    count = a_rule(lambda rule, view, old: (1, state(view, old)), init=lambda rule, view: 0)
     result = je.simulate(ONE, je.BestArm(), count, runs=2, max_samples=30, ridge=1, engine=SLOW)
     assert (result.pulls[..., 1] == result.samples - 2).all()
 

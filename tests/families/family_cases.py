@@ -9,7 +9,27 @@ import numpy as np
 from scipy.stats import binom
 
 import jaxelim as je
+from jaxelim.evidence.arms import End, losses
 from jaxelim.families.one_parameter import count_loss
+
+
+def of_one(family, means):
+    """Statistics of one pull with these means."""
+    return family.kind(jnp.ones_like(means), means)
+
+
+def bounds(family, mean, radius):
+    """The ends of {y : d(mean, y) <= radius}."""
+    mean, radius = jnp.broadcast_arrays(mean, radius)
+    down, up = (family.reach(of_one(family, mean), radius, side) for side in (False, True))
+    return mean - down, mean + up
+
+
+def pair(family, n_a, a, n_b, b, slack=0.0):
+    """The LLR of {mu_b >= mu_a + slack}."""
+    ends = End(of_one(family, a), n_a), End(of_one(family, b), n_b)
+    of_a, of_b = losses(family, *ends, slack)
+    return n_a * of_a + n_b * of_b
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """Families of one parameter and Gaussian(std=[K]) rewards: draws, commands, refusals."""
 
-import contextlib
 import dataclasses
-import io
 import math
 
 import jax
@@ -12,10 +10,12 @@ import pytest
 from scipy.stats import binom, expon, poisson
 
 import jaxelim as je
-from jaxelim import cli, engine, scope
+from jaxelim import scope
 from jaxelim.families.arm import Stat
 from jaxelim.lanes import LaneOps
-from jaxelim.testing import check_family, draw_checks, family_checks, whole_family
+from jaxelim.testing import check, families
+from jaxelim.testing.instances import means_at
+from jaxelim.testing.report import World
 from tests.calls import NAMES
 from tests.families.family_cases import Binomial, Geometric, Numbered
 
@@ -139,16 +139,18 @@ def test_draws_from_a_table():
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=repr)
 def test_right_families(family):
-    report = check_family(family)
-    assert report.subject == repr(family) and len(report.lines) == 7 + family.has("log_mixture")
+    assert len(check(family).held) == 5 + family.has("log_mixture")
+
+
+def of_the_check(family, draws):
+    with scope.engine():
+        return families.draws(World(family, draws=draws), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=repr)
 def test_draws_of_right_families(family):
-    """n = 20000 rewards at each of five means; the certificate fails by luck below 1e-6."""
-    with scope.engine():
-        line = draw_checks.check_draws(family, np.random.default_rng(0), 20_000)
-    assert "n = 20000" in line
+    """n = 20000 rewards at each of five means; the law fails by luck below 1e-6."""
+    assert "n = 20000" in of_the_check(family, 20_000)
 
 
 def wrong(base, **members):
@@ -174,9 +176,8 @@ def _capped_low(self, instance):
 
 def test_rewards_at_an_excluded_end_are_seen():
     """Noise 0 gives an exponential reward of 0, where d(0, y) is infinite."""
-    family, rng = wrong(je.Exponential, draw=_at_zero), np.random.default_rng(0)
-    with scope.engine(), pytest.raises(je.testing.ContractError, match="end of the range that is"):
-        draw_checks.check_draws(family, rng, 1000)
+    with pytest.raises(je.testing.ContractError, match="end of the range that is"):
+        of_the_check(wrong(je.Exponential, draw=_at_zero), 1000)
 
 
 def test_a_capped_range_is_drawn_from():
@@ -184,87 +185,8 @@ def test_a_capped_range_is_drawn_from():
     family = wrong(Geometric, check=_capped)
     with scope.engine():
         for seed in range(20):
-            means = family_checks.inside(family, np.random.default_rng(seed), 9)
+            means = families.inside(family, np.random.default_rng(seed), 9)
             assert means.shape == (9,) and means.max() <= 2.5
-        assert max(whole_family._spaced(family)) <= 2.5
         with pytest.raises(je.testing.ContractError, match="check refuses means inside"):
-            family_checks.inside(wrong(Geometric, check=_capped_low), np.random.default_rng(0), 400)
-
-
-def said(*words):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        return cli.main(list(words)), out.getvalue(), err.getvalue()
-
-
-def test_the_command_line_refuses(tmp_path):
-    path = str(tmp_path / "mine.json")
-    je.Instance.unstructured([0.8, 0.3, 0.1]).to_json(path)
-    for words, sentence in (
-        (["--family", "poison"], "family: got 'poison' (nearest: 'poisson'); allowed: "),
-        (["--family", "gaussian("], "family: got 'gaussian('; allowed: a name or a call"),
-        (["--family", "gaussian([1, 2])"], "family: got Gaussian("),
-        (["--family", "poisson(mean=2)"], "setting: got 'mean'"),
-        (["--family", "poisson(2)"], "family: got 'poisson(2)' (too many positional arguments)"),
-        (["--family", "poisson", "--rule", "lingape"], "family: got Poisson(); allowed: "),
-        (["--family", "bernoulli", "--rule", "lucb", "--problem", "thresholding(1)"],
-         "level: got 1.0; allowed: a number inside (0, 1) for Bernoulli()"),
-        (["--family", "bernoulli", "--rule", "lucb", "--ridge", "1"], "ridge: got 1.0"),
-        (["--family", "bernoulli", "--rule", "lucb", "--threshold", "linear"], "threshold: got "),
-    ):  # fmt: skip
-        code, out, err = said("run", path, "--runs", "2", *words)
-        assert (code, out) == (2, "") and err.startswith(f"jaxelim: {sentence}"), err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "shown"), [
-    ("bernoulli", "Bernoulli()"), ("poisson", "Poisson()"), ("exponential", "Exponential()"),
-    ("gaussian(0.5)", "noise_std=0.5"),
-    ("Gaussian(std=[1,0.5,0.7])", "Gaussian(std=[1.0, 0.5, 0.7])"),
-])  # fmt: skip
-def test_the_command_line_runs(name, shown, tmp_path):
-    path = str(tmp_path / "mine.json")
-    je.Instance.unstructured([0.8, 0.3, 0.1]).to_json(path)
-    code, out, err = said("run", path, "--family", name, "--rule", "lucb",
-                          "--stopping", "llr", "full", "--runs", "8", "--delta", "0.1",
-                          "--max-samples", "3000", "--output", str(tmp_path / "a.nc"))  # fmt: skip
-    assert code == 0 and shown in out, err
-
-
-# Refusals.
-
-
-@pytest.fixture
-def nothing_compiles():
-    before = engine.program.cache_info()
-    yield
-    after = engine.program.cache_info()
-    assert (after.misses, after.hits) == (before.misses, before.hits)
-
-
-UNSTRUCTURED = je.Instance.unstructured
-
-
-BROKEN = {
-    "nature": (lambda self, instance: instance.means[0], "nature"),
-    "draw": (lambda self, lanes, nature, arm, pull, noise: arm, "draw"),
-    "loss": (lambda self, stat, by: jnp.sum(by, 0), "loss"),
-    "first": (lambda self, x: x, "first"),
-    "start": (lambda self, space, problem, tables, rewards: rewards, "start"),
-    "update": (lambda self, seen, arm, reward, go: dataclasses.replace(seen.stats, means=reward),
-               "update"),
-    "evidence": (lambda self, space, stats, shape: stats.nothing, "evidence"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("method", BROKEN)
-def test_families_that_break_their_contract_are_refused(method, nothing_compiles):
-    """By a FamilyError that names the method, not by JAX and not by blaming the rule."""
-    member, word = BROKEN[method]
-    family = wrong(je.Bernoulli, **{method: member})
-    with pytest.raises(je.errors.FamilyError) as caught:
-        je.simulate(UNSTRUCTURED([0.8, 0.3, 0.1], family), je.BestArm(), je.Uniform(), runs=2)
-    text = str(caught.value)
-    assert text.startswith("family: got ") and f"{word}(" in text.partition("allowed: ")[2], text
-
-
+            families.inside(wrong(Geometric, check=_capped_low), np.random.default_rng(0), 400)
+    assert np.all(np.diff(means_at(family, [-2.0, 0.0, 1.0])) > 0)

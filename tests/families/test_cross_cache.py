@@ -12,7 +12,7 @@ from jaxelim import engine, scope
 from jaxelim.evidence.designs import LinearContext, SquareDesign
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
-from jaxelim.testing import check_problem
+from jaxelim.testing import check
 from tests.calls import planned
 from tests.engine.test_invariance import INSTANCE, equal
 
@@ -94,7 +94,7 @@ class OfOnesOwn(je.contracts.Problem):
 
 @pytest.mark.slow
 def test_user_defined_problems():
-    check_problem(OfOnesOwn())
+    check(OfOnesOwn())
     given = dict(delta=0.05, runs=4, max_samples=300, engine=je.Engine(devices=1))
     rule = je.LinGapE()
     one, other = (

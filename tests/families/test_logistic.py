@@ -13,7 +13,7 @@ from jaxelim.evidence import logistic as evidence_of
 from jaxelim.evidence.logistic import divergence, fitted, largest_curvature
 from jaxelim.families.logistic import Logistic
 from jaxelim.lanes import PLAIN
-from jaxelim.testing.settings import run_by_run
+from jaxelim.testing.rules import run_by_run
 from tests import twin
 from tests.twin import logistic
 

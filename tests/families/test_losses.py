@@ -20,7 +20,7 @@ from jaxelim.evidence.arms import End, shifts
 from jaxelim.families.arm import Stat
 from jaxelim.families.one_parameter import count_loss, excess, time_loss
 from jaxelim.lanes import LaneOps
-from jaxelim.testing import family_checks
+from tests.families import family_cases
 from tests.families.family_cases import Binomial, Faces, Geometric
 
 EPS = 2.0**-53
@@ -36,11 +36,11 @@ def x64_and_fifty_digits():
 
 
 def compiled(f, name="bernoulli"):
-    """f of `family_checks`, of this family."""
+    """f of `family_cases`, of this family."""
     return jax.jit(lambda *x: f(FAMILIES[name], *x))
 
 
-PAIR, BOUNDS = compiled(family_checks.pair), compiled(family_checks.bounds)
+PAIR, BOUNDS = compiled(family_cases.pair), compiled(family_cases.bounds)
 LOSS = {name: jax.jit(lambda m, by, f=f: f.loss(Stat(m, m), by)) for name, f in FAMILIES.items()}
 
 
@@ -121,10 +121,10 @@ def test_pairs_against_a_numerical_minimum(name):
     b, a = np.sort(rng.uniform(1e-6, 1 - 1e-6, (2, 100)), axis=0)
     a[:20] = b[:20] * (1 + 10 ** rng.uniform(-6, -3, 20))
     n_a, n_b = 10 ** rng.uniform(0, 4, (2, 100))
-    ours = np.asarray(compiled(family_checks.pair, name)(n_a, a, n_b, b))
+    ours = np.asarray(compiled(family_cases.pair, name)(n_a, a, n_b, b))
     for case, value in zip(zip(n_a, a, n_b, b, strict=True), ours, strict=True):
         assert abs(Decimal(float(value)) / exact_pair(name, *case) - 1) <= Decimal("1e-12")
-    assert not compiled(family_checks.pair, name)(n_a, b, n_b, a).any()
+    assert not compiled(family_cases.pair, name)(n_a, b, n_b, a).any()
 
 
 def test_pairs_at_the_ends_of_the_range():
@@ -135,7 +135,7 @@ def test_pairs_at_the_ends_of_the_range():
                          (je.Bernoulli(), (0.0, 1.0)), (je.Poisson(), (0.0, 1.0))):  # fmt: skip
         b, a = map(np.float64, ends)
         for n_a, n_b in ((1, 1e20), (1e20, 1), (1e6, 1)):
-            value = jax.jit(lambda *x, f=family: family_checks.pair(f, *x))(n_a * one, a, n_b, b)
+            value = jax.jit(lambda *x, f=family: family_cases.pair(f, *x))(n_a * one, a, n_b, b)
             assert 0 < value < np.inf
 
 
@@ -193,8 +193,8 @@ def test_alone_as_in_a_batch():
     @jax.jit
     def both(n, m, r):
         of = je.Bernoulli(), n, m, 2 * n, 1 - m
-        pairs = family_checks.pair(*of), family_checks.pair(*of, 0.05)
-        return *family_checks.bounds(je.Bernoulli(), m, r), *pairs
+        pairs = family_cases.pair(*of), family_cases.pair(*of, 0.05)
+        return *family_cases.bounds(je.Bernoulli(), m, r), *pairs
 
     x = counts, means, radii
     whole = [np.asarray(out) for out in both(*x)]
@@ -217,7 +217,7 @@ def test_nothing_is_ever_nan():
             BOUNDS(a, times * np.ones(25))
         for n_a, n_b in ((3.0, 1e-12), (1e-12, 3.0)):
             for slack in (0.0, 0.3):
-                value = family_checks.pair(je.Bernoulli(), n_a + 0 * a, a, n_b, b, slack)
+                value = family_cases.pair(je.Bernoulli(), n_a + 0 * a, a, n_b, b, slack)
                 assert np.isfinite(value).all()
 
 
@@ -234,7 +234,7 @@ def test_pairs_with_slack(name):
     @functools.partial(jax.jit, static_argnums=4)
     def ours(n_a, a, n_b, b, epsilon):
         ends = End(Stat(n_a, a), n_a), End(Stat(n_b, b), n_b)
-        value = family_checks.pair(family, n_a, a, n_b, b, epsilon)
+        value = family_cases.pair(family, n_a, a, n_b, b, epsilon)
         return value, *shifts(family, *ends, a - b + epsilon, epsilon)
 
     def slope(x, n_a, a, n_b, b, epsilon):
@@ -262,7 +262,7 @@ def test_pairs_with_slack(name):
 
 def test_slack_at_the_ends_of_coins():
     """Above 1 - epsilon a piece costs at least n d(m, 1 - epsilon); ends pin the point."""
-    cost = jax.jit(lambda *x: family_checks.pair(je.Bernoulli(), *x, 0.25))
+    cost = jax.jit(lambda *x: family_cases.pair(je.Bernoulli(), *x, 0.25))
     of = lambda *x: float(cost(*map(np.float64, x)))  # noqa: E731
     least = float(LOSS["bernoulli"](np.float64(0.9), np.float64(-0.15)))
     assert 7 * least < of(7, 0.9, 1e-9, 0.1) < 7 * least + 1e-6

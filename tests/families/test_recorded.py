@@ -219,7 +219,7 @@ def test_rewards_have_the_units_of_the_stacks(family):
 @pytest.mark.parametrize("order", ["permuted", "bootstrap", "given"])
 def test_certified(order):
     past = dataclasses.replace(BINARY, order=order)
-    assert "draws have the arms' means" in str(je.testing.check_source(on(past)))
+    assert "draws have the arms' means" in str(je.testing.check(on(past)))
 
 
 @pytest.mark.slow
@@ -243,7 +243,7 @@ def test_a_broken_order_is_seen():
 
     source = Twice([np.arange(40.0), np.arange(50.0)])
     with pytest.raises(je.testing.ContractError, match="until it is used up"):
-        je.testing.check_source(on(source, je.Gaussian(9.0)), draws=2000)
+        je.testing.check(on(source, je.Gaussian(9.0)), draws=2000)
 
 
 def test_values(tmp_path):

@@ -41,7 +41,7 @@ def test_means_of_betas():
     je.Instance.unstructured([3, 1], je.GaussianUnknownVariance(), source=Normal([1, 2])),
 ], ids=lambda x: x.source.name)  # fmt: skip
 def test_sources_are_certified_and_kept_in_files(instance, tmp_path):
-    assert je.testing.check_source(instance).verdict == "passed"
+    assert je.testing.check(instance).verdict == "passed"
     instance.to_json(tmp_path / "x.json")
     assert je.load_instance(tmp_path / "x.json") == instance
     result = je.simulate(instance, je.BestArm(), je.Uniform(), runs=2)

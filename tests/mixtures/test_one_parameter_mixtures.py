@@ -17,7 +17,7 @@ from jaxelim.contracts.views import ArmContext, Statistics
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid
-from jaxelim.testing import family_checks
+from tests.families import family_cases
 from tests.mixtures import cases
 
 CURVED = ("bernoulli", "poisson", "exponential")
@@ -168,7 +168,7 @@ def test_at_most_the_likelihood_ratio(name):
             found = np.asarray(programs(name, slack)[0](*given))
             (n, k), (a, b) = given[0].T, given[1].T
             llr = np.asarray(jax.jit(
-                lambda *x, slack=slack: family_checks.pair(family, *x, slack)
+                lambda *x, slack=slack: family_cases.pair(family, *x, slack)
             )(n, a, k, b))  # fmt: skip
             assert not np.isnan(found).any()
             assert np.all(found <= llr + 1e-9 * (1 + llr))

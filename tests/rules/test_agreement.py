@@ -18,7 +18,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.families import draws
 from jaxelim.families import noise as noises
-from jaxelim.testing.settings import run_by_run
+from jaxelim.testing.rules import run_by_run
 from tests import twin
 from tests.calls import checked
 from tests.places import ARMS, PLACES, PROBLEMS, place

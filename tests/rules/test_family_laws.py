@@ -25,7 +25,7 @@ from scipy.stats import binom, norm, t
 
 import jaxelim as je
 from jaxelim import catalogue, families
-from jaxelim.testing.settings import run_by_run
+from jaxelim.testing.rules import run_by_run
 from tests.calls import checked
 
 pytestmark = pytest.mark.devices

@@ -74,4 +74,4 @@ def test_the_problem_is_certified():
     """Answers, pieces and sets agree, on the arms of a random instance."""
     rng = np.random.default_rng(0)
     instance = je.Instance(rng.normal(size=(6, 3)), rng.normal(size=3))
-    je.testing.check_problem(je.BestArm(items=rng.normal(size=(4, 3))), instance, draws=60)
+    je.testing.check(je.BestArm(items=rng.normal(size=(4, 3))), instance=instance, draws=60)

@@ -10,7 +10,7 @@ import pytest
 import jaxelim as je
 from jaxelim.engine import cpu_options
 from jaxelim.rules.parts.lazy_weights import averaged
-from jaxelim.testing.settings import run_by_run
+from jaxelim.testing.rules import run_by_run
 from tests import twin
 
 

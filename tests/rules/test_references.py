@@ -214,7 +214,7 @@ def test_bad_input():
 
 
 def test_the_problem_keeps_its_contract():
-    assert je.testing.check_problem(je.BestArm(reference=0.2), draws=80)
+    assert je.testing.check(je.BestArm(reference=0.2), draws=80)
 
 
 @SLOW

@@ -17,7 +17,7 @@ from jaxelim.lanes import LaneOps
 from jaxelim.rules.parts import schedule, tracking
 from jaxelim.saddle.newton import State
 from jaxelim.saddle.solver import climb
-from jaxelim.testing.settings import run_by_run
+from jaxelim.testing.rules import run_by_run
 
 
 def test_a_gap_is_at_most_its_share():

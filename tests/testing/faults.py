@@ -216,7 +216,7 @@ PROBLEMS = {
     "two answers where means tie": Fault(
         "problem", problem(public=_two_at_ties), "in a piece is False"),
     "no piece for a rival that ties": Fault(
-        "problem", problem(shape=_no_tied_rival), "in a piece is False"),
+        "problem", problem(shape=_no_tied_rival), "in a piece of it is True"),
     "no piece for the first arm": Fault(
         "problem", problem(shape=_no_first_arm), "in a piece is False"),
     "pieces that leave room": Fault("problem", problem(shape=_slack), "in a piece is False"),
@@ -320,7 +320,7 @@ FAMILIES = {
         "family", family(evidence=_large), "not that of the losses"),
     "loss too large by 10%": Fault("family", family(
         loss=lambda self, stat, by: 1.1 * by**2 / 2,
-        reach=lambda self, stat, radius, up: jnp.sqrt(2 * radius / 1.1)), "have variance"),
+        reach=lambda self, stat, radius, up: jnp.sqrt(2 * radius / 1.1)), "not the likelihood"),
     "Gaussians of two variances by turns, 0.97 and 1.03": Fault(
         "family", family(draw=_drawn(_mixed))),
     "Laplace rewards under unknown variance": Fault("family", dataclasses.make_dataclass(

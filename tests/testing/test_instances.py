@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.testing.orders import NEAR, equal_rivals, near, orders
+from jaxelim.testing.instances import NEAR, equal_rivals, near_ties, orders
 
 
 def test_each_arm_is_best_somewhere_with_its_own_settings():
@@ -44,11 +44,11 @@ def test_linear_arms_batches_and_refused_orders():
 def test_near_ties_keep_the_answer():
     instance = je.Instance.unstructured([0.9, 0.2, 0.6], je.Bernoulli())
     for problem in (je.BestArm(), je.TopM(2), je.Thresholding(0.5)):
-        close = near(problem, instance)
+        close = near_ties(problem, instance)
         assert close is not None and np.array_equal(close.means.argsort(), [1, 2, 0])
         assert np.isclose(np.ptp(close.means), NEAR * 0.7)
     assert np.array_equal(close.means > 0.5, [True, False, True])
-    assert near(je.BestArm(), je.Instance(np.eye(2), [[1.0, 0.0]])) is None
+    assert near_ties(je.BestArm(), je.Instance(np.eye(2), [[1.0, 0.0]])) is None
 
 
 def test_equal_rivals_have_the_mean_of_the_second():
@@ -61,6 +61,48 @@ def test_equal_rivals_have_the_mean_of_the_second():
     skewed = je.families.Betas([(1, 2), (2, 1), (1, 3)])
     instance = je.Instance.unstructured(source=skewed, family=je.Bounded())
     assert equal_rivals(je.BestArm(), instance) is None
+
+
+# Hard instances
+
+@dataclasses.dataclass(frozen=True)
+class Counts(je.Bernoulli):
+    """Means of at least 2: one end."""
+
+    low, high = 2.0, np.inf
+
+
+@pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(2), je.Thresholding(0.2)], ids=repr)
+@pytest.mark.parametrize("family", [je.Gaussian(), je.Bernoulli()], ids=repr)
+@pytest.mark.parametrize("arms", [3, 6])
+def test_hard_instances(problem, family, arms):
+    for all_near in (False, True):
+        made = je.testing.hard_instance(problem, family, arms, all_near=all_near)
+        means = made.means
+        centre = {"thresholding": 0.2}.get(problem.name, 0.5 if family.name == "bernoulli" else 0)
+        near = np.abs(means - centre) < 1e-3
+        one = 1 if problem.name == "thresholding" else 2
+        assert near.sum() == (arms if all_near else one) and made.family == family
+        best = {"best-arm": 1, "top-m": 2, "thresholding": (arms + 1) // 2}[problem.name]
+        assert (means > centre).sum() == best and (means[-best:] > centre).all()
+        assert (np.abs(means - centre)[~near] > 0.1).all()
+
+
+def test_hard_instances_with_one_end():
+    made = je.testing.hard_instance(je.BestArm(), Counts(), 4)
+    assert (made.means > 2).all() and made.means.argmax() == 3
+    assert np.ptp(made.means[-2:]) == pytest.approx(1e-4) and made.means[0] < 2.2
+
+
+@pytest.mark.parametrize("arguments, name", [
+    (dict(arms=1), "arms"), (dict(gap=0), "gap"), (dict(gap=np.inf), "gap"),
+])  # fmt: skip
+def test_bad_arguments(arguments, name):
+    with pytest.raises(je.errors.ArgumentError, match=f"^{name}: "):
+        je.testing.hard_instance(je.BestArm(), **arguments)
+
+
+# A rule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +120,6 @@ class Challenger(je.contracts.SamplingRule):
 @pytest.mark.slow
 def test_a_rule_that_starves_equal_rivals_is_found():
     """About 7 of its 400 runs with equal rivals are cut off; of EB-TCI none was."""
-    report = je.testing.check_sampling_rule(Challenger(), je.BestArm())
-    assert report.verdict.startswith("passed, but") and "with equal rivals" in report.verdict
-    report = je.testing.check_sampling_rule(je.EBTCI(), je.BestArm())
-    assert report.verdict == "passed"
+    report = je.testing.check(Challenger(), je.BestArm())
+    assert report.verdict.startswith("passed, but") and "equal rivals" in report.verdict
+    assert je.testing.check(je.EBTCI(), je.BestArm()).verdict == "passed"

@@ -1,0 +1,159 @@
+"""One check for all that a user may write: the laws of its kind, one after the other."""
+
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxelim import checks, scope
+from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
+from jaxelim.errors import ArgumentError, JaxelimError, RuleError, in_words
+from jaxelim.instances.instance import Instance
+from jaxelim.progress import by_parts
+from jaxelim.testing import families, problems, rules, thresholds
+from jaxelim.testing.report import ContractError, Report, World
+
+
+class Kind(NamedTuple):
+    """A kind of thing that `check` takes."""
+
+    laws: Callable[[World], list[tuple[str, Any]]]
+    takes: dict[str, Any]  # its arguments, and their defaults
+    unseen: str
+
+
+_SIZES = {"delta": 0.1, "steps": 3000, "runs": 100}
+_RUNS = _SIZES | {"problem": None, "instance": None, "runs": 400}
+_SETTINGS = dict.fromkeys(("threshold", "ridge", "initial_pulls", "elimination"))
+_SHOWN = "that it is delta-correct, on other instances or with other thresholds"
+KINDS: dict[type, Kind] = {
+    SamplingRule: Kind(rules.laws, _RUNS | _SETTINGS, _SHOWN),
+    Problem: Kind(problems.laws, {"instance": None, "draws": 300},
+                  "other arms; a rate of errors, for which check a rule with this problem"),
+    Family: Kind(families.laws, _SIZES | {"draws": 100_000},
+                 "other means; that it is the family you meant"),
+    Instance: Kind(families.source_laws, _SIZES | {"draws": 20_000},
+                   "the law of the rewards beside their means; the family's laws"),
+    StoppingRule: Kind(thresholds.stopping_laws, _RUNS | _SETTINGS | {"rule": None}, _SHOWN),
+}  # fmt: skip
+_THRESHOLD = Kind(
+    thresholds.laws,
+    _RUNS | _SETTINGS | {"rule": None, "stopping": None, "runs": 2000, "steps": 2000},
+    "that other instances keep delta",
+)
+
+
+def check(
+    thing: Any, problem: Problem | None = None, instance: Instance | None = None, *,
+    seed: int = 0, progress: Any = None, **settings: Any,
+) -> Report:  # fmt: skip
+    """Check what a user wrote against the laws of its kind.
+
+    Each kind has a list of laws. All are tried; those of its form end the check if they are
+    broken. A law that samples fails what is right with probability 1e-6 at most. The report
+    says its n, and the smallest defect that it sees.
+
+    - A sampling rule: it is traced once and chooses arms in range. A run alone, in other lanes,
+      in its one-run form and in a single lane is the same run; so it is while rewards wait, and
+      in a live run. `prepare` does not depend on theta. Its numbers are finite under extreme
+      rewards. Wrong answers are as rare as delta allows, with the arms in several orders, at
+      delta/10, with gaps of a twentieth, and with equal rivals.
+    - A problem: for random theta and lambda the answer of lambda is another exactly where it
+      lies in a piece of the answer of theta. `correct`, `check` and `width` agree. The set of
+      pieces loses what is refuted alone, and settles once an answer has no piece left.
+    - A family: the loss is a divergence. Rewards have its likelihood ratio. Statistics keep
+      counts and means, the evidence is the least sum of losses, mixtures have mean 1 at most.
+    - An instance with a source: its rewards have the arms' means.
+    - A threshold, any callable of (t, delta): it is positive and monotone, and wrong answers
+      are as rare as delta allows on hard instances. It is no proof.
+    - A stopping rule: the same runs alone and in a batch; it changes no other stop.
+
+    Args:
+        thing: what to check.
+        problem: of the runs; None: best arm, top 2 and signs for a rule, else best arm.
+        instance: of the runs, or the arms of a problem. None: easy ones with Gaussian rewards,
+            or the two of `hard_instance` for a threshold.
+        seed: of all that is drawn.
+        progress: as in `simulate`, over the laws. A callable gets (laws over, laws, 0, seconds).
+        settings: by kind. runs: n of each bound of a rate. steps: the cap on samples. delta: the
+            error probability, 0.1 by default. draws: rewards of a family at each of five
+            means, or of a source's arm, or pairs of theta of a problem. rule: of the runs of a
+            threshold or stopping rule; None: `Uniform()`. stopping: of a threshold's runs.
+            threshold, ridge, initial_pulls, elimination: as in `simulate`.
+
+    Returns:
+        A `Report`. A rate counts runs that were cut off as right, and says how many were.
+
+    Raises:
+        ContractError: laws are broken; its text has a sentence of each, its `report` the rest.
+        ArgumentError: no such thing, an argument that its kind does not take, or a bad value.
+
+    Example:
+        >>> import jaxelim as je
+        >>> print(je.testing.check(je.BestArm(), draws=20).verdict)
+        passed
+    """
+    kind, given = _kind(thing), {"problem": problem, "instance": instance}
+    given = {name: value for name, value in given.items() if value is not None} | settings
+    for name, value in given.items():
+        if name not in kind.takes:
+            allowed = f"{', '.join(kind.takes)} for {type(thing).__name__}"
+            raise ArgumentError(name, value, allowed)
+    given = kind.takes | given
+    if "draws" in given:
+        given["draws"] = checks.integer("draws", given["draws"], low=20)
+    call = {name: given.pop(name) for name in (*_SETTINGS, "stopping") if name in given}
+    call = {name: value for name, value in call.items() if value is not None}
+    world = World(thing, seed=checks.seed(seed), call=call, **given)
+    laws = kind.laws(world)
+    held, broken = [], []
+
+    def tried(place: int, name: str, law: Callable) -> None:
+        if broken and broken[0].startswith("settings: "):
+            return
+        try:
+            with scope.engine():
+                held.append(law(world, np.random.default_rng([seed, place])))
+        except (ContractError, RuleError) as error:
+            broken.append(f"{name}: {error}")
+        except JaxelimError:
+            raise
+        except Exception as error:
+            broken.append(f"{name}: {_method(error, thing)} raised {in_words(error)}")
+
+    by_parts([(name, partial(tried, place, name, law)) for place, (name, law) in enumerate(laws)],
+             progress)  # fmt: skip
+    on = ", ".join(f"{name} = {value!r}" for name, value in (given | call).items()
+                   if value is not None)  # fmt: skip
+    report = Report(repr(thing), f"{len(laws)} laws, {on}, seed = {seed}", tuple(held),
+                    kind.unseen, tuple(broken), tuple(world.rates))  # fmt: skip
+    if broken:
+        error = ContractError(f"{thing!r}: " + "\n".join(broken))
+        error.report = report
+        raise error
+    return report
+
+
+def _kind(thing: Any) -> Kind:
+    """The kind of a thing.
+
+    Raises:
+        ArgumentError: it is nothing that can be checked.
+    """
+    for kind, found in KINDS.items():
+        if isinstance(thing, kind) and getattr(thing, "source", kind) is not None:
+            return found
+    if callable(thing) and not isinstance(thing, type):
+        return _THRESHOLD
+    allowed = "a sampling rule, problem, family, stopping rule, threshold, or an Instance(source=)"
+    raise ArgumentError("thing", thing, allowed)
+
+
+def _method(error: BaseException, thing: Any) -> str:
+    """The method of the thing that raised."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [frame.f_code.co_name for frame in frames
+             if type(frame.f_locals.get("self")) is type(thing)]  # fmt: skip
+    return names[-1] if names else "it"

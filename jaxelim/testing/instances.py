@@ -1,0 +1,165 @@
+"""Instances of a check: other orders of the arms, near ties, equal rivals, hard ones.
+
+On one instance alone a fixed answer may be right, and so may a stop after no evidence.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from jaxelim import checks
+from jaxelim.contracts import Family, Problem
+from jaxelim.errors import JaxelimError, UnsupportedError
+from jaxelim.families import Gaussian
+from jaxelim.instances.instance import Instance
+
+MOST = 8
+"""Most orders of one instance's arms."""
+
+NEAR = 0.05
+"""Gaps of the instances with near ties, over those of the instance that they are made of."""
+
+
+def easy_instance(structure: str) -> Instance:
+    """A small instance of a structure, with Gaussian rewards, on which runs are short."""
+    if structure == "unstructured":
+        return Instance(np.eye(4), [1.2, 0.5, -0.6, -1.0], name="easy, unstructured")
+    angles = np.array([0.1, 0.9, 2.2, 3.5, 4.4])
+    return Instance(np.stack([np.cos(angles), np.sin(angles)], 1), [1.5, 0.5], name="easy, linear")
+
+
+def accepted(problem: Problem, instance: Instance) -> bool:
+    """Whether the problem has a right answer there."""
+    try:
+        problem.check_arms(instance.arms)
+        problem.check(instance.arms, instance.theta)
+    except JaxelimError:
+        return False
+    return True
+
+
+def orders(problem: Problem, instance: Instance) -> list[Instance]:
+    """The instance, and its arms rotated: with up to `MOST` arms each is first once.
+
+    A batch gives its instances as they are. An order that the problem refuses is left out.
+    """
+    if instance.batched:
+        return list(instance)
+    shifts = np.unique(np.linspace(0, instance.K, MOST, endpoint=False).astype(int))[1:]
+    others = [_rotated(instance, int(shift)) for shift in shifts]
+    return [instance, *(other for other in others if accepted(problem, other))]
+
+
+def _rotated(instance: Instance, shift: int) -> Instance:
+    """The instance with its arms, and settings of each arm, moved by `shift` places."""
+    order = np.roll(np.arange(instance.K), shift)
+
+    def moved(one: Any) -> Any:
+        if not dataclasses.is_dataclass(one) or isinstance(one, type):
+            return one
+        fields = {x.name: getattr(one, x.name) for x in dataclasses.fields(one)}
+        of_arms = {name: x for name, x in fields.items()
+                   if isinstance(x, tuple) and len(x) == len(order)}  # fmt: skip
+        changes = {name: tuple(x[k] for k in order) for name, x in of_arms.items()}
+        return dataclasses.replace(one, **changes)
+
+    rest: dict[str, Any] = dict(
+        family=moved(instance.family), source=moved(instance.source), name=instance.name,
+        costs=None if instance.costs is None else instance.costs[order],
+    )  # fmt: skip
+    if instance.structure == "unstructured":
+        return Instance(instance.arms, instance.theta[order], **rest)
+    return Instance(instance.arms[order], instance.theta, **rest)
+
+
+def near_ties(problem: Problem, instance: Instance) -> Instance | None:
+    """The instance with its gaps times `NEAR`: the same answer, far from settled.
+
+    None for a problem that is not best arm, top m or signs, a batch, and with a source.
+    """
+    known = problem.name in ("best-arm", "top-m", "thresholding")
+    level = getattr(problem, "level", None)
+    linear = instance.structure == "linear"
+    if not known or instance.batched or instance.source is not None or (linear and level):
+        return None
+    if linear:
+        return Instance(instance.arms, NEAR * instance.theta, None, None, instance.family)
+    centre = instance.means.mean() if level is None else level
+    return Instance.unstructured(centre + NEAR * (instance.means - centre), instance.family)
+
+
+def equal_rivals(problem: Problem, instance: Instance) -> Instance | None:
+    """The instance with the mean of the second arm for all but the best: a rule may starve one.
+
+    None for another problem than best arm, linear arms, a batch, and a source that has the
+    means.
+    """
+    if problem.name != "best-arm" or instance.structure != "unstructured" or instance.batched:
+        return None
+    second, best = np.sort(instance.means)[-2:]
+    means = np.where(instance.means == best, best, second)
+    try:
+        return Instance.unstructured(
+            means, instance.family, source=instance.source, costs=instance.costs
+        )
+    except JaxelimError:
+        return None
+
+
+def means_at(family: Family, z: Any) -> np.ndarray:
+    """Means inside the family's range, increasing in z."""
+    low, high = (float(getattr(family, end, side)) for end, side in
+                 (("low", -np.inf), ("high", np.inf)))  # fmt: skip
+    z = np.asarray(z, float)
+    if np.isfinite(high - low):
+        return low + (high - low) / (1 + np.exp(-2 * z))
+    if np.isfinite(low):
+        return low + np.exp(1.5 * z)
+    return high - np.exp(-1.5 * z) if np.isfinite(high) else 3 * z
+
+
+def hard_instance(
+    problem: Problem,
+    family: Family | None = None,
+    arms: int = 4,
+    gap: float = 1e-4,
+    all_near: bool = False,
+) -> Instance:
+    """An unstructured instance with one true piece, or all, within `gap` of its boundary.
+
+    With one, the other arms are far off and soon settled: the best arm and one rival,
+    the m-th arm and the next, or one arm at the level. With all, every mean is `gap`
+    from every other, or from the level, at most. The centre is the level for signs.
+    Else it is the middle of the family's range: 0 if it has no ends, 1 above its only
+    one. The better arms come last, since ties go to the first.
+
+    Args:
+        problem: best arm, top m or signs.
+        family: of the rewards; None: Gaussian(1.0).
+        arms: K >= 2.
+        gap: between near means, > 0.
+        all_near: whether all arms are near.
+
+    Raises:
+        UnsupportedError: another problem.
+        ArgumentError: arms or gap is out of range.
+    """
+    arms = checks.integer("arms", arms, low=2)
+    gap = checks.real("gap", gap, low=0, open=True)
+    family = Gaussian() if family is None else family
+    signs = problem.name == "thresholding"
+    if not signs and problem.name not in ("best-arm", "top-m"):
+        allowed = "best-arm, top-m, thresholding; for others give an instance"
+        raise UnsupportedError("problem", problem, allowed)
+    centre = problem.level if signs else float(means_at(family, 0))  # type: ignore[attr-defined]
+    ends = (getattr(family, "low", -np.inf), getattr(family, "high", np.inf))
+    room = np.abs(np.array(ends, float) - centre)
+    far = 4 * room.min() if np.isfinite(room).any() else 3 * np.max(getattr(family, "std", 1.0))
+    below, above = np.where(np.isfinite(room), 0.9 * room, far)
+    place = np.arange(arms) - arms + ((arms + 1) // 2 if signs else problem.m)
+    near = (place == 0) | ((place == -1) & (not signs)) | all_near
+    means = np.where(place >= 0, above, -below)
+    means = centre + np.where(near, gap * np.where(place >= 0, 0.5, -0.5), means)
+    name = "all near" if all_near else "one near"
+    return Instance(np.eye(arms), means, name=name, family=family)
