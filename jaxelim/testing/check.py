@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
-from jaxelim.errors import ArgumentError, JaxelimError, RuleError, in_words
+from jaxelim.errors import ArgumentError, FamilyError, JaxelimError, RuleError, in_words
 from jaxelim.instances.instance import Instance
 from jaxelim.progress import by_parts
 from jaxelim.testing import families, problems, rules, thresholds
@@ -116,7 +116,7 @@ def check(
         try:
             with scope.engine():
                 held.append(law(world, np.random.default_rng([seed, place])))
-        except (ContractError, RuleError) as error:
+        except (ContractError, RuleError, FamilyError) as error:
             broken.append(f"{name}: {error}")
         except JaxelimError:
             raise

@@ -83,7 +83,7 @@ def _drawn(world: World, n: int, rng: np.random.Generator) -> tuple[np.ndarray, 
     if world.instance is not None:
         return np.roll(arms, n, 0), np.zeros(d)
     small = rng.integers(-1, 2, (k, d)).astype(float)
-    small[:, 0] = rng.permutation(k)  # no two arms are equal
+    small[:, 0] = 1 + rng.permutation(k)  # no two arms are equal, and none is 0
     return small, np.concatenate([[0.0], rng.integers(-1, 2, d - 1)])
 
 
@@ -173,10 +173,11 @@ def set_loses_the_refuted(world: World, rng: np.random.Generator) -> str:
         )  # fmt: skip
 
     def at(point: Any, left: Any = None, refuted: Any = None, beta: float = 0.0) -> Any:
-        return SimpleNamespace(**look(point, left, refuted, np.array([beta]))[1])
+        found = look(point, left, refuted, np.array([beta]))[1]
+        return SimpleNamespace(**jax.tree.map(np.asarray, found))
 
     def active(point: Any, left: Any) -> np.ndarray:
-        return np.asarray(at(point, left).active)
+        return at(point, left).active
 
     try:
         for n in range(walks):
@@ -193,7 +194,7 @@ def _walk(at: Callable, active: Callable, points: list, largest: float, rng: Any
     for point in points:
         now = at(point)
         require(now.active == now.exists, "the full set lacks a piece of an answer")
-        same = now.count == np.sum(now.exists)
+        same = now.count == now.exists.sum()
         require(same, "active_count is not the number of active pieces")
     left = at(points[0]).full
     for _ in range(6):
@@ -210,7 +211,7 @@ def _walk(at: Callable, active: Callable, points: list, largest: float, rng: Any
         for one, old in zip(points, before, strict=True):
             require(old | ~active(one, left), "the set grows")
     point = points[0]
-    some = rng.random(np.shape(at(point).exists)) < 0.5
+    some = rng.random(at(point).exists.shape) < 0.5
     now = at(point, refuted=some, beta=1.001 * largest)
     require(~(active(point, now.dropped) & some), "drop leaves a piece that is refuted")
     same = active(point, now.every) == now.exists

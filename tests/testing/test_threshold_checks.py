@@ -22,7 +22,7 @@ def too_small(t, delta):
 def test_too_small_a_threshold_is_caught():
     """n = 1000 runs of 1500 samples, two arms.
 
-    The rate is 0.22; it is called above 0.1 from 155 errors on. A threshold with this
+    The rate is 0.22; it is called above 0.1 from 158 errors on. A threshold with this
     rate has fewer with probability 1e-7. A rate of 0.1 is called above with
     probability 1e-8, and from a rate of 0.22 the check is near certain.
     """
@@ -71,7 +71,7 @@ def test_verdicts(errors, verdict):
 
 
 def test_bounds_are_exact():
-    """Each fails with probability 1e-8. Of 1000 runs a rate of 0.21 is seen."""
+    """Each fails with probability 1e-8. Of 1000 runs a rate of 0.2 is seen."""
     rate = ErrorRate("", "llr", 12, 100, 0, 0.1)
     low, high = rate.bounds
     assert stats.binom.sf(11, 100, low) == pytest.approx(1e-8)
