@@ -56,7 +56,7 @@ def test_values_of_wrong_thresholds(threshold, words):
 @pytest.mark.parametrize("threshold", [
     je.Heuristic(), je.GK16(), je.thresholds.KaufmannKoolen(3, gaussian=True), je.Mixture(),
     je.thresholds.LinearThreshold(3, 1.0, 1.0), too_small,
-], ids=repr)  # fmt: skip
+], ids=lambda threshold: type(threshold).__name__)  # fmt: skip
 def test_values_of_right_thresholds(threshold):
     with scope.engine():
         assert "2400 points" in thresholds.monotone(World(threshold), None)
