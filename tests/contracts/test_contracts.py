@@ -42,7 +42,7 @@ def test_problems(problem):
     told = []
     report = str(check(problem, progress=lambda *now: told.append(now[:3])))
     assert told == [(n, 2, 0) for n in range(3)]
-    assert report.splitlines()[0].endswith(": passed") and "300 draws" in report
+    assert report.splitlines()[0].endswith(": passed") and "300 pairs" in report
 
 
 @pytest.mark.parametrize("answer", [0, 1])
