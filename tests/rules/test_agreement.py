@@ -115,9 +115,9 @@ LINEAR = [
     Row("linear", "bai", "lazy-tas", "selective", pulls=True, length=600),
     Row("linear", "topm", "lazy-tas", "selective", pulls=True, length=600),
     Row("identical", "topm", "lingifa"),
-    Row("unstructured", "bai", "tas", pulls=True, length=80),
-    Row("linear", "topm", "optimistic tas", pulls=True, length=60),
-    Row("linear", "osi", "tas, C", "selective", pulls=True, length=80),
+    Row("unstructured", "bai", "tas", pulls=True, length=40),
+    Row("linear", "topm", "optimistic tas", pulls=True, length=30),
+    Row("linear", "osi", "tas, C", "selective", pulls=True, length=60),
     Row("K >> d", "bai", "fws", "selective", pulls=True),
     Row("near-equal", "reference", "fws", "selective", pulls=True),
     Row("linear", "bai", "fws", "selective", pulls=True, vmapped=True),
@@ -145,26 +145,26 @@ RESETS = [
 ]  # fmt: skip
 COSTS = [
     Row("priced coins", "bai", "tas", pulls=True, length=100),
-    Row("priced basis", "bai", "tas", pulls=True),
-    Row("priced linear", "bai", "tas", pulls=True, length=80),
-    Row("priced basis", "topm", "tas", waits=({"batch": 6, "delay": 2},), pulls=True, length=60),
+    Row("priced basis", "bai", "tas", pulls=True, length=40),
+    Row("priced linear", "bai", "tas", pulls=True, length=40),
+    Row("priced basis", "topm", "tas", waits=({"batch": 6, "delay": 2},), pulls=True, length=40),
     Row("priced coins", "osi", "tas, C", pulls=True),
-    Row("priced basis", "osi", "tas, C", pulls=True),
+    Row("priced basis", "osi", "tas, C", pulls=True, length=60),
     *(Row(at, "bai", rule, deltas=(0.01,), pulls=True)
       for at in ("priced coins", "priced linear", "priced basis")
-      for rule in ("oracle", "lingame", "fws", "lazy-tas", "uniform")),
-    Row("priced linear", "bai", "optimistic tas", pulls=True, length=60),
-    Row("priced linear", "bai", "tas, C", pulls=True, length=80),
+      for rule in ("oracle", "lingame", "lazy-tas", "uniform")),
+    Row("priced linear", "bai", "optimistic tas", pulls=True, length=30),
+    Row("priced linear", "bai", "tas, C", pulls=True, length=60),
 ]  # fmt: skip
 LOGISTIC = [
     *(Row("logistic", problem, "uniform", deltas=(0.1,), length=900)
       for problem in ("bai", "topm", "items")),
     Row("logistic basis", "osi", "uniform", deltas=(0.1,), length=900),
     *(Row("logistic", "bai", rule, "selective" if rule == "lingame" else None, (0.1,), pulls=True,
-          length=80 if rule.startswith("tas") else 200) for rule in
+          length=40 if rule.startswith("tas") else 200) for rule in
       ("lingame", "lazy-tas", "tas", "oracle")),
     Row("logistic basis", "bai", "ebtci", deltas=(0.1,), pulls=True),
-    Row("logistic basis", "osi", "tas, C", deltas=(0.1,), pulls=True, length=80),
+    Row("logistic basis", "osi", "tas, C", deltas=(0.1,), pulls=True, length=40),
     Row("logistic", "topm", "lingame", deltas=(0.1,), pulls=True),
 ]  # fmt: skip
 

@@ -15,6 +15,22 @@ def given(family, costs=COSTS):
     return je.Instance.unstructured(MEANS, kind, costs=costs)
 
 
+@SLOW
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_fws_with_equal_costs_and_with_a_dear_arm(family):
+    """Equal costs of 3 give the runs without costs; a dear arm has a smaller share of pulls."""
+    common = dict(delta=0.01, runs=40, seed=1, engine=je.Engine(devices=1))
+    dear, equal, plain = (
+        je.simulate(given(family, costs), je.BestArm(), je.FWS(), **common)
+        for costs in (COSTS, [3.0] * 4, None)
+    )
+    assert dear.stopped.all() and dear.correct.mean() > 0.9 and plain.costs is None
+    np.testing.assert_array_equal(equal.samples, plain.samples)
+    np.testing.assert_array_equal(equal.pulls, plain.pulls)
+    shares = [one.pulls[..., 1].sum() / one.pulls.sum() for one in (dear, plain)]
+    assert shares[0] < shares[1]
+
+
 RUNS = 400
 
 

@@ -128,10 +128,10 @@ def test_every_solve_is_certified_in_lanes_and_alone():
 
 
 @pytest.mark.slow
-def test_pulls_approach_the_optimal_allocation():
+@pytest.mark.parametrize("rule", [je.TrackAndStop(schedule=500), je.LazyTaS()], ids=repr)
+def test_pulls_approach_the_optimal_allocation(rule):
     instance = je.instances.two_dimensional(4, 0.4)
     never = lambda t, delta: 1e9 + 0 * (t + delta)  # noqa: E731
-    rule = je.TrackAndStop(schedule=500)
     result = je.simulate(
         instance, je.BestArm(), rule, runs=2, threshold=never, max_samples=100_000, ridge=1.0
     )
