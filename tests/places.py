@@ -88,7 +88,7 @@ def unknown(degrees):
 def logistic(K, d):
     """Score gaps as of `features`, in a shorter theta."""
     phi, theta = features(K, d, "unstructured" if K == d else "random", count=2, seed=9)
-    phi, theta = phi / np.sqrt(d), 1.2 * theta
+    phi, theta = (phi, 0.6 * theta) if K == d else (phi / np.sqrt(d), 1.2 * theta)
     instance = je.Instance(phi, theta, family=je.Logistic())
     worlds = [twin.Logistic(*one) for one in zip(phi, theta, strict=True)]
     items = np.random.default_rng(10).normal(size=(4, d))
