@@ -163,7 +163,6 @@ LOGISTIC = [
     *(Row("logistic", "bai", rule, "selective" if rule == "lingame" else None, (0.1,), pulls=True,
           length=40 if rule.startswith("tas") else 200) for rule in
       ("lingame", "lazy-tas", "tas", "oracle")),
-    Row("logistic basis", "bai", "ebtci", deltas=(0.1,), pulls=True),
     Row("logistic basis", "osi", "tas, C", deltas=(0.1,), pulls=True, length=40),
     Row("logistic", "topm", "lingame", deltas=(0.1,), pulls=True),
 ]  # fmt: skip
