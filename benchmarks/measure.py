@@ -60,7 +60,6 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         kept = (
             "samples_drawn",
             "samples_computed",
-            "choose_rounds",
             "compile_seconds",
             "compile_processor_seconds",
         )

@@ -19,7 +19,7 @@ class Rarely:
         state = rarely(due, lambda: solved(view, state), state)
 
     The engine calls `choose` twice. The first call leaves all such work out, and is right for
-    runs in which no `go` has held. The others wait until one more call serves many of them.
+    runs in which no `go` has held. The second serves the others, a group at a time.
     """
 
     def __call__(self, go: Array, work: Callable[[], Tree], otherwise: Tree) -> Tree:

@@ -18,9 +18,9 @@ from jaxelim.engine.execution import LANE_GROUP
 from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.returned import call
-from jaxelim.engine.state import NO_ARM, Inputs, Lane, Spec
+from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.families import noise as random
-from jaxelim.lanes import saturated, where
+from jaxelim.lanes import PLAIN, saturated, where
 
 
 class Choice(NamedTuple):
@@ -28,8 +28,7 @@ class Choice(NamedTuple):
 
     arm: Array  # [B] int32
     state: Tree  # the rule's next state
-    ready: Array  # [B] bool: the lane has an arm
-    asks: Array  # [B] bool: it waits for the rule's rare work
+    asks: Array | None  # [B] bool: it lacks rare work that was left out; None: none lacks it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,17 +93,64 @@ class Asking:
             of_view = dataclasses.replace(of_view, prepared=shared[1])
         return jax.vmap(method, in_axes=(of_view, *axes[1:]), out_axes=-1)(view, *state)
 
-    def asked(self, view: View, lane: Lane) -> Choice:
-        lanes, asks = lane.done.shape, jnp.zeros_like(lane.done)
+    def asked(self, view: View, state: Tree, wanted: Array, light: bool = False) -> Choice:
+        """The choice of every lane.
+
+        Args:
+            view: of all lanes.
+            state: the rule's.
+            wanted: in which lanes rare work may be done, [B] bool.
+            light: leave it out, and say where.
+        """
+
+        def whole(arm: Array) -> Array:
+            return jnp.broadcast_to(saturated(arm), wanted.shape)
+
         if not self.spec.rule.rare:
-            arm, state = self.ask("choose", view, lane.rule_state)
-        else:
-            arm, state, go = self.ask("probe", view, lane.rule_state)
-            decided = lane.chosen != NO_ARM
-            arm = jnp.where(decided, lane.chosen, saturated(arm))
-            asks = go & ~decided
-            state = where(decided, lane.rule_state, state)
-        return Choice(jnp.broadcast_to(saturated(arm), lanes), state, ~asks, asks)
+            arm, after = self.ask("choose", view, state)
+            return Choice(whole(arm), after, None)
+        arm, after, asks = self.ask("probe", view, state)
+        asks, found = asks & wanted, (whole(arm), after)
+        if light:
+            return Choice(*found, asks)
+
+        def some(c: tuple) -> tuple:
+            """`choose` for the first lanes that ask, gathered into a group."""
+            left, found = c
+            group = min(LANE_GROUP, left.size)
+            place = jnp.cumsum(left.astype(jnp.int32)) - 1
+            taken, place = left & (place < group), jnp.clip(place, 0, group - 1)
+            asking = jnp.minimum(jnp.sum(left, dtype=jnp.int32), group)
+            order = jnp.argsort(~left, stable=True).astype(jnp.int32)[:group]
+            # Unused places repeat the first lane, so that they do not lengthen loops of `choose`.
+            order = jnp.where(jnp.arange(group, dtype=jnp.int32) < asking, order, order[0])
+            of_group = self._of_lanes(view, order), jax.tree.map(lambda x: x[..., order], state)
+            arm, new = self.ask("choose", reading(of_group[0], asking), of_group[1])
+            new = jnp.broadcast_to(saturated(arm), (group,)), new
+            return left & ~taken, where(taken, jax.tree.map(lambda x: x[..., place], new), found)
+
+        def alone(c: tuple) -> tuple:
+            arm, new = self.ask("choose", reading(view, jnp.int32(1)), state)
+            return whole(arm), new
+
+        def served(c: tuple) -> tuple:
+            return jax.lax.while_loop(lambda c: jnp.any(c[0]), some, c)[1]
+
+        # In a branch: XLA would compute what does not change in the loop before its test.
+        serve = alone if wanted.size == 1 else served
+        arm, after = jax.lax.cond(jnp.any(asks), serve, lambda c: c[1], (asks, found))
+        return Choice(arm, after, None)
+
+    def _of_lanes(self, view: View, order: Array) -> View:
+        """The view of some lanes, [group] indices; what all lanes share stays."""
+        space, shared = view.space, not self.spec.per_lane_instances
+        nothing: dict[str, Any] = dict(constants=(), prices=None, transposed=None, lanes=PLAIN)
+        bare = _within(view, dataclasses.replace(space, features=None, **nothing))
+        bare = dataclasses.replace(bare, prepared=()) if shared else bare
+        few = jax.tree.map(lambda x: x[..., order], bare)
+        features = space.features if shared else space.features[..., order]
+        few = _within(few, dataclasses.replace(space, features=features))
+        return dataclasses.replace(few, prepared=view.prepared) if shared else few
 
     def work(self, view: View, state: Tree) -> tuple[Array, Any]:
         """The pieces that the choice of a state tested, and what it solved; None: not counted."""
@@ -123,59 +169,6 @@ class Asking:
         if not always:
             now = now & np.array([s.native for s in stopping])[:, None, None]
         return now, verdict
-
-    def choose(self, inputs: Inputs, lane: Lane) -> Lane:
-        """Call `choose` once for the first lanes that ask, gathered into a batch.
-
-        A single lane, which asks, is the batch itself.
-        """
-        spec, size = self.spec, lane.asks.shape[0]
-        batch, single = min(LANE_GROUP, size), size == 1
-        few, asking, taken, place = lane, jnp.int32(1), lane.asks, jnp.zeros((1,), jnp.int32)
-        if not single:
-            place = jnp.cumsum(lane.asks.astype(jnp.int32)) - 1
-            taken, place = lane.asks & (place < batch), jnp.clip(place, 0, batch - 1)
-            order = jnp.argsort(~lane.asks, stable=True).astype(jnp.int32)[:batch]
-            # Unused places repeat the first lane that asks, so that they do not lengthen the loops
-            # of `choose`.
-            asking = jnp.minimum(jnp.sum(lane.asks, dtype=jnp.int32), batch)
-            order = jnp.where(jnp.arange(batch, dtype=jnp.int32) < asking, order, order[0])
-            own = lane if spec.per_lane_instances else dataclasses.replace(lane, prepared=())
-            if own.pending is not None:
-                own = dataclasses.replace(own, pending=own.pending.bare)
-            few = jax.tree.map(lambda x: x[..., order], own)
-            if not spec.per_lane_instances:  # shared by all lanes, without an axis of lanes
-                few = dataclasses.replace(few, prepared=lane.prepared)
-        arm, state = self._chosen(inputs, few, asking)
-
-        def spread(new: Array, old: Array) -> Array:
-            if single:
-                return jnp.broadcast_to(new, old.shape)
-            return jnp.where(taken, new[..., place], old)
-
-        arm = jnp.broadcast_to(jnp.maximum(saturated(arm), NO_ARM + 1), (batch,))
-        return dataclasses.replace(
-            lane,
-            rule_state=jax.tree.map(spread, state, lane.rule_state),
-            chosen=spread(arm, lane.chosen),
-            asks=jnp.zeros((1,), bool) if single else lane.asks & ~taken,
-        )
-
-    def _chosen(self, inputs: Inputs, few: Lane, asking: Array) -> tuple[Array, Tree]:
-        """The arms and states of `choose` for lanes of which the first `asking` are read."""
-        spec = self.spec
-        seen = self.observing.snapshot(inputs, few)
-        checked = self.observing.checked(inputs, few, seen)
-        observers = few.observers
-        if spec.elimination is not None and spec.elimination.shared:
-            look, before = partial(spec.stopping[0].update, checked), few.observers[0]
-            first = self.observing.over_deltas(look, before, self.observing.betas(few))
-            if checked.live is not None and checked.since is not None:
-                first = where(checked.live, first, before)
-            observers = (first, *few.observers[1:])
-        sampling = self.observing.sampling(checked, few)
-        view = self.view(inputs, seen, few, observers, sampling)
-        return self.ask("choose", reading(view, asking), few.rule_state)
 
     def init(self, view: View) -> Tree:
         """The rule's state; what a lanes-last rule returns without lanes gets them."""

@@ -8,16 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.engine import records
-from jaxelim.engine.execution import LANE_GROUP
 from jaxelim.engine.one_lane import Traced, as_one_kernel, at_run_time
 from jaxelim.engine.state import Carry, Inputs, Lane, Log, Spec
-from jaxelim.engine.step import Step, outline
-
-BURST = 4
-"""Fast steps between polls for waiting lanes.
-
-With one group of lanes there is one step between polls, as most lanes wait then.
-"""
+from jaxelim.engine.step import Step
 
 
 class Varying(NamedTuple):
@@ -26,7 +19,6 @@ class Varying(NamedTuple):
     lane: Lane  # without the arrays that are fixed over a run
     pulled: Array | None  # [T, B] the arms, where observers stop at different times
     log: Log | None
-    chooses: Array  # [] int64
 
 
 class Chunk:
@@ -58,89 +50,60 @@ class Chunk:
             pulled = jnp.full(shape, -1, self.narrow)
             if self.spec.execution.single:
                 pulled = at_run_time(pulled, self.inputs.flag)
-        return Varying(carry.lane.varying, pulled, carry.log, carry.chooses)
+        return Varying(carry.lane.varying, pulled, carry.log)
 
-    def one_step(self, n: Array, c: Varying) -> Varying:
-        """Step n of the chunk."""
+    def one_step(self, n: Array, c: Varying, light: bool = False) -> tuple[Varying, Array]:
+        """Step n of the chunk, and where it lacks rare work, which a `light` one leaves out."""
         spec, lane = self.spec, c.lane.with_fixed(self.lane)
-        if spec.rule.rare or spec.schedule is not None:
+        if spec.schedule is not None:
             at = jnp.minimum(lane.stats.t - self.lane.stats.t, spec.execution.chunk - 1)
             noise = spec.execution.lane_ops(self.inputs.flag).take(self.noise, at)
         else:
             noise = jax.lax.dynamic_index_in_dim(self.noise, n, keepdims=False)
-        now = self.step.pull(self.inputs, lane, noise)
+        now = self.step.pull(self.inputs, lane, noise, light)
         lane, pulled, log = now.lane, c.pulled, c.log
         if pulled is not None:
             row = now.arm.astype(self.narrow)
             pulled = jax.lax.dynamic_update_index_in_dim(pulled, row, n, 0)
         if log is not None:
             log = records.logged(spec, lane, now.arm, now.reward, now.seen, log)
-        return Varying(lane.varying, pulled, log, c.chooses)
-
-    def choose(self, c: Varying) -> Varying:
-        """A call of `choose` for lanes that ask."""
-        lane = self.step.asking.choose(self.inputs, c.lane.with_fixed(self.lane))
-        return c._replace(lane=lane.varying, chooses=c.chooses + 1)
+        return Varying(lane.varying, pulled, log), now.asks
 
     def taken(self, c: Varying) -> tuple[Array | int, Varying]:
         """Take all steps of the chunk: their number, and the state after them."""
-        execution, inputs = self.spec.execution, self.inputs
-        if execution.single:
+        length = self.spec.execution.chunk
+        if self.spec.execution.single:
             return self._alone(c)
-        if self.spec.rule.rare:
-            return inputs.steps, self._two_speeds(c)
-        return execution.chunk, jax.lax.fori_loop(0, execution.chunk, self.one_step, c)
+        return length, jax.lax.fori_loop(0, length, lambda n, c: self.one_step(n, c)[0], c)
 
     def _alone(self, c: Varying) -> tuple[Array, Varying]:
         """Take the steps of a single lane, fewer where its run ends.
 
-        Steps follow each other until the lane asks for `choose`, or is done. All of this is
-        one kernel if `choose` can be in it. Otherwise those steps are a kernel.
+        They are one kernel if that may hold them. Else light steps are one, which follow each
+        other until the lane lacks rare work.
         """
         length, flag = self.spec.execution.chunk, self.inputs.flag
         start = at_run_time(jnp.int32(0), flag), c
-        step = Traced(lambda c: (c[0] + 1, self.one_step(*c)), start)
+        step = Traced(lambda c: (c[0] + 1, self.one_step(*c)[0]), start)
 
-        def more(c: tuple[Array, Varying]) -> Array:
+        def more(c: tuple) -> Array:
             return (c[0] < length) & ~c[1].lane.done[0]
 
-        def burst(c: tuple[Array, Varying]) -> tuple[Array, Varying]:
-            return jax.lax.while_loop(lambda c: more(c) & ~c[1].lane.asks[0], step, c)
+        def steps(c: tuple) -> tuple:
+            return jax.lax.while_loop(more, step, c)
 
-        if not self.spec.rule.rare:
-            return as_one_kernel(burst, flag, start)
-        asked = Traced(self.choose, c)
+        if not self.spec.rule.rare or step.allowed:
+            return as_one_kernel(steps, flag, start)
 
-        def both(c: tuple[Array, Varying]) -> tuple[Array, Varying]:
-            n, steps = burst(c) if asked.allowed else as_one_kernel(burst, flag, c)
-            return n, jax.lax.cond(steps.lane.asks[0], asked, lambda steps: steps, steps)
+        def light(c: tuple) -> tuple:
+            after, asks = self.one_step(*c[0], light=True)
+            return (c[0][0] + (~asks[0]).astype(jnp.int32), after), asks[0]
 
-        def all_steps(c: tuple[Array, Varying]) -> tuple[Array, Varying]:
-            return jax.lax.while_loop(more, both, c)
+        def burst(c: tuple) -> tuple:
+            return jax.lax.while_loop(lambda c: more(c[0]) & ~c[1], light, c)
 
-        return as_one_kernel(all_steps, flag, start) if asked.allowed else all_steps(start)
+        def both(c: tuple) -> tuple:
+            after, asks = as_one_kernel(burst, flag, (c, at_run_time(False, flag)))
+            return jax.lax.cond(asks, step, lambda c: c, after)
 
-    def _two_speeds(self, c: Varying) -> Varying:
-        """Take bursts of steps, with calls of `choose` for waiting lanes in between."""
-        steps = 1 if self.spec.execution.lanes <= LANE_GROUP else BURST
-        patience = outline(self.spec, self.inputs).patience
-
-        def count(x: Array) -> Array:
-            return jnp.sum(x, dtype=jnp.float32)
-
-        def enough(c: Varying) -> Array:
-            asking, live = count(c.lane.asks), count(~c.lane.done)
-            return (asking > 0) & (asking >= patience * live)
-
-        def chosen(c: Varying) -> Varying:
-            return jax.lax.while_loop(enough, self.choose, c)
-
-        def burst(i: Array, c: Varying) -> Varying:
-            c = jax.lax.fori_loop(0, steps, lambda n, c: self.one_step(i * steps + n, c), c)
-            # Only what `choose` changes is in the loop's state. It is in a branch, since XLA would
-            # compute what does not change in the loop before its test.
-            bare = c._replace(pulled=None, log=None)
-            bare = jax.lax.cond(enough(bare), chosen, lambda c: c, bare)
-            return bare._replace(pulled=c.pulled, log=c.log)
-
-        return jax.lax.fori_loop(0, self.inputs.steps // steps, burst, c)
+        return jax.lax.while_loop(more, both, start)

@@ -22,12 +22,7 @@ LANE_GROUP = 16
 In smaller groups XLA:CPU rounds LinGame's weights differently. One call of `choose` serves as
 many lanes that wait.
 """
-PATIENCE, PATIENCE_ONE_BY_ONE = 1 / 4, 1 / 16
-"""The share of live lanes that wait before `choose` is called, and where it takes them singly.
 
-Side by side lanes wait for the slowest of a batch, and unused places cost as much as others.
-One by one, a call costs the same a lane however many wait.
-"""
 GRAPHS = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CONDITIONAL,WHILE",
     "xla_gpu_graph_min_graph_size": 1,
@@ -88,15 +83,3 @@ def cpu_options(optimization: str | None) -> dict[str, str]:
 def has_loop(choose: Traced) -> bool:
     """Whether a rule's `choose` has a loop."""
     return any(one.primitive.name in ("while", "scan") for one in operations(choose.closed.jaxpr))
-
-
-def patience(choose: Traced) -> float:
-    """The share of live lanes that wait before `choose` is called.
-
-    Args:
-        choose: traced on all lanes; the first of its arguments says how many are read.
-    """
-    jaxpr = choose.closed.jaxpr
-    read = jaxpr.invars[0]
-    one_by_one = any(v is read for equation in jaxpr.eqns for v in equation.invars)
-    return PATIENCE_ONE_BY_ONE if one_by_one else PATIENCE

@@ -77,7 +77,7 @@ class Program:
         lane = dataclasses.replace(lane, item=vacant[0], done=vacant[1])
         numbers: dict[str, Any] = dict(
             next=np.int32(0), finished=np.int32(0), iterations=np.int64(0), samples=np.int64(0),
-            chooses=np.int64(0), live=np.int32(1), failed=np.bool_(False),
+            live=np.int32(1), failed=np.bool_(False),
         )  # fmt: skip
         carry = Carry(
             lane=lane,
@@ -168,7 +168,6 @@ class Loop:
             log=steps.log,
             iterations=carry.iterations + jnp.asarray(taken, carry.iterations.dtype),
             samples=samples,
-            chooses=steps.chooses,
         )
         lane = carry.lane
         live = jnp.sum(~lane.done, dtype=jnp.int32) + (queue.length - carry.next)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
@@ -22,10 +21,6 @@ REVISION = 15
 Raise it when a run draws or computes other numbers; runs of two revisions are
 never joined.
 """
-
-NO_ARM = np.int32(np.iinfo(np.int32).min)
-"""The value of `Lane.chosen` where `choose` has chosen no arm; never an arm."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec:
@@ -80,7 +75,6 @@ class Inputs:
 
     flag: Array  # [] int32, 1; see `jaxelim.lanes`
     cap: Array  # [] int32: the most samples of a run
-    steps: Array  # [] int32: of a chunk, at most its length; read for rules with rare work
     features: Array  # [I, K, d]
     nature: Tree  # [I, ..]: what the source's `draw` needs of the truth
     tables: Tree  # [I, ..]: what the family's `start` needs
@@ -135,8 +129,6 @@ class Lane:
     solves: Array | None  # [B] int64: solves so far; None if the rule does not count them
     solves_at: Array | None  # [S, D, B] int64: the same when the observer's run was over
     done: Array  # [B] bool
-    asks: Array  # [B] bool: waits for `choose`
-    chosen: Array  # [B] int32: the arm that `choose` has chosen, NO_ARM for none
     bad_arm: Array  # [B] int32: the arm out of range that ended the run; 0 for none
     bad_answer: Array | None  # [B] int32: likewise the answer; None if answers have no range
     fault: Array  # [B] int32: what was not finite and ended the run, as in `watching`; 0: nothing
@@ -183,7 +175,6 @@ class Outline(NamedTuple):
     outcome: Outcome  # likewise
     in_one_kernel: bool  # whether a kernel may hold the steps of a single lane
     inner_loops: bool  # whether every step has a loop inside, which XLA would hoist at a loss
-    patience: float  # the share of live lanes that wait before `choose` is called
 
 
 @jax.tree_util.register_dataclass
@@ -210,6 +201,5 @@ class Carry:
     finished: Array  # [] int32
     iterations: Array  # [] int64: steps so far
     samples: Array  # [] int64: samples drawn
-    chooses: Array  # [] int64: calls of `choose`
     live: Array  # [] int32: runs in lanes and in the queue
     failed: Array  # [] bool: a run has ended as `Lane.bad_arm`, `bad_answer` or `fault` says

@@ -1,9 +1,8 @@
 """One step of all lanes: pure functions of their state.
 
 A step builds the snapshot at t once. Elimination and stopping rules read it, the
-sampling rule chooses an arm, the source draws the reward, the family counts it. The step
-leaves out the rule's rare work (`contracts.rarely`). Lanes that need it wait until one call of
-`choose` serves a batch of them.
+sampling rule chooses an arm, the source draws the reward, the family counts it. Rare work of
+the rule (`contracts.rarely`) is done for the lanes that need it, gathered in groups.
 
 This module decides which lanes advance and when runs end. It names no rule,
 problem or family.
@@ -25,13 +24,13 @@ from jaxelim.contracts import Family, Source, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records
 from jaxelim.engine.arrivals import Arrivals
-from jaxelim.engine.asking import Asking, Choice, reading
-from jaxelim.engine.execution import has_loop, patience
+from jaxelim.engine.asking import Asking, Choice
+from jaxelim.engine.execution import has_loop
 from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observed, Observing
 from jaxelim.engine.one_lane import Traced
 from jaxelim.engine.records import outcome
-from jaxelim.engine.state import NO_ARM, Inputs, Lane, Outline, Queue, Spec
+from jaxelim.engine.state import Inputs, Lane, Outline, Queue, Spec
 from jaxelim.engine.watching import Watching
 from jaxelim.families import noise as random
 from jaxelim.lanes import LaneOps, where
@@ -55,6 +54,7 @@ class Taken(NamedTuple):
     go: Array  # [B] bool: whether the lane draws it
     seen: Snapshot
     reward: Array  # [B]; 0 where none is drawn
+    asks: Array  # [B] bool: the lane lacks rare work that was left out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,18 +92,18 @@ class Step:
 
     def _ending(
         self, inputs: Inputs, view: View, lane: Lane, live: Array, observed: Observed,
-        choice: Choice, tested: Array | bool,
+        choice: Choice, ready: Array | bool, tested: Array | bool,
     ) -> Ending:  # fmt: skip
         opened = (lane.closed_at == 0) & live
         stopping = opened & observed.stops
-        asked = opened & ~stopping & choice.ready & tested
+        asked = opened & ~stopping & ready & tested
         native = self.asking.natively(view, choice.state, asked)
         if native is not None:
             stopping = stopping | native[0]
         over = lane.stats.t >= inputs.cap
         used_up = self._used_up(inputs, lane, choice.arm)
         over = over if used_up is None else over | used_up
-        capped = opened & ~stopping & over & choice.ready
+        capped = opened & ~stopping & over & ready
         closing = stopping | capped
         return Ending(stopping, capped, closing, native, opened & ~closing)
 
@@ -138,8 +138,8 @@ class Step:
             return None
         return source.used_up(*self._source(inputs, lane, arm))
 
-    def pull(self, inputs: Inputs, lane: Lane, noise: Array) -> Taken:
-        """Take one step of every lane.
+    def pull(self, inputs: Inputs, lane: Lane, noise: Array, light: bool = False) -> Taken:
+        """Take one step of every lane; a `light` one leaves rare work out, and says where.
 
         An arm or an answer out of range ends a run, with observers still open. So does a
         number that is not finite.
@@ -148,20 +148,23 @@ class Step:
         def draw(lane: Lane, arm: Array) -> Array:
             return self.spec.source.draw(*self._source(inputs, lane, arm), noise)
 
-        taken = self._taken(inputs, lane, draw)
+        taken = self._taken(inputs, lane, draw, light)
         after = self.watching.sampled(taken.lane, taken.go, taken.reward)
         return taken._replace(lane=after, arm=jnp.where(taken.go, taken.arm, -1))
 
-    def decide(self, inputs: Inputs, lane: Lane) -> Taken:
-        """A step up to its reward: eliminate, end runs, choose the next arms."""
-        return self._taken(inputs, lane, None)
+    def decide(self, inputs: Inputs, lane: Lane, work: bool = True) -> Taken:
+        """A step up to its reward: eliminate, end runs, choose the next arms.
+
+        Without rare `work` a choice that needs it is some arm, for steps whose choice is dropped.
+        """
+        return self._taken(inputs, lane, None, work=work)
 
     def _taken(
         self, inputs: Inputs, lane: Lane,
-        draw: Callable[[Lane, Array], Array] | None,
+        draw: Callable[[Lane, Array], Array] | None, light: bool = False, work: bool = True,
     ) -> Taken:  # fmt: skip
-        """One step of every lane; `draw` gives the rewards of arms."""
-        two_speed, in_groups = self.spec.rule.rare, lane.pending is not None
+        """One step of every lane; `draw` gives the rewards of arms; else as `pull`, `decide`."""
+        in_groups = lane.pending is not None
         lane, waits = self.arrivals.entered(inputs, lane)
         seen = self.observing.snapshot(inputs, lane)
         checked = self.observing.checked(inputs, lane, seen, waits)
@@ -171,25 +174,23 @@ class Step:
         sampling = self.observing.sampling(checked, lane)
         view = self.asking.view(inputs, seen, lane, observed.states, sampling)
         fault, live = self.watching.seen(view, lane, live)
-        choice, tested = self.asking.asked(view, lane), True
+        wanted = live & jnp.any((lane.closed_at == 0) & ~observed.stops, (0, 1)) & ~waits
+        wanted = wanted if work else jnp.zeros_like(wanted)
+        choice = self.asking.asked(view, lane.rule_state, wanted, light)
+        ready: Any = True if choice.asks is None else ~choice.asks
+        tested: Any = True
         if in_groups:
             assert checked.live is not None
-            choice, tested = choice._replace(ready=choice.ready & ~waits), checked.live
-        ending = self._ending(inputs, view, lane, live, observed, choice, tested)
+            ready, tested = ready & ~waits, checked.live
+        ending = self._ending(inputs, view, lane, live, observed, choice, ready, tested)
 
         closing, goes_on = ending.closing, jnp.any(ending.still, (0, 1))
-        go = live & goes_on & choice.ready
+        go = live & goes_on & ready
         # Such a lane draws one more sample, which is never read; masking it would cost too much.
         wrong = go & ((choice.arm < 0) | (choice.arm >= lane.stats.counts.shape[0]))
-        asks, chosen, state = lane.asks, lane.chosen, choice.state
-        if two_speed:
-            asks = live & goes_on & choice.asks
-            asks = asks & ~waits if in_groups else asks
-            go, asks, closing = seen.lanes.materialize(lambda *x: x, go, asks, closing)
-        if two_speed or in_groups:
+        state, partly = choice.state, choice.asks is not None or in_groups
+        if partly:  # some lanes do not draw
             state = where(go, state, lane.rule_state)
-        if two_speed:
-            chosen = jnp.where(go, NO_ARM, lane.chosen)
         answers = self._answers(checked, lane, observed, ending, beta)
         estimates_at = lane.estimates_at
         if estimates_at:
@@ -210,7 +211,7 @@ class Step:
             reward = draw(lane, choice.arm)
             drawn = choice.arm, reward, go
             stats, pending = self.arrivals.chosen(inputs, seen, lane, *drawn)
-        if two_speed or in_groups:
+        if partly:
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
             sampling = where(keep, sampling, lane.sampling)
@@ -229,8 +230,6 @@ class Step:
             solves=solves,
             solves_at=solves_at,
             done=~goes_on | wrong,  # a finished lane has no open observers, so it stays done
-            asks=asks,
-            chosen=chosen,
             bad_arm=jnp.where(wrong, choice.arm, lane.bad_arm),
             bad_answer=bad_answer,
             log_e=self.observing.log_e(checked, lane.log_e),
@@ -238,7 +237,8 @@ class Step:
             fault=fault,
             pending=pending,
         )
-        return Taken(now, choice.arm, go, seen, reward)
+        asks = jnp.zeros_like(go) if choice.asks is None else choice.asks
+        return Taken(now, choice.arm, go, seen, reward, asks)
 
     def failed(self, lane: Lane) -> Array:
         """Whether a run has ended as `bad_arm`, `bad_answer` or `fault` says: [] bool."""
@@ -265,7 +265,7 @@ class Step:
         queue = Queue(**shapes, length=length)  # type: ignore[arg-type]
         dtype = random.type_of(spec.source.noise, spec.dtype)
         noise = jax.ShapeDtypeStruct((spec.initial_samples(inputs), execution.lanes), dtype)
-        choices: dict[str, Any] = {"in_one_kernel": False, "inner_loops": False, "patience": 0.0}
+        choices: dict[str, Any] = {"in_one_kernel": False, "inner_loops": False}
 
         def traced(*arguments):
             lane, view = _started(self, arguments)(*arguments)
@@ -273,20 +273,13 @@ class Step:
                 seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
                 observed = self.observing.observed(seen, lane, beta)
                 self.observing.answers(seen, observed.states, beta)
-            state = self.asking.asked(view, lane).state
-            if rule.rare or spec.family.design:
-
-                def chosen(c):
-                    # Of a rule without rare work all lanes are read, as in `asked`.
-                    read = reading(view, c[0]) if rule.rare else view
-                    return self.asking.ask("choose", read, c[1])
-
-                choose = Traced(chosen, (jnp.int32(execution.lanes), state))
-                choices["patience"] = patience(choose)
-                choices["inner_loops"] = not rule.rare and has_loop(choose)
+            state = self.asking.asked(view, lane.rule_state, ~lane.done).state
+            if spec.family.design and not rule.rare:
+                choose = Traced(lambda state: self.asking.ask("choose", view, state), state)
+                choices["inner_loops"] = has_loop(choose)
             if execution.single:
                 given, noise = arguments[0], arguments[-1][0]
-                step = Traced(lambda lane: self.pull(given, lane, noise).lane, lane)
+                step = Traced(lambda lane: self.pull(given, lane, noise, rule.rare).lane, lane)
                 choices["in_one_kernel"] = step.allowed
             self.asking.natively(view, state, lane.closed_at == 0)
             self.asking.work(view, state)
@@ -388,8 +381,6 @@ class Step:
             solves=None,
             solves_at=None,
             done=item >= queue.length,
-            asks=jnp.zeros((b,), bool),
-            chosen=jnp.full((b,), NO_ARM),
             bad_arm=none,
             bad_answer=None if in_range else none,
             log_e=None if spec.evidence is None else looks.none_so_far(seen),

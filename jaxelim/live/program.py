@@ -6,7 +6,7 @@ lanes of the group are finished from the start.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -134,10 +134,7 @@ class _Functions:
         lane = self._pending(inputs, self._entered(inputs, lane, told), waiting)
         assert lane.pending is not None
         pending = dataclasses.replace(lane.pending, checked=lane.pending.entered.t)
-        asking = dataclasses.replace(lane, chosen=jnp.zeros_like(lane.chosen))
-        if spec.rule.rare and spec.rule.traits.native:
-            asking = self.step.asking.choose(inputs, dataclasses.replace(lane, asks=~lane.done))
-        now = self.step.decide(inputs, asking).lane
+        now = self.step.decide(inputs, lane, work=bool(spec.rule.traits.native)).lane
         over = jnp.all(now.closed_at > 0, (0, 1)) | (now.fault != 0)
         over = over if now.bad_answer is None else over | (now.bad_answer != 0)
         tested = {name: getattr(now, name) for name in _TESTED}
@@ -166,9 +163,6 @@ class _Functions:
             n, now, arms = carry
             taken = self.step.chosen(inputs, now.with_fixed(lane))
             now, go = taken.lane, taken.go[0]
-            if self.spec.rule.rare:  # then the next step takes what is chosen here
-                choose: Callable = partial(self.step.asking.choose, inputs)
-                now = jax.lax.cond(jnp.any(now.asks), choose, lambda now: now, now)
             return n + go.astype(n.dtype), now.varying, arms.at[n].set(taken.arm[0])
 
         def more(carry: tuple) -> Array:

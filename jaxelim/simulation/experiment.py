@@ -43,9 +43,9 @@ class Engine:
         devices: how many of JAX's devices to use; None: all (never more than
             there are runs). With JAX 0.11.2 it is one, as its compiler fails on several.
         shrink: take runs one after the other in a single lane, which needs another
-            compilation: the last runs of the queue, and all runs of a rule with rare work.
-            None: on a CPU where it pays, by the time that runs have taken so far. It
-            needs a rule that is lanes last, and float64.
+            compilation: the last runs of the queue. None: on a CPU for the last eight
+            runs, if the others took longer than a compilation. Unless it is False, all runs
+            of a rule with rare work are taken so. It needs a rule that is lanes last.
 
     Raises:
         ArgumentError: a value is not allowed.

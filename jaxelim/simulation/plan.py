@@ -132,7 +132,7 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
 def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
     """The spec; of a single lane, for runs one after the other, where that takes less time.
 
-    It does for a rule with rare work, which the runs beside it would wait for.
+    It does for a rule with rare work, which most steps of many lanes would have for some.
     """
     layout = call.engine
     wanted = spec.rule.rare and layout.lanes is None and layout.shrink is not False
@@ -149,7 +149,7 @@ def _execution(call: Experiment, gpu: bool) -> Execution:
         queue *= 2
     return Execution(
         lanes=_lanes(call, gpu),
-        chunk=-(-(layout.chunk or CHUNK) // engine.BURST) * engine.BURST,
+        chunk=layout.chunk or CHUNK,
         queue=queue,
         devices=devices,
         gpu=gpu,
@@ -239,7 +239,6 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
         prices=prices,  # type: ignore[arg-type]
         flag=np.int32(1),  # type: ignore[arg-type]
         cap=np.int32(call.cap),  # type: ignore[arg-type]
-        steps=np.int32(spec.execution.chunk),  # type: ignore[arg-type]
         features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
         nature=jax.tree.map(real, () if truth is None else drawn.nature(truth)),
         tables=jax.tree.map(real, tables),

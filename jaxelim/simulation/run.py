@@ -61,7 +61,7 @@ class HostLoop:
         self.plan, self.bar = plan, bar
         self.began = time.perf_counter()
         self.compiling = self.processor = 0.0  # seconds of compilation
-        self.computed = 0  # samples, those of lanes that wait or are done among them
+        self.computed = 0  # samples, those of lanes that are done among them
         self.chunks = 1  # until the next poll
 
     def run(self) -> Ended:
@@ -141,7 +141,6 @@ class HostLoop:
             "compile_processor_seconds": self.processor,
             "samples_drawn": int(np.sum(carry.samples)),
             "samples_computed": self.computed,
-            "choose_rounds": int(np.sum(carry.chooses)),
         }
         return Ended(carry, timings)
 

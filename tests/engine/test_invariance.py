@@ -115,12 +115,11 @@ def test_observers_do_not_change_the_run(observed):
 @pytest.mark.parametrize(
     "elimination", [pytest.param(None, marks=pytest.mark.slow), SELECTIVE], ids=["none", "sampling"]
 )
-def test_lanes_that_ask_and_wait_choose_the_same(elimination, layout):
+def test_rare_work_of_some_lanes_leaves_all_choices(elimination, layout):
     settings = dict(stopping=SELECTIVE, elimination=elimination, **COMMON)
     plain = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), **settings)
     slow = je.simulate(INSTANCE, je.BestArm(), Hesitant(), engine=layout, **settings)
     equal(plain, slow)
-    assert slow.timings["choose_rounds"] > 0
 
 
 @pytest.mark.parametrize(

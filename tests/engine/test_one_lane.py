@@ -14,7 +14,6 @@ import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.cache import Cache
 from jaxelim.engine import one_lane
-from jaxelim.engine.state import NO_ARM
 from jaxelim.simulation import plan
 from tests import digests
 from tests.calls import planned
@@ -236,7 +235,7 @@ def test_nothing_for_the_solves_is_made_in_a_step():
 def test_a_lane_alone_is_one_kernel(rule, calls):
     """The step's loop stands in a tagged call.
 
-    FWS has the program of the test of lanes that wait for others.
+    FWS has the program of the test of its roundings.
     """
     check_kernels(lowered(rule, 1, chunk=4 if rule == je.FWS() else None), calls)
 
@@ -389,17 +388,16 @@ def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
     ],
     ids=repr,
 )
-def test_a_lane_alone_rounds_as_one_that_waits_for_others(instance, problem, rule, chunks):
-    """Lanes wait for `choose`: states are compared where the run and t are the same.
+def test_a_lane_alone_rounds_as_one_with_rare_work(instance, problem, rule, chunks):
+    """States are compared where the run and t are the same.
 
     Nine runs of 16 from their states after some chunks of 4 steps, over 40 chunks more. The
     first chunks end within a block of FWS's uniform steps, which ends by a new design.
     """
 
     def place(lane, b):
-        """The run and t; None where the lane is done, waits or has a choice to draw."""
-        idle = lane.done[b] or lane.asks[b] or lane.chosen[b] != NO_ARM
-        return None if idle else (int(lane.item[b]), int(lane.stats.t[b]))
+        """The run and t; None where the lane is done."""
+        return None if lane.done[b] else (int(lane.item[b]), int(lane.stats.t[b]))
 
     with scope.engine():
         beside = Beside((instance, problem, rule), 16, 16, chunk=4)

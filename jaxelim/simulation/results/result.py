@@ -99,7 +99,7 @@ class Result:
         timings: `seconds`, without compilation; `compile_seconds`, and
             `compile_processor_seconds`, the processor time of the whole process
             meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
-            too; `choose_rounds`, calls of `choose`.
+            too.
         layout: how the runs were laid out, and by which versions they were computed.
         origin: of what it was made: the version and the `REVISION` of jaxelim, hashes of the
             instance's numbers and of given noise, `proven`, and what the rule reports.
