@@ -85,8 +85,8 @@ def program(rule, backend="gpu", **changes):
     call = checked(instance, problem, rule, stopping=stopping, runs=20, ridge=1.0, engine=layout)
     with scope.engine():
         spec = spec_of(call, backend=backend)
-        made = engine.Program(spec)
         inputs, queue = inputs_of(call, spec), queue_of(call, spec)[0]
+        made = engine.Program(spec, inputs)
         return made.advance.jit.trace(inputs, queue, made.empty(inputs, queue), np.int32(1)).jaxpr
 
 

@@ -208,8 +208,8 @@ def test_one_compile_per_configuration():
     programs = []
     make = engine.Program.__init__
 
-    def counting(self, spec):
-        make(self, spec)
+    def counting(self, spec, inputs):
+        make(self, spec, inputs)
         programs.append(self)
 
     engine.Program.__init__ = counting

@@ -189,5 +189,5 @@ def test_which_problems_cache_products():
         )
         with scope.engine():
             spec, inputs, queue = planned((instance, problem, je.Uniform()), settings)
-            stats = engine.Program(spec).empty(inputs, queue).lane.stats
+            stats = engine.Program(spec, inputs).empty(inputs, queue).lane.stats
         assert (getattr(stats, "products", None) is not None) == kept
