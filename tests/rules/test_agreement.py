@@ -152,7 +152,7 @@ COSTS = [
     Row("priced basis", "osi", "tas, C", pulls=True, length=60),
     *(Row(at, "bai", rule, deltas=(0.01,), pulls=True)
       for at in ("priced coins", "priced linear", "priced basis")
-      for rule in ("oracle", "lingame", "lazy-tas", "uniform")),
+      for rule in ("oracle", "lingame", "fws", "lazy-tas", "uniform")),
     Row("priced linear", "bai", "optimistic tas", pulls=True, length=30),
     Row("priced linear", "bai", "tas, C", pulls=True, length=60),
 ]  # fmt: skip

@@ -171,7 +171,8 @@ class Fws(Rule):
     """
 
     def start(self, seen):
-        self.x, self.games = seen.counts / seen.t, []
+        spent = seen.counts if self.world.prices is None else seen.counts * self.world.prices
+        self.x, self.games, self.even = spent / spent.sum(), [], True
 
     def tied(self, seen):
         labels = self.pieces.of(seen.answer)
@@ -182,7 +183,7 @@ class Fws(Rule):
         z, rounds, self.reads = np.full(self.K, 1.0 / self.K), t // self.K, 0
         if int(np.sqrt(rounds)) ** 2 != rounds and not self.tied(seen):
             labels = active(seen.answer)
-            self.reads = len(labels)
+            self.reads, self.even = len(labels), False
             grads = seen.gradients(labels, self.x)
             f = grads @ self.x
             near = np.flatnonzero(f < f.min() + float(t) ** -0.9 / self.K)
@@ -196,8 +197,10 @@ class Fws(Rule):
                 self.doubt(lambda: unique(payoffs))
         self.x = ((t - 1) * self.x + z) / t
         due = seen.per_price(self.x) / seen.counts
-        # Ties of some arms are of equal weights, which each program rounds in its own way.
-        self.doubt(lambda: np.ptp(due) == 0 or np.sum(due > due.max() * (1 - 1e-9)) == 1)
+        # Ties of some arms are of equal weights, which each program rounds in its own way; but
+        # as long as z is uniform, of equal costs too.
+        same = self.even or np.ptp(due) == 0
+        self.doubt(lambda: same or np.sum(due > due.max() * (1 - 1e-9)) == 1)
         return int(np.argmax(due))
 
 
