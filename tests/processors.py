@@ -108,9 +108,16 @@ def _of_optimum(found) -> list[str]:
     return [_hash(found.value, found.allocation, found.gap)]
 
 
+def runs_avx512() -> bool:
+    """Whether this processor has AVX-512; where nothing says so, it is taken not to."""
+    known = Path("/proc/cpuinfo")
+    return known.exists() and "avx512f" in known.read_text().split()
+
+
 def settings(instructions: Sequence[str] = INSTRUCTIONS) -> dict[str, dict[str, str]]:
     """The environment of each setting, by its name; the first is what others are compared with."""
-    one = {name: {"OPENBLAS_CORETYPE": name} for name in LIBRARIES}
+    libraries = [name for name in LIBRARIES if name != "SkylakeX" or runs_avx512()]
+    one = {name: {"OPENBLAS_CORETYPE": name} for name in libraries}
     return {**one, **{name: {"XLA_FLAGS": f"--xla_cpu_max_isa={name}"} for name in instructions}}
 
 

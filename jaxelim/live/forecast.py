@@ -105,7 +105,7 @@ def simulated(
         own = dict(instance=_estimated(job, moment), runs=np.arange(runs), seed=seed,
                    engine=Engine(lanes=runs, devices=1))  # fmt: skip
         call, began = Experiment.unchecked(**job.call.fields | own), int(moment.stats.t[0])
-        spec = spec_of(call).executed(one_kernel=False)
+        spec = spec_of(call)
         cap: Any = np.int32(began + most)
         inputs = dataclasses.replace(inputs_of(call, spec), cap=cap)
         queue, _ = queue_of(call, spec)

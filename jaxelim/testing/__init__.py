@@ -5,7 +5,7 @@ each law that is broken. What holds on the instances and draws of a check is evi
 proof.
 """
 
-from jaxelim.testing.check import check
+from jaxelim.testing.checking import check
 from jaxelim.testing.exact import exact_bracket
 from jaxelim.testing.instances import hard_instance
 from jaxelim.testing.report import ContractError, ErrorRate, Report

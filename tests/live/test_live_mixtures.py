@@ -215,9 +215,10 @@ def test_an_estimated_variance_is_above_0():
     counts, family = np.array([2, 2, 2]), je.GaussianUnknownVariance()
     for variances, expected in (([0.0, 4.0, 0.0], (2, 2, 2)), ([0.0, 4.0, 16.0], (10**0.5, 2, 4)),
                                 ([0.0] * 3, (0.005,) * 3)):  # fmt: skip
-        found = family.estimated(counts, np.array([5.0, 1.0, 0.0]), np.array(variances))
+        squares = np.array(variances)[:, None] * 2
+        found = family.estimated(counts, np.array([5.0, 1.0, 0.0]), squares)
         np.testing.assert_allclose(found.std, expected)
-    assert family.estimated(counts, np.zeros(3), np.zeros(3)).std == (1, 1, 1)
+    assert family.estimated(counts, np.zeros(3), np.zeros((3, 1))).std == (1, 1, 1)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ def run(names, settings):
 
 
 def test_libraries():
-    """OpenBLAS's kernels for three processors, of which two gave other runs."""
+    """OpenBLAS's kernels for three processors, of which two gave other runs; those it can run."""
     settings = processors.settings(())
     found = run(QUICK, settings)
     assert not any(sum(counts.values()) for counts in found.values()), found
