@@ -48,9 +48,10 @@ class Skipping(Rarely):
 
     def __init__(self, asks: Array):
         self.asks = asks  # [] bool
+        self.called = False
 
     def __call__(self, go: Array, work: Callable[[], Tree], otherwise: Tree) -> Tree:
-        self.asks = self.asks | _flag(go)
+        self.asks, self.called = self.asks | _flag(go), True
         return otherwise
 
 

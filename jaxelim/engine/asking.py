@@ -110,6 +110,8 @@ class Asking:
             arm, after = self.ask("choose", view, state)
             return Choice(whole(arm), after, None)
         arm, after, asks = self.ask("probe", view, state)
+        if asks is None:
+            return Choice(whole(arm), after, None)
         asks, found = asks & wanted, (whole(arm), after)
         if light:
             return Choice(*found, asks)

@@ -45,7 +45,8 @@ _ABSENT = {
 def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
     """Call a method of a sampling rule and check what it returns.
 
-    "probe" is `choose` without its rare work; it returns too whether a run needs that, [] bool.
+    "probe" is `choose` without its rare work; it returns too whether a run needs that, [] bool;
+    None where `choose` states no such work for this problem.
 
     Raises:
         RuleError: the method raises, or its result breaks its contract.
@@ -64,7 +65,7 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
         return jax.tree.map(_array, result)
     if method == "choose":
         result = result[0], jax.tree.map(_array, result[1])
-    return (*result, skipping.asks) if probes else result
+    return (*result, skipping.asks if skipping.called else None) if probes else result
 
 
 def _array(leaf: Any) -> Array:

@@ -173,6 +173,7 @@ class Outline(NamedTuple):
 
     lane: Lane  # shapes and dtypes
     outcome: Outcome  # likewise
+    rare: bool  # whether a choice may need rare work
     in_one_kernel: bool  # whether a kernel may hold the steps of a single lane
     inner_loops: bool  # whether every step has a loop inside, which XLA would hoist at a loss
 

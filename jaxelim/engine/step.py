@@ -265,7 +265,7 @@ class Step:
         queue = Queue(**shapes, length=length)  # type: ignore[arg-type]
         dtype = random.type_of(spec.source.noise, spec.dtype)
         noise = jax.ShapeDtypeStruct((spec.initial_samples(inputs), execution.lanes), dtype)
-        choices: dict[str, Any] = {"in_one_kernel": False, "inner_loops": False}
+        choices: dict[str, Any] = {"rare": False, "in_one_kernel": False, "inner_loops": False}
 
         def traced(*arguments):
             lane, view = _started(self, arguments)(*arguments)
@@ -274,6 +274,8 @@ class Step:
                 observed = self.observing.observed(seen, lane, beta)
                 self.observing.answers(seen, observed.states, beta)
             state = self.asking.asked(view, lane.rule_state, ~lane.done).state
+            if rule.rare:
+                choices["rare"] = self.asking.ask("probe", view, state)[2] is not None
             if spec.family.design and not rule.rare:
                 choose = Traced(lambda state: self.asking.ask("choose", view, state), state)
                 choices["inner_loops"] = has_loop(choose)

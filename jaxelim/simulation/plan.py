@@ -136,7 +136,10 @@ def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
     """
     layout = call.engine
     wanted = spec.rule.rare and layout.lanes is None and layout.shrink is not False
-    return spec.executed(lanes=1) if wanted and engine.may_be_alone(spec, inputs) else spec
+    if not (wanted and engine.may_be_alone(spec, inputs)):
+        return spec
+    alone = spec.executed(lanes=1)
+    return alone if engine.outline(alone, inputs).rare else spec
 
 
 def _execution(call: Experiment, gpu: bool) -> Execution:

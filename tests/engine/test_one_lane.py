@@ -147,6 +147,13 @@ def test_which_runs_are_taken_in_turn(lanes, rule, shrink, more, monkeypatch):
     assert simulated(shrink, rule, EASIER, **settings).layout["lanes"] == 16
 
 
+def test_rare_work_that_a_problem_does_not_need():
+    """Track-and-Stop on Gaussian arms solves one equation at every sample, in many lanes."""
+    arms = je.Instance.unstructured([1.0, 0.4, 0.0])
+    settings = {"stopping": je.LLR(), "max_samples": 20, "runs": 40}
+    assert simulated(None, je.TrackAndStop(), arms, **settings).layout["lanes"] == 16
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
