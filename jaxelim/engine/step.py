@@ -268,9 +268,9 @@ class Step:
         choices: dict[str, Any] = {"rare": False, "in_one_kernel": False, "inner_loops": False}
 
         def traced(*arguments):
-            lane, view = _started(self, arguments)(*arguments)
+            (lane, view), given = _started(self, arguments)(*arguments), arguments[0]
             if not all(map(shipped, spec.stopping)):
-                seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
+                seen, beta = self.observing.snapshot(given, lane), self.observing.betas(lane)
                 observed = self.observing.observed(seen, lane, beta)
                 self.observing.answers(seen, observed.states, beta)
             state = self.asking.asked(view, lane.rule_state, ~lane.done).state
@@ -280,7 +280,7 @@ class Step:
                 choose = Traced(lambda state: self.asking.ask("choose", view, state), state)
                 choices["inner_loops"] = has_loop(choose)
             if execution.single:
-                given, noise = arguments[0], arguments[-1][0]
+                noise = arguments[-1][0]
                 step = Traced(lambda lane: self.pull(given, lane, noise, rule.rare).lane, lane)
                 choices["in_one_kernel"] = step.allowed
             self.asking.natively(view, state, lane.closed_at == 0)
