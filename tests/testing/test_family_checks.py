@@ -41,7 +41,7 @@ def test_right_families(family):
     assert "n = 100000 rewards at each of 5 means" in str(report)
     assert [rate.verdict == "above" for rate in report.rates] == [False] * 3
     ends = {"bernoulli": "0 and 1", "binomial": f"0 and {family.high:g}", "faces": "-2 and -1",
-            "exponential": "none", "gaussian": "none"}  # fmt: skip
+            "exponential": "none", "gaussian": "none", "gaussian-by-arm": "none"}  # fmt: skip
     assert f"ends included: {ends.get(family.name, '0')}" in report.held[0]
 
 
