@@ -31,6 +31,16 @@ class Patience(je.contracts.StoppingRule):
         return (seen.public, age), age >= self.n, jnp.zeros_like(age)
 
 
+@dataclasses.dataclass(frozen=True)
+class AsLLR(je.contracts.StoppingRule):
+    """Stop as `LLR` does, by the methods that a page names."""
+
+    name: ClassVar[str] = "as-llr"
+
+    def observe(self, seen, state, beta):
+        return state, seen.all_refuted(beta), jnp.zeros_like(seen.stats.t)
+
+
 INSTANCE = je.Instance.unstructured([0.3, 0.2, 0.0])
 
 
@@ -55,6 +65,17 @@ def test_it_stops_where_a_plain_loop_says():
                 break
         assert t == trace.samples == result.samples[1, 0, run]
         assert result.answer[1, 0, run].argmax() == last
+
+
+@pytest.mark.parametrize("name", ["linear-d20", "unstructured-k40"])
+def test_it_stops_as_the_one_that_it_repeats(name):
+    hard = je.load_instance(name)
+    easy = je.Instance(hard.arms, 10 * hard.theta)
+    found = je.simulate(
+        easy, je.BestArm(), je.LinGapE(), stopping=(je.LLR(), AsLLR()), runs=2, delta=0.1
+    )
+    assert found.stopped.all()
+    np.testing.assert_array_equal(found.samples[0], found.samples[1])
 
 
 def test_names_tell_stopping_rules_apart():
