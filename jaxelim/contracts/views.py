@@ -301,7 +301,8 @@ class View(Snapshot):
 
     def per_price(self, x: Array) -> Array:
         """x_k/c_k for x [K]: [K]; x where there are no costs."""
-        return x if self.prices is None else x / self.prices
+        prices = self.prices
+        return x if prices is None else x / prices
 
     @property
     def llr(self) -> Array:

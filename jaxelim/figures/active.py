@@ -42,8 +42,8 @@ def active_arms(result: Result, points: int = _POINTS) -> tuple[np.ndarray, np.n
         raise ArgumentError("result", result, "at least one run that stopped")
     dropped = dropped[at, 0][stopped]
     times = np.linspace(0, result.samples[at, 0][stopped].max(), points)
-    fallen = np.sort(np.where(dropped == 0, np.inf, dropped), 1)
-    left = [dropped.shape[1] - np.searchsorted(row, times, side="right") for row in fallen]
+    ends = np.sort(np.where(dropped == 0, np.inf, dropped), 1)
+    left = [dropped.shape[1] - np.searchsorted(row, times, side="right") for row in ends]
     return times, np.stack(left, 1)
 
 

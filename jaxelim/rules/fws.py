@@ -94,11 +94,12 @@ class FWS(SamplingRule):
         arm = lanes.argmax(view.per_price(x) / view.counts)
         if state.design is None:
             return arm, FWSState(x, None)
-        # Nothing reads V_x inside a block, so it is made anew at the end of one.
-        anew = jnp.where(block, ~_uniform_block(view.t + 1, arms), tied)
-        return arm, FWSState(
-            x, moving_design.moved(view, state.design, x, z, vertex, several, anew, rarely)
+        # Nothing reads V_x inside a block, so it is recomputed at its end.
+        recomputed = jnp.where(block, ~_uniform_block(view.t + 1, arms), tied)
+        design = moving_design.moved(
+            view, state.design, x, z, vertex, several, recomputed, rarely
         )
+        return arm, FWSState(x, design)
 
     def work(self, view, state):
         uniform = _uniform_block(view.t, view.means.shape[0]) | self._tied(view)

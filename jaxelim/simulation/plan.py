@@ -132,14 +132,15 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
 def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
     """The spec; of a single lane, for runs one after the other, where that takes less time.
 
-    It does for a rule with rare work, which most steps of many lanes would have for some.
+    It does for a rule whose problem needs rare work, which most steps of many lanes would have
+    for some.
     """
-    layout = call.engine
-    wanted = spec.rule.rare and layout.lanes is None and layout.shrink is not False
-    if not (wanted and engine.may_be_alone(spec, inputs)):
-        return spec
-    alone = spec.executed(lanes=1)
-    return alone if engine.outline(alone, inputs).rare else spec
+    layout, alone = call.engine, spec.executed(lanes=1)
+    wanted = (
+        spec.rule.rare and layout.lanes is None and layout.shrink is not False
+        and engine.may_be_alone(spec, inputs) and engine.outline(alone, inputs).rare
+    )  # fmt: skip
+    return alone if wanted else spec
 
 
 def _execution(call: Experiment, gpu: bool) -> Execution:

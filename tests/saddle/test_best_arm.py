@@ -156,7 +156,7 @@ def test_newton_converges_and_reads_no_arm_that_does_not_count():
 
 
 def test_a_solution_at_the_last_step_of_a_start_stays(monkeypatch):
-    """Where Newton's method ends at the very step that would begin anew, its solution counts."""
+    """Where Newton's method ends at the very step that would start again, its solution counts."""
     m = coins()
     right = by_newton(m)[0]
     monkeypatch.setattr(arm_newton, "_STEPS", 5)

@@ -26,7 +26,7 @@ class Nothing:
 
 
 class Candidates:
-    """A mask: candidate k falls to the best one (selective), or to any, fallen ones too (full)."""
+    """A mask: candidate k falls to the best one (selective), or to any, out or not (full)."""
 
     def __init__(self, pieces, full):
         self.pieces, self.full = pieces, full

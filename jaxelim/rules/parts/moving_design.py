@@ -40,7 +40,7 @@ def start(view: View) -> SquareDesign | None:
 
 def moved(
     view: View, design: SquareDesign, x: Array, z: Array, vertex: Array, several: Array,
-    anew: Array, rarely: Rarely,
+    recomputed: Array, rarely: Rarely,
 ) -> SquareDesign:  # fmt: skip
     """The design of x = ((t - 1) x' + z)/t, x' that of `design`, without a factorisation.
 
@@ -48,7 +48,7 @@ def moved(
         x, z: [K] shares of the cost.
         vertex: [] the arm that z is all on, unless `several` [] bool holds.
         several: whether z is on several arms.
-        anew: [] bool, where the design is computed from x.
+        recomputed: [] bool, where the design is computed from x.
         rarely: the third argument of `choose`.
     """
     step = bought = 1 / view.time
@@ -57,7 +57,7 @@ def moved(
     space, old = view.linear.space, design
     design = design.mixed(space, vertex, 1 - step, bought)
     design = rarely(several, lambda: _towards(view, old, z, several), design)
-    return rarely(anew, lambda: weighted(space, view.per_price(x)), design)
+    return rarely(recomputed, lambda: weighted(space, view.per_price(x)), design)
 
 
 def _towards(view: View, design: SquareDesign, z: Array, go: Array) -> SquareDesign:

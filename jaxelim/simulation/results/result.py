@@ -102,7 +102,7 @@ class Result:
             too.
         layout: how the runs were laid out, and by which versions they were computed.
         origin: of what it was made: the version and the `REVISION` of jaxelim, hashes of the
-            instance's numbers and of given noise, `proven`, and what the rule reports.
+            instance's numbers and of given noise, and `proven`.
     """
 
     experiment: Experiment
