@@ -79,7 +79,7 @@ def test_derivatives_are_those_of_certified_solves(name):
     found = jax.jit(jax.jacrev(both, tuple(range(len(given)))))(*given)
     if arms is not None:
         forward = jax.jit(jax.jacfwd(lambda *x: both(*x)[1]))(*given)
-        np.testing.assert_allclose(forward, found[1][0], atol=1e-9)
+        np.testing.assert_allclose(forward, found[1][0], atol=1e-12)
     for at, field in enumerate(("value", "allocation")):
         for place, x in enumerate(given):
 

@@ -1,0 +1,114 @@
+"""delta-correctness: error rates of runs, enough of them to separate 0.1 from 0.13.
+
+Two small instances per problem, LinGapE, every stopping rule. The same check must fail
+for a threshold that is too low. There is no ridge: it would shrink the first estimates,
+and even a threshold that is too low would rarely err.
+
+A check counts the wrong answers of `N` independent runs, which are binomial; it fails
+at `CRITICAL` or more. At an error rate of exactly 0.1 one check fails by luck with
+probability below 5e-8. All 18 checks (three problems, two instances, three stopping
+rules) fail with probability below 1e-6. The heuristic threshold errs far less. An error
+rate of 0.13, the smallest defect in view, passes a check with probability below 1e-3.
+`test_the_error_probabilities_of_the_checks` computes these numbers.
+"""
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import jaxelim as je
+
+pytestmark = pytest.mark.long_runs
+DELTA, DEFECT = 0.1, 0.13
+N = 8_000
+CRITICAL = 947
+CHECKS = 18
+
+WEAK = 0.2
+"""For this delta the threshold is an eighth of that at 0.1: one program serves both."""
+
+
+def threshold(t, delta):
+    beta = jnp.log(1 + t) - jnp.log(DELTA)
+    return jnp.where(delta > 0.5 * (DELTA + WEAK), beta / 8, beta)
+
+
+EYE = np.eye(4)
+LINEAR = [[1.0, 0.0], [0.0, 1.0], [0.8, -0.6], [-0.6, 0.8]]
+# Gaps below one standard deviation: early stops are often wrong, and runs are short.
+INSTANCES = {
+    "best-arm": (
+        je.BestArm(),
+        je.Instance([EYE, EYE], [[0.6, 0.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.0]]),
+    ),
+    "top-m": (je.TopM(2), je.Instance([EYE, EYE], [[0.55, 0.55, 0.0, 0.0], [0.0, 0.5, 0.0, 0.5]])),
+    "thresholding": (
+        je.Thresholding(),
+        je.Instance([LINEAR, LINEAR], [[0.35, -0.3], [-0.25, 0.4]]),
+    ),
+}
+
+
+PROBLEMS = [  # the two tests of a problem share a program
+    pytest.param(
+        name,
+        marks=[
+            pytest.mark.xdist_group(f"delta {name}"),
+            *([pytest.mark.slow] if name == "top-m" else []),
+        ],
+    )
+    for name in INSTANCES
+]
+
+
+@functools.cache
+def errors(name):
+    """Wrong answers out of N: [instance, stopping rule, (right, weak threshold)]."""
+    problem, instance = INSTANCES[name]
+    result = je.simulate(
+        instance,
+        problem,
+        je.LinGapE(),
+        delta=[DELTA, WEAK],
+        threshold=threshold,
+        runs=N,
+        seed=20,
+        ridge=0.0,
+        stopping=(je.LLR(), je.SelectiveElimination(), je.FullElimination()),
+        engine=je.Engine(chunk=32),
+    )
+    assert result.stopped.all()
+    return np.sum(~result.correct, -1)
+
+
+def passes(wrong):
+    """The check: fewer wrong answers than an error rate of DELTA gives by luck."""
+    return wrong < CRITICAL
+
+
+def test_the_error_probabilities_of_the_checks():
+    by_luck = binom.sf(CRITICAL - 1, N, DELTA)
+    assert by_luck < 5e-8 and CHECKS * by_luck < 1e-6
+    assert binom.cdf(CRITICAL - 1, N, DEFECT) < 1e-3
+
+
+@pytest.mark.slow_rows("best-arm", "thresholding")
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_errors_are_rarer_than_delta(name):
+    wrong = errors(name)
+    assert passes(wrong[..., 0]).all(), wrong[..., 0] / N
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_weak_threshold_fails_the_check(name):
+    """An eighth of the threshold errs in at least a fifth of the runs.
+
+    LLR stopping of thresholding is excluded: it needs all arms at once and errs less.
+    """
+    wrong = errors(name)[:, 1 if name == "thresholding" else 0 :, 1]
+    assert (wrong >= N / 5).all(), wrong / N
+    assert not passes(wrong).any()
