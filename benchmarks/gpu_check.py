@@ -55,6 +55,8 @@ TRACES = ("lingape signs", "lucb signs", "lingame deltas on one trajectory", "fw
 """Jobs of which run 0 is compared pull by pull too."""
 SHARE = 0.5
 """Share of the minutes that comparisons of runs may take."""
+LONGEST = 60
+"""Seconds that one row of times may take: a slow one would take the time of all others."""
 AT_ONCE = 6
 """Most jobs at a time: nearly all of a job is compiling, which is a CPU's work."""
 TOGETHER = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -250,7 +252,11 @@ def checked(options: Options) -> dict:
 
     def of_times(name: str, lanes: int, graphs: bool = True) -> None:
         label = f"{name}, {lanes} lanes{'' if graphs else ', without graphs'}"
-        attempt(label, "times", ends, lambda ends: [timed(name, lanes, graphs, options, ends)])
+
+        def measure(ends: float) -> list[dict]:
+            return [timed(name, lanes, graphs, options, min(ends, time.monotonic() + LONGEST))]
+
+        attempt(label, "times", ends, measure)
 
     write(found, options.output)
     with ThreadPoolExecutor(max(1, min(AT_ONCE, here["cores"] // 2))) as pool:

@@ -14,7 +14,6 @@ from jaxelim.checks import shipped
 from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View
 from jaxelim.engine import scores
-from jaxelim.engine.execution import LANE_GROUP
 from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.returned import call
@@ -119,7 +118,7 @@ class Asking:
         def some(c: tuple) -> tuple:
             """`choose` for the first lanes that ask, gathered into a group."""
             left, found = c
-            group = min(LANE_GROUP, left.size)
+            group = self.spec.execution.served
             place = jnp.cumsum(left.astype(jnp.int32)) - 1
             taken, place = left & (place < group), jnp.clip(place, 0, group - 1)
             asking = jnp.minimum(jnp.sum(left, dtype=jnp.int32), group)
