@@ -12,7 +12,7 @@ from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError, FamilyError, JaxelimError, RuleError, in_words
 from jaxelim.instances.instance import Instance
 from jaxelim.progress import by_parts
-from jaxelim.testing import families, problems, rules, thresholds
+from jaxelim.testing import families, problems, rules
 from jaxelim.testing.report import ContractError, Report, World
 
 
@@ -24,25 +24,23 @@ class Kind(NamedTuple):
     unseen: str
 
 
-_SIZES = {"delta": 0.1, "steps": 3000, "runs": 100}
-_RUNS = _SIZES | {"problem": None, "instance": None, "runs": 400}
 _SETTINGS = dict.fromkeys(("threshold", "ridge", "initial_pulls", "elimination"))
+_SIZES = {"delta": 0.1, "steps": 3000, "runs": 100}
+_RUNS = _SIZES | _SETTINGS | {"problem": None, "instance": None, "runs": 400}
 _SHOWN = "that it is delta-correct, on other instances or with other thresholds"
-KINDS: dict[type, Kind] = {
-    SamplingRule: Kind(rules.laws, _RUNS | _SETTINGS, _SHOWN),
+KINDS: dict[Any, Kind] = {
+    SamplingRule: Kind(rules.laws, _RUNS, _SHOWN),
     Problem: Kind(problems.laws, {"instance": None, "draws": 300},
                   "other arms; a rate of errors, for which check a rule with this problem"),
     Family: Kind(families.laws, _SIZES | {"draws": 100_000},
                  "other means; that it is the family you meant"),
     Instance: Kind(families.source_laws, _SIZES | {"draws": 20_000},
                    "the law of the rewards beside their means; the family's laws"),
-    StoppingRule: Kind(thresholds.stopping_laws, _RUNS | _SETTINGS | {"rule": None}, _SHOWN),
+    StoppingRule: Kind(rules.stopping_laws, _RUNS | {"rule": None}, _SHOWN),
+    Callable: Kind(rules.threshold_laws,
+                   _RUNS | {"rule": None, "stopping": None, "runs": 2000, "steps": 2000},
+                   "that other instances keep delta"),
 }  # fmt: skip
-_THRESHOLD = Kind(
-    thresholds.laws,
-    _RUNS | _SETTINGS | {"rule": None, "stopping": None, "runs": 2000, "steps": 2000},
-    "that other instances keep delta",
-)
 
 
 def check(
@@ -51,15 +49,15 @@ def check(
 ) -> Report:  # fmt: skip
     """Check what a user wrote against the laws of its kind.
 
-    Each kind has a list of laws. All are tried; those of its form end the check if they are
-    broken. A law that samples fails what is right with probability 1e-6 at most. The report
-    says its n, and the smallest defect that it sees.
+    All laws of the kind are tried; those of its form end the check if they are broken. A law
+    that samples fails what is right with probability 1e-6 at most. The report says its n, and
+    the smallest defect that it sees.
 
     - A sampling rule: it is traced once and chooses arms in range. A run alone, in other lanes,
-      in its one-run form and in a single lane is the same run; so it is while rewards wait, and
-      in a live run. `prepare` does not depend on theta. Its numbers are finite under extreme
-      rewards. Wrong answers are as rare as delta allows, with the arms in several orders, at
-      delta/10, with gaps of a twentieth, and with equal rivals.
+      in its one-run form and in a single lane is the same run; so it is while rewards wait.
+      `prepare` does not depend on theta. Its numbers are finite under extreme rewards. Wrong
+      answers are as rare as delta allows, with the arms in several orders, at delta/10, with
+      gaps of a twentieth, and with equal rivals.
     - A problem: for random theta and lambda the answer of lambda is another exactly where it
       lies in a piece of the answer of theta. `correct`, `check` and `width` agree. The set of
       pieces loses what is refuted alone, and settles once an answer has no piece left.
@@ -95,22 +93,22 @@ def check(
         >>> print(je.testing.check(je.BestArm(), draws=20).verdict)
         passed
     """
-    kind, given = _kind(thing), {"problem": problem, "instance": instance}
-    given = {name: value for name, value in given.items() if value is not None} | settings
+    kind = _kind(thing)
+    given = {"problem": problem, "instance": instance} | settings
+    given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         if name not in kind.takes:
             allowed = f"{', '.join(kind.takes)} for {type(thing).__name__}"
             raise ArgumentError(name, value, allowed)
-    given = kind.takes | given
+    given = {name: x for name, x in (kind.takes | given).items() if x is not None}
     if "draws" in given:
         given["draws"] = checks.integer("draws", given["draws"], low=20)
+    on = ", ".join(f"{name} = {value!r}" for name, value in given.items())
     call = {name: given.pop(name) for name in (*_SETTINGS, "stopping") if name in given}
-    call = {name: value for name, value in call.items() if value is not None}
     world = World(thing, seed=checks.seed(seed), call=call, **given)
-    laws = kind.laws(world)
-    held, broken = [], []
+    laws, held, broken = kind.laws(world), [], []
 
-    def tried(place: int, name: str, law: Callable) -> None:
+    def law_tried(place: int, name: str, law: Callable) -> None:
         if broken and broken[0].startswith("settings: "):
             return
         try:
@@ -121,12 +119,13 @@ def check(
         except JaxelimError:
             raise
         except Exception as error:
-            broken.append(f"{name}: {_method(error, thing)} raised {in_words(error)}")
+            frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+            own = [frame.f_code.co_name for frame in frames
+                   if type(frame.f_locals.get("self")) is type(thing)]  # fmt: skip
+            broken.append(f"{name}: {([*own] or ['it'])[-1]} raised {in_words(error)}")
 
-    by_parts([(name, partial(tried, place, name, law)) for place, (name, law) in enumerate(laws)],
-             progress)  # fmt: skip
-    on = ", ".join(f"{name} = {value!r}" for name, value in (given | call).items()
-                   if value is not None)  # fmt: skip
+    parts = [(name, partial(law_tried, place, name, law)) for place, (name, law) in enumerate(laws)]
+    by_parts(parts, progress)
     report = Report(repr(thing), f"{len(laws)} laws, {on}, seed = {seed}", tuple(held),
                     kind.unseen, tuple(broken), tuple(world.rates))  # fmt: skip
     if broken:
@@ -144,16 +143,7 @@ def _kind(thing: Any) -> Kind:
     """
     for kind, found in KINDS.items():
         if isinstance(thing, kind) and getattr(thing, "source", kind) is not None:
-            return found
-    if callable(thing) and not isinstance(thing, type):
-        return _THRESHOLD
+            if not isinstance(thing, type):
+                return found
     allowed = "a sampling rule, problem, family, stopping rule, threshold, or an Instance(source=)"
     raise ArgumentError("thing", thing, allowed)
-
-
-def _method(error: BaseException, thing: Any) -> str:
-    """The method of the thing that raised."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    names = [frame.f_code.co_name for frame in frames
-             if type(frame.f_locals.get("self")) is type(thing)]  # fmt: skip
-    return names[-1] if names else "it"

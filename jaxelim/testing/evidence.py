@@ -1,6 +1,5 @@
-"""The laws of a family's statistics, evidence and mixtures: for `jaxelim.testing.families`."""
+"""The laws of a family's statistics, evidence and mixtures."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,72 +8,57 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import optimize
 
-from jaxelim.contracts import Problem
 from jaxelim.contracts.views import Snapshot
 from jaxelim.lanes import ArmBlock, LaneOps
 from jaxelim.mixtures import Grid
 from jaxelim.mixtures.pieces import each
 from jaxelim.problems import BestArm, Thresholding, TopM
-from jaxelim.testing.means import (
-    Generator,
-    compiled_divergence,
+from jaxelim.testing.exact import half_spaces
+from jaxelim.testing.report import ERRORS, Generator, World, require
+from jaxelim.testing.rewards import (
     divergence,
     inside,
     is_exact,
-    natures,
-    noise_of,
     of,
     per_pull,
+    rewards,
     with_ends,
 )
-from jaxelim.testing.report import ERRORS, World, require
 
 BETAS = (1e-3, 1.0, 4.0, 40.0)
 """Levels of the intervals."""
 
 
-def _walk(family: Any, problem: Problem, rng: Generator, k: int) -> Callable:
-    """A compiled function of arms [T], noise [T, B], go [T, B] and weights [W, K].
+def _walk(family: Any, problem: Any, tables: Any, arms: Any, x: Any, go: Any, weights: Any) -> Any:
+    """Statistics at first and at last, pieces, and what a snapshot says of the first lane.
 
-    It gives what `_check_statistics` and `_check_evidence` read: after `start`, and at the end.
+    Args:
+        family, problem, tables: of the runs.
+        arms: [T] pulled in turn, each of the K arms once at the start.
+        x, go: [T, B] the rewards, and which of them enter.
+        weights: [W, K] for the evidence; beside them it is that at the counts.
     """
-    instance = of(family, np.sort(with_ends(family, rng, k)))
-    nature = natures(family, instance)[0]
-    tables = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[0]), family.tables(instance))
+    k, lanes = weights.shape[1], x.shape[1:]
     space = family.space(LaneOps(), jnp.eye(k), ())
-
-    @jax.jit
-    def look(arms, noise, go, weights):
-        pull = jnp.zeros(noise.shape[1:], jnp.int32)
-        draw = partial(family.draw, LaneOps(), nature)
-        rewards = jax.vmap(lambda k, z: draw(k + pull, pull, z))(arms, noise)
-
-        def more(s, stats):
-            seen = Snapshot.of(family, problem, space, stats)
-            return family.update(seen, arms[s] + pull, rewards[s], go[s])
-
-        first = family.start(space, problem, tables, rewards[:k])
-        last = jax.lax.fori_loop(jnp.int32(k), jnp.int32(arms.shape[0]), more, first)
-        seen = Snapshot.of(family, problem, space, jax.tree.map(lambda x: x[..., 0], last))
-        values, shape, means = seen.evidence.values(), seen.shape, seen.means
-        index = jnp.arange(values.shape[0], dtype=jnp.int32)
-        weights = jnp.concatenate([seen.stats.counts[None], weights])
-        beta = 0.9 * jnp.median(values)
-        rows = seen.evidence.refuted(beta), jnp.zeros(0, bool)
-        if not shape.signs:
-            every = family.refuted_pairs(seen, ArmBlock(jnp.int32(0), k), beta)
-            refuted = jnp.stack([row for _, row in every])
-            rows = rows[0], refuted[jnp.atleast_1d(shape.first)].reshape(-1)
-        within = [family.interval(seen, means, jnp.asarray(x)) for x in BETAS]
-        return rewards, first, last, dict(
-            weights=weights, means=means, exists=shape.exists, beta=beta, values=values,
-            at=jax.vmap(lambda w: seen.evidence.weighted(w).values())(weights), rows=rows,
-            slopes=jax.vmap(lambda w: jax.vmap(seen.evidence.weighted(w).gradient)(index))(weights),
-            ends=jax.vmap(partial(shape.arms, seen.lanes))(index), above=shape.above,
-            lower=jnp.stack([x.lower for x in within]), upper=jnp.stack([x.upper for x in within]),
-        )  # fmt: skip
-
-    return look
+    first = family.start(space, problem, tables, x[:k])
+    last = jax.lax.fori_loop(k, len(arms), lambda s, stats: family.update(
+        Snapshot.of(family, problem, space, stats), jnp.broadcast_to(arms[s], lanes), x[s],
+        go[s]), first)  # fmt: skip
+    seen = Snapshot.of(family, problem, space, jax.tree.map(lambda x: x[..., 0], last))
+    values, shape = seen.evidence.values(), seen.shape
+    index, beta = jnp.arange(values.shape[0], dtype=jnp.int32), 0.9 * jnp.median(values)
+    weights = jnp.concatenate([seen.stats.counts[None], weights])
+    rows = [seen.evidence.refuted(beta)]
+    if not shape.signs:
+        every = family.refuted_pairs(seen, ArmBlock(jnp.int32(0), k), beta)
+        rows.append(jnp.stack([row for _, row in every])[jnp.atleast_1d(shape.first)].reshape(-1))
+    within = [family.interval(seen, seen.means, jnp.asarray(x)) for x in BETAS]
+    return first, last, shape, dict(
+        means=seen.means, beta=beta, values=values, rows=rows, weights=weights,
+        at=jax.vmap(lambda w: seen.evidence.weighted(w).values())(weights),
+        slopes=jax.vmap(lambda w: jax.vmap(seen.evidence.weighted(w).gradient)(index))(weights),
+        lower=jnp.stack([x.lower for x in within]), upper=jnp.stack([x.upper for x in within]),
+    )  # fmt: skip
 
 
 def walks(world: World, rng: Generator) -> str:
@@ -89,90 +73,82 @@ def walks(world: World, rng: Generator) -> str:
     level, slack = float(inside(family, rng, 1)[0]), 0.1 * min(1.0, family.high - family.low)
     problems = TopM(2), Thresholding(level), BestArm(epsilon=slack) if family.slack else BestArm()
     for problem in problems:
-        look = _walk(family, problem, rng, k)
+        instance = of(family, np.sort(with_ends(family, rng, k)))
+        tables = jax.tree.map(lambda x: x[0], family.tables(instance))
+        walk = jax.jit(partial(_walk, family, problem))
         for _ in range(cases):
-            arms = np.concatenate([np.arange(3 * k) % k, rng.integers(0, k, steps - 3 * k)])
+            arms = np.append(np.arange(3 * k) % k, rng.integers(0, k, steps - 3 * k))
             go = (rng.random((steps, 2)) < 0.8) | (np.arange(steps) < 3 * k)[:, None]
             weights = rng.dirichlet(np.ones(k), 3) + 1e-3
             weights[2] = [1e-12, 1, 1, 1e-12] if exact else weights[2]
-            given = arms.astype(np.int32), noise_of(family, rng, (steps, 2)), go, weights
-            rewards, first, last, seen = jax.tree.map(np.asarray, look(*map(jnp.asarray, given)))
-            start, took = np.ones((k, 2)), (arms[:, None] == np.arange(k))[..., None] & go[:, None]
-            _check_statistics("start", first, start, rewards[:k])
-            sums = np.where(took, rewards[:, None], 0).sum(0)
-            _check_statistics("update", last, took.sum(0), sums)
-            _check_evidence(family, problem, **seen)
+            x = rewards(instance, rng, 2 * steps).reshape(k, steps, 2)[arms, np.arange(steps)]
+            first, last, shape, seen = jax.device_get(
+                walk(tables, arms.astype(np.int32), x, go, weights))  # fmt: skip
+            took = (arms[:, None] == np.arange(k))[..., None] & go[:, None]
+            sums = np.where(took, x[:, None], 0).sum(0)
+            for method, stats, n, total in (("start", first, np.ones((k, 2)), x[:k]),
+                                            ("update", last, took.sum(0), sums)):  # fmt: skip
+                right = dict(t=n.sum(0), counts=n, reward_sums=total, means=total / n)
+                for name, own in right.items():
+                    same = np.allclose(getattr(stats, name), own, rtol=1e-12, atol=1e-11)
+                    require(same, f"after {method} {name} is {getattr(stats, name)}, not {own}")
+            _check_evidence(family, repr(problem), shape, **seen)
     said = f"{cases * len(problems)} walks of {steps} pulls keep counts, sums and means; values of "
     said += "degree 1, gradients are cuts; intervals hold the means, and grow with beta"
     return f"{said}; values are the least sums of losses by search" if exact else said
 
 
-def _check_statistics(method: str, stats: Any, counts: np.ndarray, sums: np.ndarray) -> None:
-    known = dict(t=counts.sum(0), counts=counts, reward_sums=sums, means=sums / counts)
-    for name, right in known.items():
-        ours = getattr(stats, name)
-        have = "None" if ours is None else ours.tolist()
-        good = ours is not None and np.allclose(ours, right, rtol=1e-12, atol=1e-11)
-        require(good, f"after {method} {name} is {have}; it has to be {right.tolist()}")
-
-
 def _check_evidence(
-    family: Any, problem: Problem, *, weights: Any, means: Any, exists: Any, beta: Any, values: Any,
-    at: Any, rows: Any, slopes: Any, ends: Any, above: Any, lower: Any, upper: Any,
+    family: Any, said: str, shape: Any, *, weights: Any, means: Any, beta: Any, values: Any,
+    at: Any, rows: Any, slopes: Any, lower: Any, upper: Any,
 ) -> None:  # fmt: skip
-    said, there = f"{problem!r}: ", np.flatnonzero(exists)
+    there = shape.exists
     for w, value, slope in zip(weights, at[:, there], slopes[:, there], strict=True):
-        require(np.isfinite(slope), f"{said}a gradient is not finite at weights {w}")
+        require(np.isfinite(slope), f"{said}: a gradient is not finite at weights {w}")
         same = np.allclose(slope @ w, value, rtol=1e-9, atol=1e-12)
-        require(same, f"{said}a gradient is not that of its values: w . gradient is another")
+        require(same, f"{said}: a gradient is not that of its values: w . gradient is another")
         cut = slope @ weights.T >= at[:, there].T * (1 - 1e-9) - 1e-12
-        require(cut, f"{said}the gradient at weights {w} is no cut at other weights")
-    known = values > beta, rows[0]
-    for ours, right, name in zip(rows, known, ("refuted", "refuted_pairs"), strict=True):
-        same = ours.size == 0 or np.array_equal(ours[exists], right[exists])
-        require(same, f"{said}{name} is not where the value is above beta = {beta}")
+        require(cut, f"{said}: the gradient at weights {w} is no cut at other weights")
+    for ours, name in zip(rows, ("refuted", "refuted_pairs"), strict=False):
+        same = np.array_equal(ours[there], (values > beta)[there])
+        require(same, f"{said}: {name} is not where the value is above beta = {beta}")
     good = (lower[1:] < lower[:-1]) | (lower[1:] == family.low)
     good = good & ((upper[1:] > upper[:-1]) | (upper[1:] == family.high))
-    require(good & (lower[1:] <= means) & (means <= upper[1:]), f"{said}intervals at beta = "
+    require(good & (lower[1:] <= means) & (means <= upper[1:]), f"{said}: intervals at beta = "
             f"{BETAS} are from {lower} to {upper}; each has to hold {means}, and the one before")
     if not is_exact(family):
         return
-    same = np.allclose(values, at[0], rtol=1e-12)
-    require(same, f"{said}the evidence is not the LLR at the counts")
+    d = jax.jit(partial(divergence, family))
+    require(np.allclose(values, at[0], rtol=1e-12), f"{said}: the evidence is not the LLR at the "
+            "counts")  # fmt: skip
     sizes = weights * per_pull(family, len(means))
     for w, size, value in zip(weights[:-1], sizes, at, strict=False):  # the last is extreme
-        for p in there:
-            i, k = (int(x[p]) for x in ends)
-            least = _least(family, problem, size, means, i, k, above is None or bool(above[p]))
-            right = abs(value[p] - least) <= 1e-6 * least + 1e-12 * np.max(w)
-            require(right, f"{said}the evidence is not that of the losses: of arms {i} and {k}, "
-                    f"pulls {w}, means {means}, it is {value[p]:.9g}, and {least:.9g} by "
-                    "search")  # fmt: skip
+        for y, c, own in zip(*half_spaces(np.eye(len(means)), shape), value[there], strict=True):
+            least = _least(family, d, size, means, y, c)
+            right = abs(own - least) <= 1e-6 * least + 1e-12 * np.max(w)
+            require(right, f"{said}: the evidence is not that of the losses: of {y} . mu <= {c}, "
+                    f"pulls {w}, means {means}, it is {own:.9g}, and {least:.9g} by search")
     for sign, end, bound in ((-1, family.low, lower), (1, family.high, upper)):
         by, radius = bound - means, np.array(BETAS)[:, None] / sizes[0]
-        low, high = (np.asarray(compiled_divergence(family)(means, means + by * tiny))
-                     for tiny in (1 - 1e-6, 1 + 1e-6))  # fmt: skip
+        low, high = (np.asarray(d(means, means + by * x)) for x in (1 - 1e-6, 1 + 1e-6))
         out = sign * (means + by * (1 + 1e-6) - end) >= 0
         right = (low <= radius * (1 + 1e-9)) & (out | (high >= radius * (1 - 1e-9)))
         require(right, "mean {m:.6g}: the bound {b:.9g} has loss {d:.9g}, not the radius {r:.9g}",
                 m=means, b=bound, d=low, r=radius)  # fmt: skip
 
 
-def _least(
-    family: Any, problem: Any, w: Any, means: Any, i: int, k: int, above: bool
-) -> float:  # fmt: skip
-    """The least sum of losses of a piece, by SciPy's search over the common mean."""
-    d = compiled_divergence(family)
-    if problem.name == "thresholding":
-        return float(w[i] * d(means[i], problem.level)) * ((means[i] > problem.level) == above)
-    slack = problem.epsilon
-    if means[i] <= means[k] - slack:
+def _least(family: Any, d: Any, w: Any, means: Any, y: Any, c: float) -> float:
+    """The least sum of losses over y . mu <= c, by SciPy's search; y of one arm or of two."""
+    i, k = int(y.argmax()), int(y.argmin())
+    if y @ means <= c:
         return 0.0
-    b, a = max(means[k] - slack, family.low), min(means[i], family.high - slack)
+    if np.abs(y).sum() == 1:
+        i = int(np.abs(y).argmax())
+        return float(w[i] * d(means[i], y[i] * c))
+    low, high = max(means[k] + c, family.low), min(means[i], family.high + c)
     return optimize.minimize_scalar(
-        lambda u: float(w[i] * d(means[i], u) + w[k] * d(means[k], u + slack)),
-        bounds=(b, max(a, b)), method="bounded", options={"xatol": 1e-12},
-    ).fun  # fmt: skip
+        lambda u: float(w[i] * d(means[i], u) + w[k] * d(means[k], u - c)),
+        bounds=(low, max(low, high)), method="bounded", options={"xatol": 1e-12}).fun  # fmt: skip
 
 
 def mixtures(world: World, rng: Generator) -> str:
@@ -184,53 +160,47 @@ def mixtures(world: World, rng: Generator) -> str:
     """
     k, many, seen = 5, world.draws // 4, 0.0
     family, strengths = world.thing.for_arms(k), Grid().strengths
-    units = per_pull(family, k)
+    units, curve = per_pull(family, k), family.convex_in
 
-    @jax.jit
-    @jax.vmap
-    def log_m(n, m, at):
-        """log M_j [J] and the log-likelihood ratio of each arm."""
-        cost = n * units * divergence(family, m, at)
-        return each(family, family.stat_of(n, m, None), at, strengths), cost
+    @partial(jax.jit, static_argnums=0)
+    @partial(jax.vmap, in_axes=(None, 0, 0))
+    def log_m(pulls: int, m: Any, at: Any) -> Any:
+        """log M_j [K, J] and the log-likelihood ratio [K, 1] after some pulls of each arm."""
+        n = jnp.full_like(m, pulls)
+        logs = each(family, family.stat_of(n, m, None), at, strengths)
+        return logs, (n * units * divergence(family, m, at))[:, None]
 
     for pulls in (1, 8, 32):
         truth = inside(family, rng, k)
-        nature = natures(family, of(family, truth))[0]
-        pull = np.resize(np.arange(pulls, dtype=np.int32), many * pulls)
-        draw = jax.jit(lambda arm, z, nature=nature, pull=pull: family.draw(
-            LaneOps(), nature, jnp.full_like(pull, arm), jnp.asarray(pull), z))
-        means = np.stack([
-            np.asarray(draw(arm, jnp.asarray(noise_of(family, rng, pull.size))))
-            .reshape(many, pulls).mean(1) for arm in range(k)], 1)  # fmt: skip
-
+        means = rewards(of(family, truth), rng, many * pulls).reshape(k, many, pulls).mean(-1).T
         few = means[:100]
         u, v = (inside(family, rng, few.size).reshape(few.shape) for _ in range(2))
-        middle = 2 / (1 / u + 1 / v) if family.convex_in == "reciprocal" else (u + v) / 2
-        every = [log_m(np.full_like(few, pulls), few, x) for x in (u, middle, v)]
-        (first, cost), (between, _), (last, _) = jax.tree.map(np.asarray, every)
+        middle = 2 / (1 / u + 1 / v) if curve == "reciprocal" else (u + v) / 2
+        (first, cost), (between, _), (last, _) = (
+            map(np.asarray, log_m(pulls, few, x)) for x in (u, middle, v))  # fmt: skip
         shape, have = (*few.shape, len(strengths)), first.shape
         require(have == shape, f"log_mixture returns an array of {have}; it has to be {shape}")
-        m, u, v, cost = (x[..., None] for x in (few, u, v, cost))
+        m, u, v = (x[..., None] for x in (few, u, v))
         said = f"log_mixture({pulls}, {{m:.6g}}, {{u:.6g}}) = {{x:.9g}}; "
         require(np.isfinite(first), said + "it has to be finite", m=m, u=u, x=first)
         rounding = 1e-11 * (pulls + np.abs(first) + np.abs(last) + cost)
         words = "the largest log-likelihood ratio, n d(m, u), is {c:.9g}"
         require(first <= cost + rounding, said + words, m=m, u=u, x=first, c=cost)
-        holds, words = between <= (first + last) / 2 + rounding, "is not convex in the "
-        words += f"{family.convex_in}, between {{u:.6g}} and {{v:.6g}}"
-        if family.convex_in is None:
-            words = "does not fall up to that mean and rise from there: see {u:.6g} and {v:.6g}"
+        holds, words = between <= (first + last) / 2 + rounding, f"is not convex in the {curve}"
+        if curve is None:
+            words = "does not fall up to that mean and rise from there"
             down = np.where(np.abs(u - m) < np.abs(v - m), first - last, last - first)
             holds = (down <= rounding) | ((u - m) * (v - m) < 0)
-        require(holds, f"log_mixture of {pulls} pulls of mean {{m:.6g}} {words}", m=m, u=u, v=v)
-        logs, _ = log_m(np.full_like(means, pulls), means, np.broadcast_to(truth, means.shape))
-        cut = np.exp(np.minimum(logs, np.log(10.0)))  # [runs, K, J]
+        words = f"log_mixture of {pulls} pulls of mean {{m:.6g}} {words}, see "
+        require(holds, words + "{u:.6g} and {v:.6g}", m=m, u=u, v=v)
+        cut = np.exp(np.minimum(log_m(pulls, means, np.broadcast_to(truth, means.shape))[0],
+                                np.log(10.0)))  # fmt: skip
         average, error = cut.mean(0), cut.std(0) / many**0.5
         words = f"exp(log_mixture) has mean {{a:.6g}} over {pulls} rewards of the tested mean "
         words += "{m:.6g}; it has to be at most 1, and the standard error is {e:.2g}"
         require(average <= 1 + ERRORS * error + 1e-11 * pulls, words, a=average,
                 m=truth[:, None], e=error)  # fmt: skip
         seen = max(seen, (ERRORS + 3) * error.max())
-    form = f"convex in the {family.convex_in}" if family.convex_in else "least at the estimate"
+    form = f"convex in the {curve}" if curve else "least at the estimate"
     return (f"1500 mixtures: at most the likelihood ratio, {form}; n = {many} averages over "
             f"rewards of the tested mean are 1 at most; seen is an excess of {seen:.2g}")

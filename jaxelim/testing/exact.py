@@ -1,17 +1,41 @@
-"""The certificate of a small instance without rounding, in rational numbers."""
+"""Pieces by their definition, and the certificate of a small instance in rational numbers."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxelim.bounds.pieces import pieces_of, shape_at
+from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.errors import UnsupportedError
 from jaxelim.instances.instance import Instance
-from jaxelim.testing.problems import half_spaces
+from jaxelim.lanes import PLAIN
 
 _exact = np.vectorize(lambda x: Fraction(float(x)), otypes=[object])
 """Arrays of floats as arrays of fractions."""
+
+
+def half_spaces(z: Any, shape: Any, number: Callable = np.asarray) -> tuple[Any, Any]:
+    """The pieces that exist, y . theta <= c, as y [P, d] and c [P].
+
+    Args:
+        z: of the candidates that the pieces compare, arms or items, [C, d].
+        shape: of the pieces.
+        number: what makes numbers of floats, for other arithmetic than theirs.
+    """
+    shape = jax.tree.map(np.asarray, shape)
+    places = np.flatnonzero(shape.exists)
+    if isinstance(shape, HalfSpaces):
+        return number(shape.y[places]), number(shape.c[places])
+    z, last = number(np.vstack([z, np.zeros(np.shape(z)[1])])), len(z)
+    if shape.signs:
+        i, k = np.where(shape.above, places, last), np.where(shape.above, last, places)
+    else:
+        i, k = (np.broadcast_to(x, places.shape) for x in shape.pair(PLAIN, places))
+    side = (k == last).astype(int) - (i == last)
+    return z[i] - z[k], side * number(shape.level or 0.0) - number(shape.slack)
 
 
 def exact_bracket(
@@ -37,27 +61,19 @@ def exact_bracket(
         raise UnsupportedError("instance", instance, allowed)
     pieces_of(instance, problem)  # refuses ties, and what has no pieces
     shape: Any = shape_at(problem, instance.family, instance.arms, instance.theta)
-    z = problem.constants() if shape.items else instance.arms
-    y, offsets = half_spaces(z, shape, _exact)
+    y, offsets = half_spaces(problem.constants() if shape.items else instance.arms, shape, _exact)
     phi, w, q = _exact(instance.arms), _exact(allocation), _exact(mixture)
     costs = _exact(np.ones(len(phi)) if instance.costs is None else instance.costs)
     gaps = (y @ _exact(instance.theta) - offsets) / Fraction(instance.noise_std)
-    images = _solved(phi.T @ ((w / costs)[:, None] * phi), y.T)
-    norms = (y * images.T).sum(1)
-    low = min(gaps**2 / (2 * norms)) / w.sum()
-    slopes = (phi @ images) ** 2 @ (q * (gaps / norms) ** 2) / (2 * costs)
-    return low, max(slopes) / q.sum()
-
-
-def _solved(matrix: np.ndarray, sides: np.ndarray) -> np.ndarray:
-    """The X with matrix X = sides, by elimination."""
-    n = len(matrix)
-    rows = np.hstack([matrix, sides])
-    for i in range(n):
+    rows = np.hstack([phi.T @ ((w / costs)[:, None] * phi), y.T])  # [V, y] becomes [I, V^-1 y]
+    for i in range(len(rows)):
         first = i + np.flatnonzero(rows[i:, i])[0]
         rows[[i, first]] = rows[[first, i]]
         rows[i] = rows[i] / rows[i, i]
-        for j in range(n):
+        for j in range(len(rows)):
             if j != i:
                 rows[j] = rows[j] - rows[j, i] * rows[i]
-    return rows[:, n:]
+    images = rows[:, len(rows) :]
+    norms = (y * images.T).sum(1)
+    slopes = (phi @ images) ** 2 @ (q * (gaps / norms) ** 2) / (2 * costs)
+    return min(gaps**2 / (2 * norms)) / w.sum(), max(slopes) / q.sum()

@@ -53,64 +53,61 @@ def orders(problem: Problem, instance: Instance) -> list[Instance]:
 
 def _rotated(instance: Instance, shift: int) -> Instance:
     """The instance with its arms, and settings of each arm, moved by `shift` places."""
-    order = np.roll(np.arange(instance.K), shift)
 
     def moved(one: Any) -> Any:
-        if not dataclasses.is_dataclass(one) or isinstance(one, type):
+        if not dataclasses.is_dataclass(one):
             return one
         fields = {x.name: getattr(one, x.name) for x in dataclasses.fields(one)}
-        of_arms = {name: x for name, x in fields.items()
-                   if isinstance(x, tuple) and len(x) == len(order)}  # fmt: skip
-        changes = {name: tuple(x[k] for k in order) for name, x in of_arms.items()}
-        return dataclasses.replace(one, **changes)
+        return dataclasses.replace(one, **{  # type: ignore[type-var]
+            name: x[-shift:] + x[:-shift] for name, x in fields.items()
+            if isinstance(x, tuple) and len(x) == instance.K})  # fmt: skip
 
-    rest: dict[str, Any] = dict(
-        family=moved(instance.family), source=moved(instance.source), name=instance.name,
-        costs=None if instance.costs is None else instance.costs[order],
+    costs = None if instance.costs is None else np.roll(instance.costs, shift)
+    linear = instance.structure != "unstructured"
+    return Instance(
+        np.roll(instance.arms, shift, 0) if linear else instance.arms,
+        instance.theta if linear else np.roll(instance.theta, shift),
+        None, instance.name, moved(instance.family), source=moved(instance.source), costs=costs,
     )  # fmt: skip
-    if instance.structure == "unstructured":
-        return Instance(instance.arms, instance.theta[order], **rest)
-    return Instance(instance.arms[order], instance.theta, **rest)
 
 
-def near_ties(problem: Problem, instance: Instance) -> Instance | None:
-    """The instance with its gaps times `NEAR`: the same answer, far from settled.
+def variants(
+    problem: Problem, instance: Instance, delta: float, steps: int
+) -> list[tuple]:  # fmt: skip
+    """What a rule is tried on: words, orders of an instance, whether runs end, arguments.
 
-    None for a problem that is not best arm, top m or signs, a batch, and with a source.
+    It is the instance, at delta and a tenth of it. For best arm, top m and signs it is the
+    instance with its gaps times `NEAR`, too. For best arm it is the one whose arms but the best
+    have the mean of the second: a rule may starve one of equal rivals.
     """
-    known = problem.name in ("best-arm", "top-m", "thresholding")
-    level = getattr(problem, "level", None)
-    linear = instance.structure == "linear"
-    if not known or instance.batched or instance.source is not None or (linear and level):
-        return None
-    if linear:
-        return Instance(instance.arms, NEAR * instance.theta, None, None, instance.family)
-    centre = instance.means.mean() if level is None else level
-    return Instance.unstructured(centre + NEAR * (instance.means - centre), instance.family)
+    mixed = orders(problem, instance)
+    found: list[tuple] = [("", mixed, True, {}), (", delta/10", mixed, True, {"delta": delta / 10})]
+    level, linear = getattr(problem, "level", None), instance.structure == "linear"
+    known = problem.name in ("best-arm", "top-m", "thresholding") and not (linear and level)
+    if instance.batched or not known:
+        return found
 
+    def add(words: str, means: np.ndarray, ends: bool, **other: Any) -> None:
+        rest: Any = dict(family=instance.family, source=instance.source, costs=instance.costs)
+        try:
+            one = Instance(instance.arms, NEAR * instance.theta, **rest) if linear else (
+                Instance.unstructured(means, **rest))  # fmt: skip
+        except JaxelimError:  # the source has means of its own
+            return
+        found.append((words, orders(problem, one), ends, other))
 
-def equal_rivals(problem: Problem, instance: Instance) -> Instance | None:
-    """The instance with the mean of the second arm for all but the best: a rule may starve one.
-
-    None for another problem than best arm, linear arms, a batch, and a source that has the
-    means.
-    """
-    if problem.name != "best-arm" or instance.structure != "unstructured" or instance.batched:
-        return None
-    second, best = np.sort(instance.means)[-2:]
-    means = np.where(instance.means == best, best, second)
-    try:
-        return Instance.unstructured(
-            means, instance.family, source=instance.source, costs=instance.costs
-        )
-    except JaxelimError:
-        return None
+    means = instance.means
+    centre, (second, best) = means.mean() if level is None else level, np.sort(means)[-2:]
+    few = min(steps, 300 + 2 * instance.K)
+    add(f", gaps times {NEAR}", centre + NEAR * (means - centre), False, max_samples=few)
+    if problem.name == "best-arm" and not linear:
+        add(", equal rivals", np.where(means == best, best, second), True)
+    return found
 
 
 def means_at(family: Family, z: Any) -> np.ndarray:
     """Means inside the family's range, increasing in z."""
-    low, high = (float(getattr(family, end, side)) for end, side in
-                 (("low", -np.inf), ("high", np.inf)))  # fmt: skip
+    low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
     z = np.asarray(z, float)
     if np.isfinite(high - low):
         return low + (high - low) / (1 + np.exp(-2 * z))

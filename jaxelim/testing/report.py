@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from jaxelim import problems, rules, stopping, thresholds
 from jaxelim.contracts import Family, Problem, SamplingRule
-from jaxelim.errors import JaxelimError
+from jaxelim.errors import ArgumentError, JaxelimError
 from jaxelim.instances.instance import Instance
+from jaxelim.simulation.results.descriptions import known
 from jaxelim.simulation.results.two_samples import rate
+from jaxelim.text import parse
+
+Generator = np.random.Generator
 
 LUCK = 1e-6
 """The chance, at most, that a statistical law fails what is right."""
@@ -37,12 +40,10 @@ class ContractError(JaxelimError, AssertionError):
 class ErrorRate:
     """How often one stopping rule ended with a wrong answer.
 
-    A run that was cut off counts as no error.
-
     Attributes:
         what: the runs, in words.
         stopping: the name of the stopping rule.
-        errors, runs, truncated: numbers of runs: wrong, all, and cut off.
+        errors, runs, truncated: numbers of runs: wrong, all, and cut off, which is no error.
         delta: the error probability of the runs.
         ends: whether the runs are meant to end before they are cut off.
     """
@@ -56,15 +57,9 @@ class ErrorRate:
     ends: bool = True
 
     @property
-    def rate(self) -> float:
-        """Errors per run."""
-        return self.errors / self.runs
-
-    @property
     def bounds(self) -> tuple[float, float]:
         """Exact bounds of the rate (Clopper-Pearson), each wrong with probability 1e-8."""
-        _, low, high = rate(self.errors, self.runs, 1 - 2 * BOUND)
-        return low, high
+        return rate(self.errors, self.runs, 1 - 2 * BOUND)[1:]
 
     @property
     def seen(self) -> float:
@@ -99,8 +94,8 @@ class Report:
         subject: the repr of what was checked.
         tried: on what.
         held: the laws that held, a sentence each, with the smallest defect that is seen.
-        broken: the laws that are broken; a report with some is that of a `ContractError`.
         unseen: what the check cannot see.
+        broken: the laws that are broken; a report with some is that of a `ContractError`.
         rates: of wrong answers.
     """
 
@@ -114,11 +109,9 @@ class Report:
     @property
     def verdict(self) -> str:
         """Of the whole check, in a few words."""
-        if self.broken:
-            return f"{len(self.broken)} laws are broken"
         cut = [one for one in self.rates if one.ends and one.truncated]
-        if not cut:
-            return "passed"
+        if self.broken or not cut:
+            return f"{len(self.broken)} laws are broken" if self.broken else "passed"
         most = max(cut, key=lambda one: one.truncated / one.runs)
         return f"passed, but {most.truncated} of {most.runs} runs ({most.what}) were cut off"
 
@@ -163,32 +156,24 @@ def require(holds: Any, sentence: str, **columns: Any) -> None:
         raise ContractError(sentence.format(**entries) if columns else sentence)
 
 
-def written(thing: Any) -> str:
-    """The law of a class of settings: its repr evaluates back, its docstring has its fields."""
-    kind = type(thing)
+def settings(world: World, rng: Any = None) -> str:
+    """A class of settings: its repr is read back, and its docstring has its fields."""
+    thing, kind = world.thing, type(world.thing)
     frozen = getattr(vars(kind).get("__dataclass_params__"), "frozen", False)
     words = f"{kind.__name__} is no frozen dataclass: write @dataclasses.dataclass(frozen=True)"
     require(frozen or not isinstance(thing, Family), words)
-    import jaxelim
-
-    names = {**vars(jaxelim), kind.__name__: kind}
-    for module in (thresholds, problems, rules, stopping):
-        names = vars(module) | names
     if "sha256" not in repr(thing):
         try:
-            back = eval(repr(thing), dict(names))
-        except Exception as error:
-            words = f"{type(error).__name__}: {error}"
-            raise ContractError(f"its repr does not evaluate back: {words}") from error
+            back = parse(repr(thing), "repr", {kind.__name__: kind}, known())
+        except ArgumentError as error:
+            raise ContractError(f"its repr is not read back: {error}") from error
         same = back == thing and hash(back) == hash(thing)
-        require(same, f"its repr {thing!r} evaluates to something else, or hashes otherwise")
+        require(same, f"its repr {thing!r} is read as something else, or hashes otherwise")
     doc = kind.__doc__ or ""
     require(doc.strip(), f"{kind.__name__} has no docstring")
-    described = re.split(r"^\s*(?:Raises|Returns|Examples?):", doc.partition("Args:")[2],
-                         flags=re.M)[0]  # fmt: skip
-    said = {name for names in re.findall(r"^\s+(\w+(?:, \w+)*): ", described, re.M)
-            for name in names.split(", ")}  # fmt: skip
-    fields = {field.name for field in dataclasses.fields(kind) if field.init}
-    words = f"Args: in the docstring of {kind.__name__} describes {sorted(said)}, its fields are "
-    require(said == fields, f"{words}{sorted(fields)}")
-    return "a frozen dataclass; its repr evaluates back, its docstring describes its fields"
+    args = re.split(r"\n\s*(?:Raises|Returns|Examples?):", doc.partition("Args:")[2])[0]
+    said = re.findall(r"\w+", " ".join(re.findall(r"^\s+(\w+(?:, \w+)*): ", args, re.M)))
+    fields = sorted(field.name for field in dataclasses.fields(kind) if field.init)
+    words = f"Args: in the docstring of {kind.__name__} describes {said}, its fields are {fields}"
+    require(sorted(said) == fields, words)
+    return "a frozen dataclass; its repr is read back, its docstring describes its fields"

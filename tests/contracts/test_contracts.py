@@ -13,8 +13,7 @@ from jaxelim import catalogue
 from jaxelim.lanes import LaneOps
 from jaxelim.problems.sets import ArmSet
 from jaxelim.simulation.results import two_samples
-from jaxelim.testing import ContractError, check, runs
-from jaxelim.testing.report import World
+from jaxelim.testing import ContractError, check
 
 HEAVY = ("tas", "optimistic-tas")
 CASES = [
@@ -108,20 +107,6 @@ def test_the_check_detects_arms_out_of_range():
         check(
             Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1.0, 0.0, 0.0]), runs=40, steps=100
         )
-
-
-@pytest.mark.slow
-def test_the_check_asks_for_arms_at_once(monkeypatch):
-    """A live run beside the batches of another seed: chance decides in EB-TCI."""
-    instance, real = je.Instance(np.eye(3), [0.5, 0.0, 0.0]), runs.trace
-
-    def other(*given, **settings):
-        return real(*given, **{**settings, "seed": settings["seed"] + 1})
-
-    monkeypatch.setattr(runs, "trace", other)
-    with pytest.raises(ContractError, match="after .* rewards a live run gives arms .* at once"):
-        runs.waiting_runs(World(je.EBTCI()), None, problem=je.BestArm(), rule=je.EBTCI(),
-                          instance=instance)  # fmt: skip
 
 
 @jax.tree_util.register_static

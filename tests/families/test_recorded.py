@@ -219,7 +219,7 @@ def test_rewards_have_the_units_of_the_stacks(family):
 @pytest.mark.parametrize("order", ["permuted", "bootstrap", "given"])
 def test_certified(order):
     past = dataclasses.replace(BINARY, order=order)
-    assert "draws have the arms' means" in str(je.testing.check(on(past)))
+    assert "first rewards of each arm have their mean" in str(je.testing.check(on(past)))
 
 
 @pytest.mark.slow

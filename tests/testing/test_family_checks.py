@@ -13,7 +13,7 @@ from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.families.arm import Stat
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.families.one_parameter import count_loss
-from jaxelim.testing import ContractError, check, families
+from jaxelim.testing import ContractError, check, evidence, families
 from jaxelim.testing.report import World
 from tests.faces.test_user_code import Shifted
 from tests.families.family_cases import Binomial, Faces, Geometric, Proven, Textbook
@@ -131,7 +131,7 @@ DRAWS = {
     "of two points": (_draw(lambda mu, u, x: jnp.where(u < 0.5, 2 * mu, 0)), "not the likelihood"),
     "not finite": (
         _draw(lambda mu, u, x: jnp.where(u > 0, x, jnp.inf)),
-        r"not finite, for noise \[0",
+        "not finite, for noise 0",
     ),
     "below the range": (_draw(lambda mu, u, x: jnp.where(u < 0.01, -1.0, x)), "out of the range"),
     "at the end": (
@@ -235,7 +235,7 @@ def test_losses_of_other_rewards(change):
     fails(families.draws, "not the likelihood|have mean", **members)
 
 
-WALKS, RUNS = families.walks, families.runs
+WALKS, RUNS = evidence.walks, families.runs
 INHERITED = {
     "meet": (WALKS, dict(meet=_midway), "not that of the losses"),
     "not exponential": (
@@ -335,7 +335,7 @@ RIGHT = Gaussian.log_mixture
 
 
 def checked(family):
-    return one(families.mixtures, family, DRAWS_OF_MIXTURES)
+    return one(evidence.mixtures, family, DRAWS_OF_MIXTURES)
 
 
 def _for_arms(self, arms):

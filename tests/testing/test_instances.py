@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.testing.instances import NEAR, equal_rivals, near_ties, orders
+from jaxelim.testing.instances import NEAR, orders, variants
 
 
 def test_each_arm_is_best_somewhere_with_its_own_settings():
@@ -41,26 +41,34 @@ def test_linear_arms_batches_and_refused_orders():
     assert len(orders(FirstIsBest(), many[0])) == 1
 
 
+def tried(problem, instance):
+    """The instances beside the own ones, by the words about them."""
+    own, tenth, *others = variants(problem, instance, 0.5, 3000)
+    assert own[1] == tenth[1] and tenth[3] == {"delta": 0.05}
+    return {words: each[0] for words, each, _, _ in others}
+
+
 def test_near_ties_keep_the_answer():
     instance = je.Instance.unstructured([0.9, 0.2, 0.6], je.Bernoulli())
     for problem in (je.BestArm(), je.TopM(2), je.Thresholding(0.5)):
-        close = near_ties(problem, instance)
-        assert close is not None and np.array_equal(close.means.argsort(), [1, 2, 0])
+        close = tried(problem, instance)[", gaps times 0.05"]
+        assert np.array_equal(close.means.argsort(), [1, 2, 0])
         assert np.isclose(np.ptp(close.means), NEAR * 0.7)
     assert np.array_equal(close.means > 0.5, [True, False, True])
-    assert near_ties(je.BestArm(), je.Instance(np.eye(2), [[1.0, 0.0]])) is None
+    assert not tried(je.BestArm(), je.Instance(np.eye(2), [[1.0, 0.0]]))
+    linear = je.Instance(np.eye(2) + 0.1, [1.0, 0.0])
+    assert list(tried(je.BestArm(), linear)) == [", gaps times 0.05"]
+    assert not tried(je.Thresholding(0.5), linear)
 
 
 def test_equal_rivals_have_the_mean_of_the_second():
-    instance = je.Instance.unstructured([0.2, 0.9, 0.6, 0.1], je.Bernoulli())
-    found = equal_rivals(je.BestArm(), instance)
-    assert found is not None and found.means.tolist() == [0.6, 0.9, 0.6, 0.6]
-    assert found.family == je.Bernoulli()
-    assert equal_rivals(je.TopM(2), instance) is None
-    assert equal_rivals(je.BestArm(), je.Instance(np.eye(2) + 0.1, [1.0, 0.0])) is None
+    instance = je.Instance.unstructured([0.2, 0.9, 0.6, 0.1], je.Bernoulli(), costs=[1, 2, 3, 4])
+    found = tried(je.BestArm(), instance)[", equal rivals"]
+    assert found.means.tolist() == [0.6, 0.9, 0.6, 0.6] and found.family == je.Bernoulli()
+    assert found == je.Instance.unstructured(found.means, je.Bernoulli(), costs=[1, 2, 3, 4])
+    assert ", equal rivals" not in tried(je.TopM(2), instance)
     skewed = je.families.Betas([(1, 2), (2, 1), (1, 3)])
-    instance = je.Instance.unstructured(source=skewed, family=je.Bounded())
-    assert equal_rivals(je.BestArm(), instance) is None
+    assert not tried(je.BestArm(), je.Instance.unstructured(source=skewed, family=je.Bounded()))
 
 
 # Hard instances

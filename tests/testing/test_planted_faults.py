@@ -8,7 +8,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.testing import ContractError, families
+from jaxelim.testing import ContractError, evidence, families
 from jaxelim.testing.report import World
 from tests.testing.faults import ALL, FAMILIES, PROBLEMS, RULES
 
@@ -65,6 +65,6 @@ def test_families(name):
     if name not in FAST:
         found(fault)
         return
-    law = families.walks if "evidence" in name else families.draws
+    law = evidence.walks if "evidence" in name else families.draws
     with scope.engine():
         found(fault, lambda it: law(World(it), np.random.default_rng(0)))
