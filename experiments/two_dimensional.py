@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,6 +33,10 @@ from jaxelim.tables import aligned
 
 STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
 SELECTIVE, FULL = 1, 2
+FIRST = np.s_[:, 0]
+"""All instances, at the first delta."""
+Pair = tuple[np.ndarray, np.ndarray]
+"""Means and standard errors."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,9 +76,8 @@ class TwoDimensional(cells.Options):
         super().__post_init__()
         checks.integer("runs", self.runs, low=2)
         if not self.output.name:
-            raise je.errors.ArgumentError(
-                "output", str(self.output), "the path of a figure, without ending"
-            )
+            allowed = "the path of a figure, without ending"
+            raise je.errors.ArgumentError("output", str(self.output), allowed)
         for name in ("eps", "delta", "test_arms", "test_eps"):
             if not getattr(self, name):
                 raise je.errors.ArgumentError(name, getattr(self, name), "at least one value")
@@ -98,28 +101,15 @@ class Observed:
 
 
 def cell(
-    config: TwoDimensional,
-    kind: str,
-    batch: je.Instance,
-    eps: Sequence[float],
+    config: TwoDimensional, kind: str, batch: je.Instance, eps: Sequence[float],
     delta: Sequence[float],
-) -> tuple[str, je.Experiment]:
+) -> tuple[str, je.Experiment]:  # fmt: skip
     """The oracle on a batch, without ridge: the theorem is about the plain LLR."""
-    listed = {"eps": eps, "delta": delta}
-    told = "/".join(
-        f"{word}={','.join(format(value, 'g') for value in values)}"
-        for word, values in listed.items()
-    )
+    told = "/".join(f"{word}={','.join(format(value, 'g') for value in values)}"
+                    for word, values in (("eps", eps), ("delta", delta)))  # fmt: skip
     name = config.named(f"two-dimensional/{kind}/K={batch.K}/{told}")
     return name, je.Experiment(batch, je.BestArm(), je.Oracle(), stopping=STOPPING, delta=delta,
                                ridge=0.0, **config.settings)  # fmt: skip
-
-
-def twin(batch: je.Instance) -> je.Instance:
-    """The unstructured instances with the same means."""
-    return je.Instance(
-        np.broadcast_to(np.eye(batch.K), (batch.size, batch.K, batch.K)), batch.means
-    )
 
 
 def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -186,49 +176,38 @@ def bounds_of(config: TwoDimensional, batch: je.Instance) -> dict[str, np.ndarra
 
     R is the oracle's own.
     """
-    curves = {name: [] for name in ("value", "regret", "lower", "llr", "selective", "full")}
+    rows = []
     for one in batch.unbatched:
         R = regret_of(one, je.Oracle(), 2000)  # its pulls are periodic long before
         found = elimination_bounds(one, je.BestArm(), config.at_delta, regret=R)
-        lower = je.bounds.sample_bound(config.at_delta, found.value)
-        each = (
-            found.value,
-            R(10**9) / found.value,
-            lower,
-            found.llr,
-            found.selective[1:].max(),
-            found.full[1:].max(),
-        )
-        for curve, number in zip(curves.values(), each, strict=True):
-            curve.append(float(number))
-    return {name: np.array(values) for name, values in curves.items()}
+        lower = float(je.bounds.sample_bound(config.at_delta, found.value))
+        rows.append({"value": found.value, "regret": R(10**9) / found.value, "lower": lower,
+                     "llr": found.llr, "selective": found.selective[1:].max(),
+                     "full": found.full[1:].max()})  # fmt: skip
+    return {name: np.array([row[name] for row in rows], float) for name in rows[0]}
 
 
 def bounds_rows(
-    config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]
+    config: TwoDimensional, measured: dict[str, Pair], result: Observed, curves: dict
 ) -> list[dict]:
     """Means, bounds, and bounds over means, by eps."""
-    measured = {
-        "llr": moments(stopping_times(result, 0)[:, 0]),
-        "selective": worst_arm(result, SELECTIVE),
-        "full": worst_arm(result, FULL),
-    }
     rows = []
     for i, eps in enumerate(config.eps):
-        row = {
-            "eps": eps,
-            "H*": curves["value"][i],
-            "R/H*": curves["regret"][i],
-            "lower bound": f"{curves['lower'][i]:.0f}",
-        }
+        row = {"eps": eps, "H*": curves["value"][i], "R/H*": curves["regret"][i],
+               "lower bound": f"{curves['lower'][i]:.0f}"}  # fmt: skip
         for name, (mean, error) in measured.items():
-            row |= {
-                name: f"{mean[i]:.1f} ± {error[i]:.1g}",
-                f"bound {name}": f"{curves[name][i]:.0f}",
-                f"over {name}": curves[name][i] / mean[i],
-            }
+            bound = curves[name][i]
+            row |= {name: f"{mean[i]:.1f} ± {error[i]:.1g}", f"bound {name}": f"{bound:.0f}",
+                    f"over {name}": bound / mean[i]}  # fmt: skip
         rows.append(row | {"cut off": int((~result.stopped[i]).any((0, 1)).sum())})
     return rows
+
+
+def times(found: Observed, at: Any) -> dict[str, Pair]:
+    """Mean tau, and mean elimination times of the far arms, at an index of [instance, delta]."""
+    far = {f"arms 3.., {name}": moments(falls(found, s)[at].mean(-1))
+           for name, s in (("selective", SELECTIVE), ("full", FULL))}  # fmt: skip
+    return {"tau, LLR stopping": moments(stopping_times(found, 0)[at]), **far}
 
 
 def panels_of_times(
@@ -236,149 +215,73 @@ def panels_of_times(
 ) -> list[Panel]:
     """Panels of times against eps and delta, and of the twin."""
     eps, logs = np.array(config.eps), np.log(1 / np.array(config.delta))
-
-    def measured(found, at):
-        far = {
-            name: moments(falls(found, s)[at].mean(-1))
-            for name, s in (("selective", SELECTIVE), ("full", FULL))
-        }
-        return {"tau, LLR stopping": moments(stopping_times(found, 0)[at])} | {
-            f"arms 3.., {name}": pair for name, pair in far.items()
-        }
-
-    in_eps, in_delta, in_twins = (
-        measured(by_eps, np.s_[:, 0]),
-        measured(by_delta, 0),
-        measured(twins, np.s_[:, 0]),
-    )
-    steep = (eps / eps.max()) ** -2.0
-    first = eps.argmax()
+    in_eps, in_delta, in_twins = times(by_eps, FIRST), times(by_delta, 0), times(twins, FIRST)
+    steep, first = (eps / eps.max()) ** -2.0, eps.argmax()
+    word, sizes = "time (samples)", f"K = {config.arms}, "
+    delta = f"delta = {config.at_delta:g}"
     return [
-        Panel(
-            f"K = {config.arms}, delta = {config.at_delta:g}: far arms fall early",
-            "eps",
-            "time (samples)",
-            eps,
-            in_eps,
-            {
-                "slope -2": in_eps["tau, LLR stopping"][0][first] * steep,
-                "slope 0": np.full(eps.shape, in_eps["arms 3.., full"][0].mean()),
-            },
-        ),
-        Panel(
-            f"K = {config.arms}, eps = {config.at_eps:g}: against delta",
-            "log(1/delta)",
-            "time (samples)",
-            logs,
-            in_delta,
-            {"slope 1": in_delta["arms 3.., full"][0][-1] * logs / logs[-1]},
-        ),
-        Panel(
-            f"unstructured twin, delta = {config.at_delta:g}: nothing falls early",
-            "eps",
-            "time (samples)",
-            eps,
-            in_twins,
-            {"slope -2": in_twins["tau, LLR stopping"][0][first] * steep},
-        ),
-    ]
+        Panel(f"{sizes}{delta}: far arms fall early", "eps", word, eps, in_eps,
+              {"slope -2": in_eps["tau, LLR stopping"][0][first] * steep,
+               "slope 0": np.full(eps.shape, in_eps["arms 3.., full"][0].mean())}),
+        Panel(f"{sizes}eps = {config.at_eps:g}: against delta", "log(1/delta)", word, logs,
+              in_delta, {"slope 1": in_delta["arms 3.., full"][0][-1] * logs / logs[-1]}),
+        Panel(f"unstructured twin, {delta}: nothing falls early", "eps", word, eps, in_twins,
+              {"slope -2": in_twins["tau, LLR stopping"][0][first] * steep}),
+    ]  # fmt: skip
+
+
+def tests(found: Observed, at: Any) -> dict[str, Pair]:
+    """Half-space tests per sample by observer, at an index of [instance, delta]."""
+    costs = {
+        "LLR": tests_per_sample(found, 0),
+        "full": tests_per_sample(found, FULL),
+        "full, nested loops": nested_tests_per_sample(found),
+        "selective": tests_per_sample(found, SELECTIVE),
+    }
+    return {name: moments(cost[at]) for name, cost in costs.items()}
+
+
+def laws(K: Any, eps: Any, logs: Any) -> dict[str, np.ndarray]:
+    """The paper's laws of tests per sample, plus those of the last pair."""
+    one = np.ones(np.broadcast_shapes(np.shape(K), np.shape(eps), np.shape(logs)))
+    return {"2 + K² eps²": 2 + K**2 * eps**2 * one,
+            "1 + K eps² + K/log(1/delta)": 1 + (K * eps**2 + K / logs) * one}  # fmt: skip
 
 
 def panels_of_tests(
     config: TwoDimensional, by_arms: list[Observed], by_eps: Observed, by_delta: Observed
 ) -> list[Panel]:
-    """Panels of tests per sample against K, eps and delta.
-
-    The laws are the paper's, plus those of the last pair.
-    """
-    K, eps, logs = (
-        np.array(config.test_arms),
-        np.array(config.test_eps),
-        np.log(1 / np.array(config.delta)),
-    )
-
-    def measured(found, at):
-        costs = {
-            "LLR": tests_per_sample(found, 0),
-            "full": tests_per_sample(found, FULL),
-            "full, nested loops": nested_tests_per_sample(found),
-            "selective": tests_per_sample(found, SELECTIVE),
-        }
-        return {name: moments(cost[at]) for name, cost in costs.items()}  # fmt: skip
-
-    each = [measured(found, np.s_[:, 0]) for found in by_arms]
-    of_K = {
-        name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1))
-        for name in each[0]
-    }
-
-    def laws(K, eps, logs):
-        one = np.ones(np.broadcast_shapes(np.shape(K), np.shape(eps), np.shape(logs)))
-        return {
-            "2 + K² eps²": 2 + K**2 * eps**2 * one,
-            "1 + K eps² + K/log(1/delta)": 1 + (K * eps**2 + K / logs) * one,
-        }
-
-    word, log = "half-space tests per sample", np.log(1 / config.at_delta)
+    """Panels of tests per sample against K, eps and delta."""
+    K, eps = np.array(config.test_arms), np.array(config.test_eps)
+    logs, log = np.log(1 / np.array(config.delta)), np.log(1 / config.at_delta)
+    each = [tests(found, FIRST) for found in by_arms]
+    of_K = {name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1))
+            for name in each[0]}  # fmt: skip
+    arms, near = f"K = {config.at_arms}", f"eps = {config.at_eps:g}"
+    level, word = f"delta = {config.at_delta:g}", "half-space tests per sample"
     return [
-        Panel(
-            f"eps = {config.at_eps:g}, delta = {config.at_delta:g}",
-            "K (arms)",
-            word,
-            K,
-            of_K,
-            laws(K, config.at_eps, log),
-        ),
-        Panel(
-            f"K = {config.at_arms}, delta = {config.at_delta:g}",
-            "eps",
-            word,
-            eps,
-            measured(by_eps, np.s_[:, 0]),
-            laws(config.at_arms, eps, log),
-        ),
-        Panel(
-            f"K = {config.at_arms}, eps = {config.at_eps:g}",
-            "log(1/delta)",
-            word,
-            logs,
-            measured(by_delta, 0),
-            laws(config.at_arms, config.at_eps, logs),
-        ),
-    ]
+        Panel(f"{near}, {level}", "K (arms)", word, K, of_K, laws(K, config.at_eps, log)),
+        Panel(f"{arms}, {level}", "eps", word, eps, tests(by_eps, FIRST),
+              laws(config.at_arms, eps, log)),
+        Panel(f"{arms}, {near}", "log(1/delta)", word, logs, tests(by_delta, 0),
+              laws(config.at_arms, config.at_eps, logs)),
+    ]  # fmt: skip
 
 
 def panels_of_bounds(
-    config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]
+    config: TwoDimensional, measured: dict[str, Pair], curves: dict[str, np.ndarray]
 ) -> list[Panel]:
     """Panels of simulated times between their bounds."""
-    eps = np.array(config.eps)
+    eps, word = np.array(config.eps), "elimination time (samples)"
     return [
-        Panel(
-            f"LLR stopping, K = {config.arms}, delta = {config.at_delta:g}",
-            "eps",
-            "tau (samples)",
-            eps,
-            {"simulated": moments(stopping_times(result, 0)[:, 0])},
-            {"theorem, t-bar + 2": curves["llr"], "lower bound": curves["lower"]},
-        ),
-        Panel(
-            "arms 3.., selective elimination",
-            "eps",
-            "elimination time (samples)",
-            eps,
-            {"simulated, worst arm": worst_arm(result, SELECTIVE)},
-            {"theorem, min(t-bar_p, t-bar) + 2": curves["selective"]},
-        ),
-        Panel(
-            "arms 3.., full elimination",
-            "eps",
-            "elimination time (samples)",
-            eps,
-            {"simulated, worst arm": worst_arm(result, FULL)},
-            {"theorem, min(t-bar_p, t-bar) + 2": curves["full"]},
-        ),
-    ]
+        Panel(f"LLR stopping, K = {config.arms}, delta = {config.at_delta:g}", "eps",
+              "tau (samples)", eps, {"simulated": measured["llr"]},
+              {"theorem, t-bar + 2": curves["llr"], "lower bound": curves["lower"]}),
+        *(Panel(f"arms 3.., {name} elimination", "eps", word, eps,
+                {"simulated, worst arm": measured[name]},
+                {"theorem, min(t-bar_p, t-bar) + 2": curves[name]})
+          for name in ("selective", "full")),
+    ]  # fmt: skip
 
 
 def main(config: TwoDimensional) -> None:
@@ -388,10 +291,9 @@ def main(config: TwoDimensional) -> None:
     if cells.parse_shard(config.shard) == (1, 1):  # shards draw nothing
         files = [one.with_name(f"{one.name}.{end}") for one in paths for end in config.endings]
     batch, one_eps, one_delta = (
-        two_dimensional(config.arms, config.eps),
-        [config.at_eps],
-        [config.at_delta],
-    )
+        two_dimensional(config.arms, config.eps), [config.at_eps], [config.at_delta],
+    )  # fmt: skip
+    twin = je.Instance(np.tile(np.eye(batch.K), (batch.size, 1, 1)), batch.means)
 
     def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> tuple[str, je.Experiment]:
         return cell(config, "example", two_dimensional(K, eps), eps, delta)
@@ -399,7 +301,7 @@ def main(config: TwoDimensional) -> None:
     asked = {
         "by eps": example(config.arms, config.eps, one_delta),
         "by delta": example(config.arms, one_eps, config.delta),
-        "twins": cell(config, "twin", twin(batch), config.eps, one_delta),
+        "twins": cell(config, "twin", twin, config.eps, one_delta),
         **{f"K = {K}": example(K, one_eps, one_delta) for K in config.test_arms},
         "tests by eps": example(config.at_arms, config.test_eps, one_delta),
         "tests by delta": example(config.at_arms, one_eps, config.delta),
@@ -412,9 +314,10 @@ def main(config: TwoDimensional) -> None:
     if held is None:
         return
     found = {key: Observed.of(held, name) for key, (name, _) in asked.items()}
-    by_eps, by_delta, twins = found["by eps"], found["by delta"], found["twins"]
-    by_arms = [found[f"K = {K}"] for K in config.test_arms]
-    costs_by_eps, costs_by_delta = found["tests by eps"], found["tests by delta"]
+    by_eps, twins = found["by eps"], found["twins"]
+    measured = {"llr": moments(stopping_times(by_eps, 0)[:, 0]),
+                "selective": worst_arm(by_eps, SELECTIVE),
+                "full": worst_arm(by_eps, FULL)}  # fmt: skip
     curves = bounds_of(config, batch)
     print(
         f"Oracle, K = {config.arms}, delta = {config.at_delta:g}, {config.runs} runs, "
@@ -422,49 +325,31 @@ def main(config: TwoDimensional) -> None:
         "of arms 3.. falls; bounds of the theorem on elimination times, R the oracle's own; "
         "'over' is bound over mean"
     )
-    print("\n".join(aligned(bounds_rows(config, by_eps, curves))))
-    times = panels_of_times(config, by_eps, by_delta, twins)
-    for panel in times:
-        slopes = (
-            {name: slope(panel.x, mean) for name, (mean, _) in panel.measured.items()}
-            if len(panel.x) > 1
-            else {}
-        )
-        print(
-            f"{panel.title}; slopes in {panel.xlabel}: "
-            + ", ".join(f"{name} {s:+.2f}" for name, s in slopes.items())
-        )
+    print("\n".join(aligned(bounds_rows(config, measured, by_eps, curves))))
+    of_times = panels_of_times(config, by_eps, found["by delta"], twins)
+    for panel in of_times:
+        slopes = [f"{name} {slope(panel.x, mean):+.2f}"
+                  for name, (mean, _) in panel.measured.items() if len(panel.x) > 1]  # fmt: skip
+        print(f"{panel.title}; slopes in {panel.xlabel}: {', '.join(slopes)}")
     for name, one in (("the example", by_eps), ("its unstructured twin", twins)):
-        share = (
-            moments(falls(one, FULL)[:, 0].mean(-1))[0] / moments(stopping_times(one, 0)[:, 0])[0]
-        )
+        far, whole = moments(falls(one, FULL)[:, 0].mean(-1)), moments(stopping_times(one, 0)[:, 0])
+        share = far[0] / whole[0]
         print(
             f"{name}: arms 3.. fall at {share.min():.1e} to {share.max():.1e} of tau, "
             "full elimination"
         )
-    tests = panels_of_tests(config, by_arms, costs_by_eps, costs_by_delta)
-    for panel in tests:
+    by_arms = [found[f"K = {K}"] for K in config.test_arms]
+    of_tests = panels_of_tests(config, by_arms, found["tests by eps"], found["tests by delta"])
+    for panel in of_tests:
         columns = {name: pair[0] for name, pair in panel.measured.items()} | dict(panel.references)
-        print(f"half-space tests per sample, {panel.title}:")
-        print(
-            "\n".join(
-                aligned(
-                    [
-                        {panel.xlabel: f"{x:.3g}"}
-                        | {name: float(column[i]) for name, column in columns.items()}
-                        for i, x in enumerate(panel.x)
-                    ]
-                )
-            )
-        )
+        rows = [{panel.xlabel: f"{x:.3g}", **{name: float(y[i]) for name, y in columns.items()}}
+                for i, x in enumerate(panel.x)]  # fmt: skip
+        print(f"half-space tests per sample, {panel.title}:", *aligned(rows), sep="\n")
     written = []
-    drawn = [*times, *tests], panels_of_bounds(config, by_eps, curves)
+    drawn = [*of_times, *of_tests], panels_of_bounds(config, measured, curves)
     for path, panels in zip(paths, drawn, strict=True):
         written += figures.save(scaling_figure(panels), path, config.dpi, config.endings)
-    cut = sum(
-        int((~one.stopped).sum())
-        for one in (by_eps, by_delta, twins, *by_arms, costs_by_eps, costs_by_delta)
-    )
+    cut = sum(int((~one.stopped).sum()) for one in found.values())
     told = f" and in no mean: {BIASED}" if cut else ""
     print(f"{', '.join(map(str, written))}; {cut} observations cut off{told}; "
           f"{time.perf_counter() - began:.0f} s in all")  # fmt: skip
