@@ -59,7 +59,7 @@ def main(config: Table) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for turn in range(2):
                 output = Path(folder) / str(turn)
-                command = [sys.executable, "-m", f"experiments.{config.name}", "--runs",
+                command = [sys.executable, "-m", "experiments", config.name, "--runs",
                            str(config.runs), "--workers", str(workers),
                            "--output", str(output)]  # fmt: skip
                 wall, processor = used(command)

@@ -1,11 +1,10 @@
-"""What the command lines of all experiments share: options, a study in a store, a main function.
+"""What the command lines of all experiments share: options, a study in a store, how they end.
 
 Runs are computed in blocks, in this process, on workers here or on a cluster. A finished block
 is stored and never computed again.
 """
 
 import dataclasses
-import os
 import shlex
 import signal
 import sys
@@ -62,16 +61,13 @@ class Options:
             checks.integer("workers", self.workers, low=0)
 
     def named(self, name: str) -> str:
-        """An experiment's name; a seed or cap other than the default is appended.
+        """An experiment's name, and a seed, cap or other option that is not the usual one.
 
         A folder can then hold several.
         """
         usual = {field.name: field.default for field in dataclasses.fields(self)}
-        said = [
-            f"/{key}={getattr(self, key)}" for key in self.told if getattr(self, key) != usual[key]
-        ]
-        return name + "".join(said)
-
+        values = {key: getattr(self, key) for key in self.told}
+        return name + "".join(f"/{key}={x}" for key, x in values.items() if x != usual[key])
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -80,6 +76,11 @@ class Options:
         runs = np.array_split(np.arange(self.runs), shards)[number - 1]
         return {"runs": runs, "seed": self.seed, "max_samples": self.max_samples,
                 "engine": je.Engine(devices=1)}  # fmt: skip
+
+    def as_in(self, kind: Any, **more: Any) -> Any:
+        """Another kind of options, with those that all experiments share."""
+        shared = {field.name: getattr(self, field.name) for field in dataclasses.fields(Options)}
+        return kind(**{**shared, **more})
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -134,47 +135,36 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def script(
-    kind: type,
-    main: Callable[[Any], None],
-    arguments: list[str] | None = None,
-    about: str | None = None,
+    name: str, kind: type, act: Callable[[Any], None], given: list[str], about: str | None = None
 ) -> int:
-    """Run an experiment's main function on parsed options; print errors in one line.
+    """Run an experiment on parsed options; print errors in one line.
 
     Args:
+        name: of the experiment.
         kind: the dataclass of its options, an `Options`.
-        main: the function to run.
-        arguments: the command line; None: the process's own.
+        act: what runs it.
+        given: the words of the command line.
         about: the first words of --help; None: the docstring of the options.
 
     Returns:
         The exit code: 0, 2 for an error, 130 after an interrupt.
     """
-    given = sys.argv[1:] if arguments is None else arguments
+    command = shlex.join(["python", "-m", "experiments", name, *given])
+    again = f"Every finished block is kept; to go on from there, say again:\n  {command}"
     try:
         config = tyro.cli(kind, args=given, description=about or kind.__doc__)
         cli.use_all_cores()
         signal.signal(signal.SIGTERM, _stop)
         program_cache.delete_unreadable()
-        main(config)
+        act(config)
     except KeyboardInterrupt:
-        print(f"\nInterrupted. {_how_to_go_on(given)}", file=sys.stderr)
+        print(f"\nInterrupted. {again}", file=sys.stderr)
         return 130
-    except WorkerError as error:
-        print(f"{type(error).__name__}: {error}. {_how_to_go_on(given)}", file=sys.stderr)
-        return 2
     except JaxelimError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        more = f". {again}" if isinstance(error, WorkerError) else ""
+        print(f"{type(error).__name__}: {error}{more}", file=sys.stderr)
         return 2
     return 0
-
-
-def _how_to_go_on(given: Sequence[str]) -> str:
-    """What is kept, and the command that goes on from it."""
-    module = getattr(sys.modules.get("__main__"), "__spec__", None)
-    name = module.name if module is not None else os.path.basename(sys.argv[0])
-    command = shlex.join(["python", "-m", name, *given])
-    return f"Every finished block is kept; to go on from there, say again:\n  {command}"
 
 
 __all__ = ["Options", "script", "studied"]

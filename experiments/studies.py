@@ -1,4 +1,4 @@
-"""Studies beyond the paper: `python -m experiments.studies gk16 --runs 3000`.
+"""Studies beyond the paper: `python -m experiments studies gk16 --runs 3000`.
 
 Each is one call of `je.study`. It is written as NAME.md, NAME.csv and NAME.png: a
 table of samples and errors for every instance and problem, and the stopping times on the first.
@@ -6,7 +6,6 @@ table of samples and errors for every instance and problem, and the stopping tim
 
 import dataclasses
 import math
-import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -367,12 +366,3 @@ def make(options: Options) -> None:
     write_whole(files[1], pd.DataFrame(found).to_csv(index=False).encode())
     print(text)
     print(*figures.save(figures.survival_figure(study.groups()[0][1], bounds=False), stem))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the script and return its exit code."""
-    return cells.script(Options, make, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,12 +1,11 @@
 """The files of a table: Markdown, CSV, and its study with every run."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-import jaxelim as je
 from experiments import cells, tables
 from jaxelim.files import write_whole
 
@@ -15,8 +14,8 @@ ENDINGS = (".md", ".csv", ".nc")
 _PROBLEMS = {"bai": "BAI", "topm": "Top-m", "osi": "OSI"}
 
 
-def _number(value: float, form: str, unit: str = "") -> str:
-    return "" if math.isnan(value) else format(value, form) + unit
+def _number(value: float, form: str, unit: str = "", before: str = "") -> str:
+    return "" if math.isnan(value) else before + format(value, form) + unit
 
 
 def shown(lines: Sequence[dict]) -> list[dict[str, str]]:
@@ -26,7 +25,8 @@ def shown(lines: Sequence[dict]) -> list[dict[str, str]]:
             "problem": _PROBLEMS[line["problem"]],
             "algorithm": line["algorithm"],
             "elimination": line["column"],
-            "samples (k)": _samples(line) + ("†" if line["truncated"] else ""),
+            "samples (k)": f"{line['samples_k']:.2f}" + _number(line["sd_k"], ".1f", before=" ± ")
+            + "†" * bool(line["truncated"]),
             "paper (k)": _number(line["paper_samples_k"], ".2f", f" ± {line['paper_sd_k']:.1f}"),
             "z": _number(line["z"], "+.2f"),
             "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
@@ -43,11 +43,6 @@ def shown(lines: Sequence[dict]) -> list[dict[str, str]]:
         }
         for line in lines
     ]
-
-
-def _samples(line: dict) -> str:
-    spread = "" if math.isnan(line["sd_k"]) else f" ± {line['sd_k']:.1f}"
-    return f"{line['samples_k']:.2f}{spread}"
 
 
 def notes(lines: Sequence[dict], options: tables.TableOptions) -> list[str]:
@@ -102,38 +97,16 @@ def markdown(table: str, lines: Sequence[dict], options: tables.TableOptions) ->
     return "\n".join(parts + [f"- {note}" for note in notes(lines, options)]) + "\n"
 
 
-def write(
-    table: str,
-    found: Sequence[tables.Row],
-    held: je.Study,
-    options: tables.TableOptions,
-) -> str:
-    """Write a table as .md, .csv and .nc; return the Markdown page."""
+def make(table: str, options: tables.TableOptions) -> None:
+    """Run the missing blocks of a table's cells; write .md, .csv and .nc, and print the page."""
+    found, stem = tables.rows(table, options), Path(options.output) / table
+    files = [stem.with_suffix(ending) for ending in ENDINGS]
+    held = cells.studied(options, files, tables.jobs(found))
+    if held is None:
+        return
     lines = tables.measures(found, held)
     page = markdown(table, lines, options)
-    files = {ending: Path(options.output) / f"{table}{ending}" for ending in ENDINGS}
-    write_whole(files[".md"], page.encode())
-    write_whole(files[".csv"], pd.DataFrame(lines).to_csv(index=False).encode())
-    held.save(files[".nc"])
-    return page
-
-
-def make(table: str, options: tables.TableOptions) -> None:
-    """Run the missing blocks of a table's cells, and write the table."""
-    found = tables.rows(table, options)
-    files = [Path(options.output) / f"{table}{ending}" for ending in ENDINGS]
-    held = cells.studied(options, files, tables.jobs(found))
-    if held is not None:
-        print(write(table, found, held, options))
-        print(f"{Path(options.output) / table}.md, .csv, and .nc with every run")
-
-
-def script(table: str, about: str) -> Callable[..., int]:
-    """The main function of a table's script; `about` begins its --help."""
-
-    def main(arguments: list[str] | None = None) -> int:
-        """Run the script and return its exit code."""
-        act = lambda options: make(table, options)  # noqa: E731
-        return cells.script(tables.TableOptions, act, arguments, about)
-
-    return main
+    write_whole(files[0], page.encode())
+    write_whole(files[1], pd.DataFrame(lines).to_csv(index=False).encode())
+    held.save(files[2])
+    print(f"{page}\n{stem}.md, .csv, and .nc with every run")

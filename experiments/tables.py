@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 import xarray as xr
 
 import jaxelim as je
@@ -34,28 +33,29 @@ class Layout:
     title: str
     instances: dict[str, str]
     columns: tuple[str, ...]
+    about: str
 
 
+_AT = "LLR, selective elimination at stopping, and at stopping and sampling"
 LAYOUTS = {
-    "table1": Layout(
-        "table1",
-        "Table 1: linear instances, K = 50, d = 20",
-        {"bai": "linear-d20", "topm": "linear-d20", "osi": "linear-d20-osi"},
-        ("none", "stopping", "stopping+sampling"),
-    ),
-    "table3": Layout(
-        "table3",
-        "Table 3: linear instances, K = 52 and 51, d = 10, selective against full elimination",
-        {"bai": "linear-d10", "topm": "linear-d10-topm"},
-        ("none", "selective", "full"),
-    ),
-    "table4": Layout(
-        "table4",
-        "Table 4: unstructured instances, K = 40",
-        {"bai": "unstructured-k40", "topm": "unstructured-k40", "osi": "unstructured-k40-osi"},
-        ("none", "stopping", "stopping+sampling"),
-    ),
-}
+    one.name: one
+    for one in (
+        Layout("table1", "Table 1: linear instances, K = 50, d = 20",
+               {"bai": "linear-d20", "topm": "linear-d20", "osi": "linear-d20-osi"},
+               ("none", "stopping", "stopping+sampling"),
+               f"Table 1: linear instances, K = 50, d = 20; {_AT}."),
+        Layout("table3",
+               "Table 3: linear instances, K = 52 and 51, d = 10, selective against full "
+               "elimination",
+               {"bai": "linear-d10", "topm": "linear-d10-topm"}, ("none", "selective", "full"),
+               "Table 3: linear instances, d = 10; selective against full elimination."),
+        Layout("table4", "Table 4: unstructured instances, K = 40",
+               {"bai": "unstructured-k40", "topm": "unstructured-k40",
+                "osi": "unstructured-k40-osi"},
+               ("none", "stopping", "stopping+sampling"),
+               f"Table 4: unstructured instances, K = 40; {_AT}."),
+    )
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,52 +114,41 @@ def rows(table: str, options: TableOptions) -> list[Row]:
         ArgumentError: an unknown rule or problem.
         ArgumentError: no row is left.
     """
-    layout = LAYOUTS[table]
+    layout, found = LAYOUTS[table], []
     wanted = {catalogue.find_rule(name) for name in options.rules}
     problems = {checks.choice("problems", name, layout.instances) for name in options.problems}
-    found = []
+    published: set[tuple[str, Any]] = set()
     for (of_table, problem, algorithm, column), numbers in paper.cells().items():
+        if of_table != table:
+            continue
         kind = _kind(algorithm)
-        if (
-            of_table != table
-            or (wanted and kind not in wanted)
-            or (problems and problem not in problems)
-        ):
+        published.add((problem, kind))
+        if (wanted and kind not in wanted) or (problems and problem not in problems):
             continue
         for name in (algorithm, EXACT) if kind is je.Oracle else (algorithm,):
             theirs = numbers if options.papers else {}
             observed = _experiment(layout, problem, name, column, options)
             found.append(Row(problem, name, column, *observed, theirs))
     for problem in problems or layout.instances:
-        for kind in sorted(wanted - rules_of(table, problem), key=catalogue.name_of):
-            found += _unpublished(table, problem, kind, options)
+        for kind in sorted(wanted, key=catalogue.name_of):
+            if (problem, kind) not in published:
+                found += _unpublished(layout, problem, kind, options)
     if not found:
-        raise ArgumentError(
-            "rules", (*options.rules, *options.problems), f"rules and problems that {table} has"
-        )
+        asked = (*options.rules, *options.problems)
+        raise ArgumentError("rules", asked, f"rules and problems that {table} has")
     # The oracle's two rows follow each other, not column by column.
-    order = {
-        key: place
-        for place, key in reversed(list(enumerate((row.problem, row.algorithm) for row in found)))
-    }
-    return sorted(found, key=lambda row: order[row.problem, row.algorithm])
-
-
-def rules_of(table: str, problem: str) -> set[type[je.contracts.SamplingRule]]:
-    """The sampling rules that the paper's table has."""
-    return {
-        _kind(algorithm) for of, one, algorithm, _ in paper.cells() if (of, one) == (table, problem)
-    }
+    order = list(dict.fromkeys((row.problem, row.algorithm) for row in found))
+    return sorted(found, key=lambda row: order.index((row.problem, row.algorithm)))
 
 
 def _unpublished(
-    table: str, problem: str, kind: type[je.contracts.SamplingRule], options: TableOptions
+    layout: Layout, problem: str, kind: type[je.contracts.SamplingRule], options: TableOptions
 ) -> list[Row]:
     """The rows that a rule would have in a table that lacks it.
 
     Problems, instances and columns that do not apply to the rule give no row.
     """
-    layout, traits, found = LAYOUTS[table], kind.traits, []
+    traits, found = kind.traits, []
     structure = je.load_instance(layout.instances[problem]).structure
     if not traits.defined_for(_problem(layout, problem).name) or structure not in traits.structures:
         return []
@@ -205,23 +194,17 @@ def _experiment(
         rule = je.Oracle(paper.oracle_weights(name, problem)) if kind is je.Oracle else kind()
     selective, full = je.SelectiveElimination(), je.FullElimination()
     observers: dict[str, Any] = {
-        "none": je.LLR(),
-        "stopping": selective,
-        "selective": selective,
-        "full": full,
-    }
-    at_sampling = column == "stopping+sampling" or algorithm != _plain(algorithm)
+        "none": je.LLR(), "stopping": selective, "selective": selective, "full": full,
+    }  # fmt: skip
     elimination = None
     if rule.traits.stopping == ("native",):
         stopping, variant = (je.Native(),), "native"
-    elif at_sampling:
+    elif column == "stopping+sampling" or algorithm != _plain(algorithm):
         elimination = observers.get(column, selective)
         stopping, variant = (elimination,), f"{elimination.name}-at-both"
     else:
-        stopping, variant = (
-            tuple(observers[one] for one in layout.columns if one in observers),
-            "watched",
-        )
+        stopping = tuple(observers[one] for one in layout.columns if one in observers)
+        variant = "watched"
     instance, asked = je.load_instance(name), _problem(layout, problem)
     experiment = je.Experiment(
         instance, asked, rule, stopping=stopping, elimination=elimination, delta=options.delta,
@@ -244,11 +227,6 @@ def observed(row: Row, held: je.Study) -> xr.Dataset:
     return held[row.name].to_xarray().isel(delta=0).sel(stopping=row.stopping)
 
 
-def stopping_times(data: xr.Dataset) -> np.ndarray:
-    """tau [run], NaN for runs that were cut off."""
-    return np.where(data["stopped"].values, data["samples"].values, np.nan)
-
-
 def measures(found: Sequence[Row], held: je.Study) -> list[dict[str, Any]]:
     """Measures of each row, NaN if undefined.
 
@@ -269,58 +247,44 @@ def measures(found: Sequence[Row], held: je.Study) -> list[dict[str, Any]]:
     - paper_ms_per_sample: the paper's milliseconds per iteration.
     - reproduces: see `Row`.
     """
-    lines = []
+    lines: list[dict[str, Any]] = []
+    without: dict[tuple[str, str], dict] = {}
     for row in found:
-        data, whole = observed(row, held), held[row.name]
+        data, work = observed(row, held), held[row.name].timings
         tau, stopped = data["samples"].values.astype(float), data["stopped"].values
         wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
         low, high = clopper_pearson(wrong, n)
         # The paper's means include runs cut off at its cap.
         comparable = n == tau.size or row.experiment.max_samples == paper.CAP
         comparable = comparable and bool(row.paper) and tau.size > 1
-        lines.append(
-            {
-                "problem": row.problem,
-                "algorithm": row.algorithm,
-                "column": row.column,
-                "runs": tau.size,
-                "samples_k": tau.mean() / 1000,
-                "sd_k": tau.std(ddof=1) / 1000 if tau.size > 1 else math.nan,
-                "truncated": tau.size - n,
-                "paper_samples_k": row.paper.get("mean", math.nan),
-                "paper_sd_k": row.paper.get("sd", math.nan),
-                "z": paper.z_score(tau, row.paper) if comparable else math.nan,
-                "errors": wrong,
-                "stopped": n,
-                "error_low": low,
-                "error_high": high,
-                "tests_stopping": float(data["tests_stopping"].values.sum() / tau.sum()),
-                "tests_sampling": float(data["tests_sampling"].values.sum() / tau.sum()),
-                "us_per_sample": 1e6 * whole.timings["seconds"] / whole.timings["samples_drawn"],
-                "paper_ms_per_sample": row.paper.get("ms", math.nan),
-                "reproduces": row.reproduces,
-            }
-        )
-    without = {
-        (line["problem"], line["algorithm"]): line for line in lines if line["column"] == "none"
-    }
+        theirs = {name: row.paper.get(name, math.nan) for name in ("mean", "sd", "ms")}
+        tests = {name: float(data[name].values.sum() / tau.sum())
+                 for name in ("tests_stopping", "tests_sampling")}  # fmt: skip
+        line = {
+            "problem": row.problem, "algorithm": row.algorithm, "column": row.column,
+            "runs": tau.size, "samples_k": tau.mean() / 1000,
+            "sd_k": tau.std(ddof=1) / 1000 if tau.size > 1 else math.nan,
+            "truncated": tau.size - n,
+            "paper_samples_k": theirs["mean"], "paper_sd_k": theirs["sd"],
+            "z": paper.z_score(tau, row.paper) if comparable else math.nan,
+            "errors": wrong, "stopped": n, "error_low": low, "error_high": high, **tests,
+            "us_per_sample": 1e6 * work["seconds"] / work["samples_drawn"],
+            "paper_ms_per_sample": theirs["ms"], "reproduces": row.reproduces,
+        }  # fmt: skip
+        lines.append(line)
+        if row.column == "none":
+            without[row.problem, row.algorithm] = line
     for line in lines:
-        base = (
-            without.get((line["problem"], _plain(line["algorithm"])))
-            if line["column"] != "none"
-            else None
-        )
-        line["samples_saved"] = _saved(line, base, lambda one: one["samples_k"])
-        line["tests_saved"] = _saved(
-            line, base, lambda one: one["tests_stopping"] + one["tests_sampling"]
-        )
-        line["paper_samples_saved"] = _saved(line, base, lambda one: one["paper_samples_k"])
-        line["paper_time_saved"] = _saved(line, base, lambda one: one["paper_ms_per_sample"])
+        base = without.get((line["problem"], _plain(line["algorithm"])), line)
+        for name, of in (
+            ("samples_saved", lambda one: one["samples_k"]),
+            ("tests_saved", lambda one: one["tests_stopping"] + one["tests_sampling"]),
+            ("paper_samples_saved", lambda one: one["paper_samples_k"]),
+            ("paper_time_saved", lambda one: one["paper_ms_per_sample"]),
+        ):
+            alone = base is line or not of(base)
+            line[name] = math.nan if alone else 100 * (1 - of(line) / of(base))
     return lines
-
-
-def _saved(line: dict, base: dict | None, of: Any) -> float:
-    return math.nan if base is None or not of(base) else 100 * (1 - of(line) / of(base))
 
 
 def clopper_pearson(wrong: int, n: int) -> tuple[float, float]:
@@ -333,17 +297,12 @@ def clopper_pearson(wrong: int, n: int) -> tuple[float, float]:
 def agreement(lines: Sequence[dict]) -> str:
     """Counts of the paper's rows by standard errors; names those beyond three."""
     scores = [line for line in lines if line["reproduces"] and not math.isnan(line["z"])]
-    near = sum(abs(line["z"]) <= 2 for line in scores)
-    within = sum(2 < abs(line["z"]) <= 3 for line in scores)
     far = [line for line in scores if abs(line["z"]) > 3]
+    near = sum(abs(line["z"]) <= 2 for line in scores)
     text = (
-        f"{len(scores)} of the paper's cells: |z| <= 2 in {near}, 2 < |z| <= 3 in {within}, "
-        f"|z| > 3 in {len(far)}."
+        f"{len(scores)} of the paper's cells: |z| <= 2 in {near}, 2 < |z| <= 3 in "
+        f"{len(scores) - near - len(far)}, |z| > 3 in {len(far)}."
     )
-    if far:
-        named = [
-            f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})"
-            for line in far
-        ]
-        text += " The last: " + "; ".join(named) + "."
-    return text
+    named = [f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})"
+             for line in far]  # fmt: skip
+    return f"{text} The last: {'; '.join(named)}." if far else text

@@ -1,4 +1,4 @@
-"""The paper's example in two dimensions: `python -m experiments.two_dimensional`.
+"""The paper's example in two dimensions: `python -m experiments two_dimensional`.
 
 Source: section "An example" and its appendix. An oracle that tracks w* runs on
 instances whose arm 2 is eps-close to the best and whose arms 3 .. K are bad. It prints
@@ -14,7 +14,6 @@ Finished runs are stored in RESULTS.
 """
 
 import dataclasses
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -284,7 +283,8 @@ def panels_of_bounds(
     ]  # fmt: skip
 
 
-def main(config: TwoDimensional) -> None:
+def run(config: TwoDimensional) -> None:
+    """Run the missing runs; print the tables and draw the figures."""
     began = time.perf_counter()
     paths = [config.output, config.output.with_name(f"{config.output.name}-bounds")]
     files = []
@@ -306,10 +306,7 @@ def main(config: TwoDimensional) -> None:
         "tests by eps": example(config.at_arms, config.test_eps, one_delta),
         "tests by delta": example(config.at_arms, one_eps, config.delta),
     }
-    shared = {
-        field.name: getattr(config, field.name) for field in dataclasses.fields(cells.Options)
-    }
-    options = cells.Options(**{**shared, "output": config.results})
+    options = config.as_in(cells.Options, output=config.results)
     held = cells.studied(options, files, dict(asked.values()))
     if held is None:
         return
@@ -353,7 +350,3 @@ def main(config: TwoDimensional) -> None:
     told = f" and in no mean: {BIASED}" if cut else ""
     print(f"{', '.join(map(str, written))}; {cut} observations cut off{told}; "
           f"{time.perf_counter() - began:.0f} s in all")  # fmt: skip
-
-
-if __name__ == "__main__":
-    sys.exit(cells.script(TwoDimensional, main))

@@ -65,10 +65,10 @@ def test_the_two_dimensional_example_at_a_small_size(tmp_path, capsys):
         workers=0,
     )
     for i in (1, 2):
-        two_dimensional.main(dataclasses.replace(config, shard=f"{i}/2", results=tmp_path / str(i)))
+        two_dimensional.run(dataclasses.replace(config, shard=f"{i}/2", results=tmp_path / str(i)))
         assert "store.merge" in capsys.readouterr().out and not (tmp_path / "out").exists()
     store.merge([tmp_path / "1", tmp_path / "2"], config.results)
-    two_dimensional.main(config)
+    two_dimensional.run(config)
     text = capsys.readouterr().out
     assert "bounds of the theorem" in text and "0 observations cut off" in text
     names = ["small-bounds.pdf", "small-bounds.png", "small.pdf", "small.png"]

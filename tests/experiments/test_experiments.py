@@ -14,22 +14,16 @@ import pytest
 from scipy import stats
 
 import jaxelim as je
-from experiments import (
-    cells,
-    figure1_left,
-    figure1_middle,
-    figure1_right,
-    paper,
-    table1,
-    table3,
-    table4,
-    tables,
-)
+from experiments import __main__, cells, figure1, paper, tables
 from jaxelim import figures, store
 
 ROOT = Path(__file__).parents[2]
 HERE = "--workers=0"  # reuse what this process has compiled
 TINY = ["--runs", "6", "--max-samples", "2000", "--seed", "3", HERE]
+
+
+def run(name: str, arguments: list[str]) -> int:
+    return __main__.main([name, *arguments])
 
 
 def read_csv(path: Path) -> list[dict]:
@@ -122,7 +116,7 @@ def test_table4(tmp_path, capsys):
     arguments = [
         "--runs", "6", "--rules", "lucb", "--problems", "osi", HERE, "--output", str(tmp_path),
     ]  # fmt: skip
-    assert table4.main(arguments) == 0
+    assert run("table4", arguments) == 0
     page = capsys.readouterr().out
     lines = {line["column"]: line for line in read_csv(tmp_path / "table4.csv")}
     instance = je.load_instance("unstructured-k40-osi")
@@ -187,7 +181,7 @@ def test_table4(tmp_path, capsys):
     # More runs: only the new ones are computed, and the first blocks stay.
     before = {path: path.read_bytes() for path in tmp_path.glob("blocks/*/*.npz")}
     arguments[1] = "8"
-    assert table4.main(arguments) == 0
+    assert run("table4", arguments) == 0
     assert all(path.read_bytes() == contents for path, contents in before.items())
 
 
@@ -197,10 +191,8 @@ def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
 
     The table then shows restricted means, daggers and the number of runs.
     """
-    assert (
-        table3.main([*TINY, "--rules", "oracle", "--problems", "bai", "--output", str(tmp_path)])
-        == 0
-    )
+    rows = ["--rules", "oracle", "--problems", "bai", "--output", str(tmp_path)]
+    assert run("table3", [*TINY, *rows]) == 0
     page = capsys.readouterr().out
     lines = read_csv(tmp_path / "table3.csv")
     assert [line["algorithm"] for line in lines] == ["Oracle"] * 3 + [tables.EXACT] * 3
@@ -216,7 +208,7 @@ def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
     )
     assert all(line["z"] == "" for line in lines)  # the paper's cap is different
     # Figure 1, left, shares these runs, and refuses to draw runs that were cut off.
-    assert figure1_left.main([*TINY, "--rules", "oracle", "--output", str(tmp_path)]) == 2
+    assert run("figure1_left", [*TINY, "--rules", "oracle", "--output", str(tmp_path)]) == 2
     assert "ArgumentError" in capsys.readouterr().err
 
 
@@ -233,13 +225,13 @@ def test_tables_of_other_settings(tmp_path, capsys):
     assert gk16.experiment.threshold == je.GK16() and gk16.name.endswith("/threshold=gk16")
     arguments = [*TINY, "--rules", "lucb", "--problems", "osi", "--delta", "0.1", "--ridge", "0",
                  "--output", str(tmp_path)]  # fmt: skip
-    assert table4.main(arguments) == 0
+    assert run("table4", arguments) == 0
     page = capsys.readouterr().out
     assert "These are not the paper's numbers" in page and "delta = 0.1, threshold log(" in page
     lines = read_csv(tmp_path / "table4.csv")
     assert all(line["z"] == "" == line["paper_samples_k"] for line in lines)
     with pytest.raises(SystemExit) as left:
-        raise SystemExit(table4.main(["--delta", "2", "--output", str(tmp_path)]))
+        raise SystemExit(run("table4", ["--delta", "2", "--output", str(tmp_path)]))
     assert left.value.code == 2 and "delta" in capsys.readouterr().err
 
 
@@ -263,7 +255,7 @@ def wait_for_blocks(folder: Path, count: int, process: subprocess.Popen) -> None
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "experiments.table1", *arguments, "--output", str(folder)]
+    command = [sys.executable, "-m", "experiments", "table1", *arguments, "--output", str(folder)]
     # A shell's background job ignores Ctrl-C, and so would its children.
     # preexec_fn would fork under JAX's threads.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -287,8 +279,8 @@ def arrays(folder: Path) -> dict[str, dict]:
 def compare_with_undisturbed(
     disturbed: Path, whole: Path, arguments: list[str], count: int
 ) -> None:
-    assert table1.main([*arguments, HERE, "--output", str(disturbed)]) == 0
-    assert table1.main([*arguments, HERE, "--output", str(whole)]) == 0
+    assert run("table1", [*arguments, HERE, "--output", str(disturbed)]) == 0
+    assert run("table1", [*arguments, HERE, "--output", str(whole)]) == 0
     one, other = arrays(disturbed), arrays(whole)
     assert list(one) == list(other) and len(one) == count
     for name, block in one.items():
@@ -317,7 +309,7 @@ def test_a_table_that_is_interrupted_and_killed(tmp_path, capsys):
     wait_for_blocks(tmp_path / "disturbed", 2, process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130 and f"python -m experiments.table1 {' '.join(BLOCKS)}" in said
+    assert process.returncode == 130 and f"python -m experiments table1 {' '.join(BLOCKS)}" in said
     kept = len(arrays(tmp_path / "disturbed"))
     process = start(tmp_path / "disturbed", *BLOCKS)
     wait_for_blocks(tmp_path / "disturbed", kept + 2, process)
@@ -351,33 +343,32 @@ def test_sharded_tables_equal_the_whole(tmp_path, capsys):
         "--max-samples", "2000", HERE,
     ]  # fmt: skip
     for i in (1, 2):
-        assert (
-            table1.main([*arguments, "--shard", f"{i}/2", "--output", str(tmp_path / str(i))]) == 0
-        )
+        part = ["--shard", f"{i}/2", "--output", str(tmp_path / str(i))]
+        assert run("table1", [*arguments, *part]) == 0
         assert (
             "store.merge" in capsys.readouterr().out
             and not (tmp_path / str(i) / "table1.md").exists()
         )
     store.merge([tmp_path / "1", tmp_path / "2"], tmp_path / "joined")
-    assert table1.main([*arguments, "--output", str(tmp_path / "joined")]) == 0
+    assert run("table1", [*arguments, "--output", str(tmp_path / "joined")]) == 0
     capsys.readouterr()
-    assert table1.main([*arguments, "--output", str(tmp_path / "whole")]) == 0
+    assert run("table1", [*arguments, "--output", str(tmp_path / "whole")]) == 0
     joined, whole = (je.load_study(tmp_path / name / "table1.nc") for name in ("joined", "whole"))
     assert joined.equals(whole)
 
 
 def test_bad_options_are_refused(tmp_path, capsys):
     common = ["--output", str(tmp_path)]
-    assert table1.main(["--rules", "lingap", *common]) == 2 and "lingape" in capsys.readouterr().err
+    assert run("table1", ["--rules", "lingap", *common]) == 2
+    assert "lingape" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
-    assert table1.main(["--output", str(tmp_path / "file" / "x"), "--rules", "oracle"]) == 2
+    assert run("table1", ["--output", str(tmp_path / "file" / "x"), "--rules", "oracle"]) == 2
     assert "StoreError" in capsys.readouterr().err
-    assert (
-        figure1_middle.main(["--rule", "rage", *common]) == 2 and "rage" in capsys.readouterr().err
-    )
+    assert run("figure1_middle", ["--rule", "rage", *common]) == 2
+    assert "rage" in capsys.readouterr().err
     for bad in (["--runs", "0"], ["--shard", "3/2"], ["--block", "0"], ["--seed", "-1"]):
         with pytest.raises(SystemExit) as left:
-            code = table1.main([*bad, *common])
+            code = run("table1", [*bad, *common])
             raise SystemExit(code)
         assert left.value.code == 2 and re.search(bad[0][2:], capsys.readouterr().err)
 
@@ -391,10 +382,8 @@ def test_names_contain_the_seed():
 
 @pytest.mark.slow
 def test_figure1_middle(tmp_path, capsys, monkeypatch):
-    assert (
-        figure1_middle.main(["--runs", "4", "--rule", "lingape", HERE, "--output", str(tmp_path)])
-        == 0
-    )
+    four = ["--runs", "4", HERE, "--output", str(tmp_path)]
+    assert run("figure1_middle", [*four, "--rule", "lingape"]) == 0
     names = capsys.readouterr().out.split()
     assert [Path(name).name for name in names] == [
         "figure1_middle_lingape.png",
@@ -407,12 +396,8 @@ def test_figure1_middle(tmp_path, capsys, monkeypatch):
     # A rule outside the table and without elimination at sampling: two curves.
     drawn = []
     monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure) or ())
-    assert (
-        figure1_middle.main(
-            ["--runs", "4", "--rule", "uniform", HERE, "--output", str(tmp_path / "other")]
-        )
-        == 0
-    )
+    other = ["--runs", "4", "--rule", "uniform", HERE, "--output", str(tmp_path / "other")]
+    assert run("figure1_middle", other) == 0
     monkeypatch.undo()
     capsys.readouterr()
     assert je.load_store(tmp_path / "other").rules == ("table3/bai/uniform/watched",)
@@ -423,10 +408,7 @@ def test_figure1_middle(tmp_path, capsys, monkeypatch):
     ]
     assert all(line.get_ydata()[0] == 52 > line.get_ydata()[-1] for line in axes.lines)
     # Figure 1, left, uses the same runs.
-    assert (
-        figure1_left.main(["--runs", "4", "--rules", "lingape", HERE, "--output", str(tmp_path)])
-        == 0
-    )
+    assert run("figure1_left", [*four, "--rules", "lingape"]) == 0
     said = capsys.readouterr()
     assert len(said.out.split()) == 8
     assert all(Path(name).stat().st_size > 5000 for name in said.out.split())
@@ -439,7 +421,7 @@ def test_figure1_right(tmp_path, capsys):
         "--runs", "6", "--rules", "oracle", "--delta", "0.1", "1e-4", "--error", "sd", HERE,
         "--output", str(tmp_path),
     ]  # fmt: skip
-    assert figure1_right.main(arguments) == 0
+    assert run("figure1_right", arguments) == 0
     assert all(Path(name).stat().st_size > 0 for name in capsys.readouterr().out.split())
     study = je.load_store(tmp_path)
     data = {rule: study[rule].to_xarray() for rule in study.rules}
@@ -474,13 +456,13 @@ def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
     0.01.
     """
     delta = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
-    options = figure1_right.Right(rules=(rule,), delta=delta, seed=11)
+    options = figure1.Right(rules=(rule,), delta=delta, seed=11)
     study = je.study(
-        figure1_right.INSTANCE, je.BestArm(), figure1_right.rules(options), delta=delta, runs=500,
-        seed=11, stopping=figure1_right.STOPPING, ridge=1.0,
+        figure1.INSTANCE, je.BestArm(), figure1.rules_of(options), delta=delta, runs=500,
+        seed=11, stopping=figure1.STOPPING, ridge=1.0,
     )  # fmt: skip
     for result in study.results.values():
-        ratio = figure1_right.ratios(result)
+        ratio = figure1.ratios(result)
         assert ratio.shape == (5, 500) and np.isfinite(ratio).all() and ratio.min() >= 1
         x = np.log(1 / np.array(delta))
         slopes = (x - x.mean()) @ ratio / ((x - x.mean()) ** 2).sum()

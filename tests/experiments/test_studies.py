@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from experiments import studies
+from experiments import __main__, studies
 
 HERE = "--workers=0"
 
@@ -37,7 +37,7 @@ def test_the_table_and_its_numbers(tmp_path, capsys):
     """KL-Racing on the second instance: the numbers are those of `simulate`; it resumes."""
     arguments = ["gk16", "--runs", "6", "--instances", "2", "--rules", "kl-racing", HERE,
                  "--output", str(tmp_path)]  # fmt: skip
-    assert studies.main(arguments) == 0
+    assert __main__.main(["studies", *arguments]) == 0
     page = capsys.readouterr().out
     with open(tmp_path / "gk16.csv", newline="") as file:
         (line,) = csv.DictReader(file)
@@ -56,7 +56,7 @@ def test_the_table_and_its_numbers(tmp_path, capsys):
     assert (tmp_path / "gk16.md").read_text() in page
     assert all((tmp_path / f"gk16.{one}").stat().st_size > 5000 for one in ("png", "pdf"))
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("blocks/*/*.npz")}
-    assert studies.main(arguments) == 0
+    assert __main__.main(["studies", *arguments]) == 0
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("blocks/*/*.npz")} == before
     study = je.load_store(tmp_path)
     assert list(study) == [("kl-racing", "2", "best-arm")] and study["kl-racing"].equals(known)
@@ -66,7 +66,7 @@ def test_the_table_and_its_numbers(tmp_path, capsys):
 def test_runs_that_are_cut_off_are_flagged(tmp_path, capsys):
     arguments = ["transductive", "--runs", "4", "--rules", "uniform", "--max-samples", "100", HERE,
                  "--output", str(tmp_path)]  # fmt: skip
-    assert studies.main(arguments) == 2  # nothing to draw
+    assert __main__.main(["studies", *arguments]) == 2  # nothing to draw
     capsys.readouterr()
     page = (tmp_path / "transductive.md").read_text()
     assert "| 100 ± 0† |" in page and "† 12 runs were cut off" in page

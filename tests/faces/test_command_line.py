@@ -20,16 +20,8 @@ import xarray as xr
 import jaxelim as je
 import jaxelim.cli.instances
 import jaxelim.cli.results
-from experiments import (
-    cells,
-    demo,
-    figure1_left,
-    figure1_middle,
-    figure1_right,
-    studies,
-    table4,
-    two_dimensional,
-)
+from experiments import __main__ as experiments
+from experiments import demo, two_dimensional
 from jaxelim import cli, figures
 from jaxelim.files import writable_file
 from tests.simulation.comparison_cases import made
@@ -153,22 +145,12 @@ def test_options_of_complexity_are_checked_before_anything_is_printed(monkeypatc
 
 
 EXPERIMENTS = {
-    "figure1_left_tau.pdf": lambda folder: figure1_left.main(
-        ["--output", folder, "--rules", "lingape"]
-    ),
-    "figure1_middle_lingape.png": lambda folder: figure1_middle.main(
-        ["--output", folder, "--rule", "lingape"]
-    ),
-    "figure1_right.csv": lambda folder: figure1_right.main(
-        ["--output", folder, "--rules", "lingape"]
-    ),
-    "table4.nc": lambda folder: table4.main(["--output", folder, "--rules", "lucb"]),
-    "gk16.md": lambda folder: studies.main(["gk16", "--output", folder, "--rules", "tas-d"]),
-    "example-bounds.png": lambda folder: cells.script(
-        two_dimensional.TwoDimensional,
-        two_dimensional.main,
-        ["--results", "r", "--output", f"{folder}/example"],
-    ),
+    "figure1_left_tau.pdf": ["figure1_left", "--rules", "lingape", "--output", "results"],
+    "figure1_middle_lingape.png": ["figure1_middle", "--rule", "lingape", "--output", "results"],
+    "figure1_right.csv": ["figure1_right", "--rules", "lingape", "--output", "results"],
+    "table4.nc": ["table4", "--rules", "lucb", "--output", "results"],
+    "gk16.md": ["studies", "gk16", "--rules", "tas-d", "--output", "results"],
+    "example-bounds.png": ["two_dimensional", "--results", "r", "--output", "results/example"],
 }
 
 
@@ -177,7 +159,7 @@ def test_experiments_check_their_files_first(here, monkeypatch, capsys, name):
     """A folder has the name of a figure or of a table."""
     monkeypatch.setattr(je, "study", never)
     (here / "results" / name).mkdir(parents=True)
-    assert EXPERIMENTS[name]("results") == 2
+    assert experiments.main(EXPERIMENTS[name]) == 2
     told = f"ArgumentError: output: got 'results/{name}' (it is a folder); allowed: a file"
     assert capsys.readouterr().err.startswith(told)
     assert sorted(here.rglob("*.part")) == []
