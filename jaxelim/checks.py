@@ -47,9 +47,8 @@ def real_array(
     if array.dtype.kind not in "iuf":
         raise ArgumentError(name, value, kind, f"its type is {array.dtype}")
     dimensions = (ndim,) if isinstance(ndim, int) else ndim
-    if dimensions is not None and array.ndim not in dimensions:
-        raise ArgumentError(name, value, kind, f"its shape is {array.shape}")
-    if shape is not None and not _fits(array.shape, shape):
+    wrong = dimensions is not None and array.ndim not in dimensions
+    if wrong or (shape is not None and not _fits(array.shape, shape)):
         raise ArgumentError(name, value, kind, f"its shape is {array.shape}")
     # A long double may become inf here; the check below finds it.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -85,18 +84,13 @@ def real(
         ArgumentError: the value is no such number.
     """
     open_low, open_high = open if isinstance(open, tuple) else (open, open)
-    kind = _real_in_words(low, high, open_low, open_high)
-    # NumPy would make an object of an integer >= 2^64.
-    if isinstance(value, int) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:
-            raise ArgumentError(name, value, kind) from None
-    else:
-        try:
-            number = float(real_array(name, value, ndim=0))
-        except ArgumentError:
-            raise ArgumentError(name, value, kind) from None
+    kind = _bounds_in_words("a finite number", low, high, open_low, open_high)
+    try:
+        # NumPy would make an object of an integer >= 2^64.
+        plain = isinstance(value, int) and not isinstance(value, bool)
+        number = float(value if plain else real_array(name, value, ndim=0))
+    except (ArgumentError, OverflowError):
+        raise ArgumentError(name, value, kind) from None
     below = low is not None and (number < low or (open_low and number == low))
     above = high is not None and (number > high or (open_high and number == high))
     if below or above:
@@ -113,14 +107,7 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
     Raises:
         ArgumentError: the value is no such integer.
     """
-    if low is not None and high is not None:
-        kind = f"an integer from {low} to {high}"
-    elif low is not None:
-        kind = f"an integer >= {low}"
-    elif high is not None:
-        kind = f"an integer <= {high}"
-    else:
-        kind = "an integer"
+    kind = _bounds_in_words("an integer", low, high, False, False)
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ArgumentError(name, value, kind)
     number = int(value)
@@ -180,21 +167,20 @@ def runs(value: Any) -> np.ndarray:
             return np.arange(integer("runs", value, low=1, high=MAX_RUNS), dtype=np.int64)
         except ArgumentError:
             raise ArgumentError("runs", value, kind) from None
-    array = _as_array("runs", value, kind)
+    array, note = _as_array("runs", value, kind), ""
     if array.ndim != 1 or array.size == 0:
-        raise ArgumentError("runs", value, kind, f"its shape is {array.shape}")
-    if array.dtype.kind not in "iu":
-        raise ArgumentError("runs", value, kind, f"its type is {array.dtype}")
-    bad = (array < 0) | (array >= MAX_RUNS)
-    if bad.any():
-        raise ArgumentError("runs", value, kind, f"{array[bad][0]} at [{np.argmax(bad)}]")
-    indexes = array.astype(np.int64)  # always a copy
-    distinct, counts = np.unique(indexes, return_counts=True)
-    if distinct.size < indexes.size:
-        raise ArgumentError(
-            "runs", value, kind, f"{distinct[counts > 1][0]} is given more than once"
-        )
-    return indexes
+        note = f"its shape is {array.shape}"
+    elif array.dtype.kind not in "iu":
+        note = f"its type is {array.dtype}"
+    elif (bad := (array < 0) | (array >= MAX_RUNS)).any():
+        note = f"{array[bad][0]} at [{np.argmax(bad)}]"
+    else:
+        distinct, counts = np.unique(array, return_counts=True)
+        if distinct.size < array.size:
+            note = f"{distinct[counts > 1][0]} is given more than once"
+    if note:
+        raise ArgumentError("runs", value, kind, note)
+    return array.astype(np.int64)  # always a copy
 
 
 def seed(value: Any) -> int:
@@ -272,16 +258,17 @@ def _shape_in_words(
     return f"{numbers} in an array with {' or '.join(str(n) for n in dimensions)} dimensions"
 
 
-def _real_in_words(low: float | None, high: float | None, open_low: bool, open_high: bool) -> str:
-    if low is not None and high is not None:
-        if open_low and open_high:
-            return f"a number strictly between {low} and {high}"
-        return f"a number in {'(' if open_low else '['}{low}, {high}{')' if open_high else ']'}"
-    if low is not None:
-        return f"a finite number {'>' if open_low else '>='} {low}"
-    if high is not None:
-        return f"a finite number {'<' if open_high else '<='} {high}"
-    return "a finite real number"
+def _bounds_in_words(kind: str, low: Any, high: Any, open_low: bool, open_high: bool) -> str:
+    if low is None and high is None:
+        return kind.replace("finite", "finite real")
+    if low is None or high is None:
+        after = "" if low is None else f" {'>' if open_low else '>='} {low}"
+        return kind + (after if high is None else f" {'<' if open_high else '<='} {high}")
+    if "integer" in kind:
+        return f"{kind} from {low} to {high}"
+    if open_low and open_high:
+        return f"a number strictly between {low} and {high}"
+    return f"a number in {'(' if open_low else '['}{low}, {high}{')' if open_high else ']'}"
 
 
 def wrong_answers(problem: Any, arms: int) -> int | None:

@@ -10,6 +10,7 @@ Errors of arguments are `ValueError`s too. All survive pickling, so a worker pro
 send them to its parent.
 """
 
+import dataclasses
 import difflib
 import reprlib
 import sys
@@ -23,10 +24,19 @@ _NEAR = 0.65  # least similarity of a name that is suggested, from 0 to 1
 _LONGEST = 160  # most characters of a value in a message
 
 
-class JaxelimError(Exception):
+class _Fields(BaseException):
+    """An exception whose fields are its arguments, so that it survives pickling."""
+
+    def __post_init__(self) -> None:
+        kept: Any = self
+        self.args = tuple(getattr(self, field.name) for field in dataclasses.fields(kept))
+
+
+class JaxelimError(_Fields, Exception):
     """The base class of all exceptions of jaxelim."""
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class ArgumentError(JaxelimError, ValueError):
     """An argument is not allowed.
 
@@ -37,12 +47,10 @@ class ArgumentError(JaxelimError, ValueError):
         note: what is wrong with the value, where that is not obvious ("nan at [3, 2]").
     """
 
-    def __init__(self, argument: str, given: Any, allowed: str, note: str = ""):
-        super().__init__(argument, given, allowed, note)
-        self.argument = argument
-        self.given = given
-        self.allowed = allowed
-        self.note = note
+    argument: str
+    given: Any
+    allowed: str
+    note: str = ""
 
     def __str__(self) -> str:
         note = f" ({self.note})" if self.note else ""
@@ -53,7 +61,17 @@ class UnsupportedError(ArgumentError):
     """A combination of rule, problem, structure and stopping rule is not defined."""
 
 
-class FamilyError(ArgumentError):
+@dataclasses.dataclass(eq=False, repr=False)
+class _ContractError(ArgumentError):
+    """A fault of a class of one's own, and where it occurred: t, run, instance and arm."""
+
+    t: int | None = None
+    run: int | None = None
+    instance: int | None = None
+    arm: int | None = None
+
+
+class FamilyError(_ContractError):
     """A family or a source breaks its contract: a method raises, or returns what is not allowed.
 
     Refused before anything compiles. Rewards, estimates and LLRs that are not finite are
@@ -65,22 +83,8 @@ class FamilyError(ArgumentError):
             batch, the instance; None for other faults.
     """
 
-    def __init__(
-        self,
-        argument: str,
-        given: Any,
-        allowed: str,
-        note: str = "",
-        t: int | None = None,
-        run: int | None = None,
-        instance: int | None = None,
-    ):
-        super().__init__(argument, given, allowed, note)
-        self.args = (argument, given, allowed, note, t, run, instance)
-        self.t, self.run, self.instance = t, run, instance
 
-
-class RuleError(ArgumentError):
+class RuleError(_ContractError):
     """A sampling rule breaks its contract.
 
     A method that raises, or returns something that is not allowed, is refused before
@@ -88,47 +92,35 @@ class RuleError(ArgumentError):
     rule chose it. So is a choice among scores with NaN.
 
     Args:
-        rule: the sampling rule.
-        allowed: what its method must return, in words.
-        note: what it did, in words.
-        arm, t, run, instance: the arm out of range, the index t of its sample
-            (`view.t`), the run and, in a batch, the instance; None for other faults.
-            Scores have no arm.
+        argument, given, allowed, note: as of an `ArgumentError`; the rule is given.
+        t, run, instance, arm: the index t of the sample (`view.t`), the run, in a batch
+            the instance, and the arm out of range; None for other faults. Scores have no
+            arm.
     """
 
-    def __init__(self, rule: Any, allowed: str, note: str, *where: int | None):
-        super().__init__("rule", rule, allowed, note)
-        self.args = (rule, allowed, note, *where)
-        self.rule = rule
-        self.arm, self.t, self.run, self.instance = where or (None,) * 4
 
-
-class _RemedyError(JaxelimError, RuntimeError):
-    """Something is wrong around a call, and can be mended.
+@dataclasses.dataclass(eq=False, repr=False)
+class SetupError(JaxelimError, RuntimeError):
+    """The process or JAX's settings prevent jaxelim from computing.
 
     Args:
         problem: what is wrong, in words.
         remedy: what to do about it.
     """
 
-    def __init__(self, problem: str, remedy: str):
-        super().__init__(problem, remedy)
-        self.problem = problem
-        self.remedy = remedy
+    problem: str
+    remedy: str
 
     def __str__(self) -> str:
         return f"{self.problem}; {self.remedy}"
 
 
-class SetupError(_RemedyError):
-    """The process or JAX's settings prevent jaxelim from computing."""
-
-
-class WorkerError(_RemedyError):
+class WorkerError(SetupError):
     """A worker has died, or has other versions and could compute other numbers."""
 
 
-class Interrupted(KeyboardInterrupt):
+@dataclasses.dataclass(eq=False, repr=False)
+class Interrupted(_Fields, KeyboardInterrupt):
     """Ctrl-C ended a call of `simulate`.
 
     Args:
@@ -137,10 +129,8 @@ class Interrupted(KeyboardInterrupt):
             there is none.
     """
 
-    def __init__(self, problem: str, result: Any = None):
-        super().__init__(problem, result)
-        self.problem = problem
-        self.result = result
+    problem: str
+    result: Any = None
 
     def __str__(self) -> str:
         return self.problem
@@ -150,6 +140,7 @@ class StarvationWarning(UserWarning):
     """A sampling rule may hardly ever gather the evidence that a proven test asks for."""
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class StoreError(JaxelimError):
     """A file or folder of stored results cannot be read or written.
 
@@ -158,10 +149,8 @@ class StoreError(JaxelimError):
         problem: what is wrong, in words.
     """
 
-    def __init__(self, path: Any, problem: str):
-        super().__init__(path, problem)
-        self.path = path
-        self.problem = problem
+    path: Any
+    problem: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}"
@@ -181,6 +170,7 @@ class LiveFileWarning(UserWarning):
     """A rule chooses other arms than the file of a live run records; those stay."""
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class OverError(JaxelimError, RuntimeError):
     """A live run that has ended was asked for an arm.
 
@@ -190,10 +180,8 @@ class OverError(JaxelimError, RuntimeError):
         samples: rewards until the run ended.
     """
 
-    def __init__(self, answer: Any, samples: int):
-        super().__init__(answer, samples)
-        self.answer = answer
-        self.samples = samples
+    answer: Any
+    samples: int
 
     def __str__(self) -> str:
         found = f"with the answer {abbreviate(list(self.answer))}"
@@ -256,18 +244,13 @@ def abbreviate(value: Any) -> str:
         if isinstance(value, np.generic) and value.dtype.kind in "biufc":
             value = value.item()
         if isinstance(value, np.ndarray):
-            text = np.array2string(
-                value, threshold=8, edgeitems=2 if value.ndim < 2 else 1, separator=", "
-            )
-            text = " ".join(text.split())
-            shape = (
-                f"an array of shape {value.shape}: "
-                if value.size > 8 or value.size == 0 or value.ndim > 1
-                else ""
-            )
-            text = shape + text
+            edge = 2 if value.ndim < 2 else 1
+            text = np.array2string(value, threshold=8, edgeitems=edge, separator=", ")
+            if value.size > 8 or value.size == 0 or value.ndim > 1:
+                text = f"an array of shape {value.shape}: {text}"
         else:
-            text = " ".join(_shortener.repr(value).split())
+            text = _shortener.repr(value)
     except Exception:  # a message must not fail because its value cannot be printed
         text = f"a {type(value).__name__} that cannot be shown"
+    text = " ".join(text.split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

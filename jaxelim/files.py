@@ -1,5 +1,6 @@
 """Atomic writes of files."""
 
+import contextlib
 import errno
 import os
 import socket
@@ -8,6 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from jaxelim.errors import ArgumentError, StoreError
+
+
+def path_of(path: Any, name: str = "path") -> Path:
+    """A path that a caller passes.
+
+    Raises:
+        ArgumentError: it is none.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(name, path, "the path of a file")
+    return Path(path)
 
 
 def writable_file(name: str, path: Any) -> Path:
@@ -20,12 +32,10 @@ def writable_file(name: str, path: Any) -> Path:
         path: of the file.
 
     Raises:
-        ArgumentError: the path is a folder or a device, or its folder does not exist or
+        ArgumentError: the path is none, is a folder or a device, or its folder does not exist or
             takes no file.
     """
-    path = Path(path)
-    allowed = "a file in a folder that exists and can be written to"
-    note = ""
+    path, note = path_of(path, name), ""
     try:
         if path.is_dir():
             note = "it is a folder"
@@ -35,13 +45,14 @@ def writable_file(name: str, path: Any) -> Path:
             note = f"there is no folder {str(path.parent)!r}"
         else:
             part = _part_of(path)
-            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
+            part.touch()
             part.unlink()
     except OSError as error:
         note = f"it {cannot_write(error)}"
     except ValueError as error:  # NUL in a name
         note = str(error)
     if note:
+        allowed = "a file in a folder that exists and can be written to"
         raise ArgumentError(name, str(path), allowed, note)
     return path
 
@@ -63,24 +74,21 @@ def write_whole(path: Path, contents: bytes) -> None:
     """
     part = _part_of(path)
     try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
-            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-            try:
-                rest = memoryview(contents)
-                while rest:
-                    rest = rest[os.write(handle, rest) :]
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            os.replace(part, path)
-            flush_folder(path.parent)
-        except OSError as error:
-            raise StoreError(path, cannot_write(error)) from error
-    except BaseException:  # an interrupt too
-        try:
+            rest = memoryview(contents)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.replace(part, path)
+        flush_folder(path.parent)
+    except BaseException as error:  # an interrupt too
+        with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
-        except OSError:
-            pass
+        if isinstance(error, OSError):
+            raise StoreError(path, cannot_write(error)) from error
         raise
 
 
@@ -88,15 +96,14 @@ def cannot_write(error: OSError) -> str:
     """The cause of a failed write, in words, with advice."""
     kept = "files that were there before are kept"
     again = "Free some space and give the same command again"
+    permission, part = "there is no permission to write there", "a part of the path is a file"
     advice = {
         errno.ENOSPC: f"the disk is full; {kept}. {again}",
         errno.EDQUOT: f"the quota is used up; {kept}. {again}",
         errno.EFBIG: f"the file would be larger than allowed here; {kept}",
         errno.EROFS: "the file system is read-only",
-        errno.EACCES: "there is no permission to write there",
-        errno.EPERM: "there is no permission to write there",
-        errno.ENOTDIR: "a part of the path is a file, not a folder",
-        errno.EEXIST: "a part of the path is a file, not a folder",
+        **dict.fromkeys((errno.EACCES, errno.EPERM), permission),
+        **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), f"{part}, not a folder"),
     }
     words = advice.get(error.errno or 0, error.strerror or type(error).__name__)
     return f"cannot be written: {words}"

@@ -27,25 +27,21 @@ class NotHere(Exception):
     """A text that names a class or a function outside jaxelim."""
 
 
-class StandIn:
-    """What stands for something that is not jaxelim's own and was not passed."""
+class Text(str):
+    """The text of a part of a loaded result that is not jaxelim's own and was not passed.
+
+    `description` is its text in the file.
+    """
 
     description: str
-    """Its text, as in the file."""
-
-
-class Text(str, StandIn):
-    """The text of a part of a loaded result that is not jaxelim's own and was not passed."""
-
     name: str = ""  # of a stopping rule
     eliminates: bool = False
     answer_axis: str | None = None  # of a problem
     times_axes: tuple[str, ...] = ()
 
-    def __new__(cls, text: str, description: str = "", **attributes: Any) -> "Text":
+    def __new__(cls, text: str, description: str = "", **attributes: Any) -> Any:
         made = super().__new__(cls, text)
-        made.description = description
-        vars(made).update(attributes)
+        vars(made).update(attributes, description=description)
         return made
 
     def __getnewargs__(self) -> tuple[str, str]:
@@ -187,7 +183,7 @@ def text_of(argument: str, value: Any) -> str:
         ArgumentError: a lambda or another object that has no name in a file.
     """
     text = lambda entry: text_of(argument, entry)  # noqa: E731
-    if isinstance(value, StandIn):
+    if isinstance(value, Text):
         return value.description
     if value is None or isinstance(value, bool | str | int):
         return repr(value)

@@ -57,10 +57,11 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
         method, rarely = "choose", [skipping]
     elif method == "choose" and rule.rare:
         rarely = [Rarely()]
-    with blamed(method, partial(RuleError, rule, RETURNS[method] + _TRACED), partial(_hint, rule)):
+    broken = partial(RuleError, "rule", rule, RETURNS[method] + _TRACED)
+    with blamed(method, broken, partial(_hint, rule)):
         result = getattr(rule, method)(view, *state, *rarely)
     if wrong := _wrong(method, result, view, *state):
-        raise RuleError(rule, RETURNS[method], wrong)
+        raise RuleError("rule", rule, RETURNS[method], wrong)
     if method == "init":
         return jax.tree.map(_array, result)
     if method == "choose":

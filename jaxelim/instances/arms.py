@@ -60,11 +60,10 @@ class Arms:
         source: Source | None,
     ) -> None:  # fmt: skip
         phi.setflags(write=False)
-        object.__setattr__(self, "costs", _costs(costs, phi.shape[-2]))
-        object.__setattr__(self, "arms", phi)
-        object.__setattr__(self, "family", family)
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "source", source)
+        settled = dict(costs=_costs(costs, phi.shape[-2]), arms=phi, family=family, names=names,
+                       source=source)  # fmt: skip
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
         with np.errstate(over="ignore"):
             if not np.isfinite(np.sum(phi**2, axis=-1)).all():
                 allowed = "features whose squared norms do not overflow float64"
@@ -89,17 +88,18 @@ class Arms:
             UnsupportedError: as for `Arms`.
         """
         allowed = "features [K, d], a number K >= 2, K different names, or a mapping of both"
+        names, phi = None, given
         if isinstance(given, int | np.integer) and not isinstance(given, bool):
-            return Arms(np.eye(checks.integer("arms", given, low=2)), family, costs=costs)
-        if isinstance(given, Mapping):
-            phi = checks.real_array("arms", list(given.values()), ndim=2)
-            return Arms(phi, family, _names(list(given), given, allowed), costs=costs)
-        if isinstance(given, str | bytes):
+            phi = np.eye(checks.integer("arms", given, low=2))
+        elif isinstance(given, Mapping):
+            names, phi = list(given), list(given.values())
+        elif isinstance(given, str | bytes):
             raise ArgumentError("arms", given, allowed)
-        if isinstance(given, Sequence) and any(isinstance(name, str) for name in given):
-            names = _names(given, given, allowed)
-            return Arms(np.eye(len(given)), family, names, costs=costs)
-        return Arms(checks.real_array("arms", given, ndim=2), family, costs=costs)
+        elif isinstance(given, Sequence) and any(isinstance(name, str) for name in given):
+            names, phi = given, np.eye(len(given))
+        phi = checks.real_array("arms", phi, ndim=2)
+        names = None if names is None else _names(names, given, allowed)
+        return Arms(phi, family, names, costs=costs)
 
     @property
     def truth(self) -> "Instance | None":

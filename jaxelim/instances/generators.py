@@ -70,22 +70,17 @@ def linear_d20(
         allowed = "1, 5, or from 10 to K - 1: the arms 2 .. 5 have equal means, and so have 6 .. 10"
         raise ArgumentError("m", m, allowed)
     low, high = _interval("theta_interval", theta_interval)
-    d = 20
+    signs = problem == "thresholding"
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        theta = np.empty(d)
-        if problem == "thresholding":
-            theta[:10] = _two_sided(rng, 0.1, 0.2, 10)
-        else:
-            theta[0], theta[1:5], theta[5:10] = 1.0, 0.9, 0.8
-        theta[10:] = rng.uniform(low, high, 10)
+        first = _two_sided(rng, 0.1, 0.2, 10) if signs else [1.0, *[0.9] * 4, *[0.8] * 5]
+        theta = np.concatenate([first, rng.uniform(low, high, 10)])
 
         def wanted(v: np.ndarray) -> np.ndarray:
-            means = v @ theta
-            return np.abs(means) >= 0.5 if problem == "thresholding" else means <= 0.5
+            return np.abs(v @ theta) >= 0.5 if signs else v @ theta <= 0.5
 
-        others = _directions(rng, d, K - 10, wanted, "theta_interval", theta_interval)
-        return np.concatenate([np.eye(10, d), others]), theta
+        others = _directions(rng, 20, K - 10, wanted, "theta_interval", theta_interval)
+        return np.concatenate([np.eye(10, 20), others]), theta
 
     return _draw(seed, n, draw)
 
@@ -134,11 +129,10 @@ def linear_d10(
         raise ArgumentError("mean_interval", mean_interval, allowed)
     triples = -(-(K - m) // 3)
 
-    def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        def wanted(v: np.ndarray) -> np.ndarray:
-            means = v.sum(axis=1)
-            return (means >= low) & (means <= high)
+    def wanted(v: np.ndarray) -> np.ndarray:
+        return (v.sum(axis=1) >= low) & (v.sum(axis=1) <= high)
 
+    def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         v = _directions(rng, 3, triples, wanted, "mean_interval", mean_interval)
         blocks = np.zeros((triples, 3, 10))
         for block in range(3):
@@ -219,14 +213,10 @@ def two_dimensional(K: int, eps: ArrayLike) -> Instance:
         ArgumentError: any other argument is out of bounds.
     """
     K = checks.integer("K", K, low=3)
-    values, single = _numbers("eps", eps, 0.5, "1/2")
-    if (1 - values == 1).any():
-        allowed = "numbers large enough for 1 - eps to differ from 1 in float64"
-        raise ArgumentError("eps", eps, allowed)
+    values = _numbers("eps", eps, 0.5, "1/2", lambda eps: 1 - eps, "1 - eps")
     angles = math.pi * (1 + np.arange(1, K - 1) / (2 * (K - 1)))
     arms = np.concatenate([np.eye(2), np.stack([np.cos(angles), np.sin(angles)], axis=1)])
-    theta = np.stack([np.ones_like(values), 1 - values], axis=1)
-    return Instance(arms, theta[0] if single else theta)
+    return Instance(arms, np.stack([np.ones_like(values), 1 - values], axis=-1))
 
 
 def soare(d: int, omega: ArrayLike) -> Instance:
@@ -246,15 +236,11 @@ def soare(d: int, omega: ArrayLike) -> Instance:
         ArgumentError: any other argument is out of bounds.
     """
     d = checks.integer("d", d, low=2)
-    angles, single = _numbers("omega", omega, math.pi / 2, "pi/2")
-    if (np.cos(angles) == 1).any():
-        allowed = "angles large enough for cos(omega) to differ from 1 in float64"
-        raise ArgumentError("omega", omega, allowed)
-    arms = np.zeros((angles.size, d + 1, d))
-    arms[:, :d] = np.eye(d)
-    arms[:, d, 0], arms[:, d, 1] = np.cos(angles), np.sin(angles)
-    theta = np.tile(np.eye(d)[0], (angles.size, 1))
-    return Instance(arms[0], theta[0]) if single else Instance(arms, theta)
+    angles = _numbers("omega", omega, math.pi / 2, "pi/2", np.cos, "cos(omega)")
+    arms = np.zeros((*angles.shape, d + 1, d))
+    arms[..., :d, :] = np.eye(d)
+    arms[..., d, 0], arms[..., d, 1] = np.cos(angles), np.sin(angles)
+    return Instance(arms, np.broadcast_to(np.eye(d)[0], (*angles.shape, d)))
 
 
 def _draw(
@@ -264,10 +250,8 @@ def _draw(
     seed = checks.seed(seed)
     size = 1 if n is None else checks.integer("n", n, low=1)
     streams = (np.random.SeedSequence(seed, spawn_key=(i,)) for i in range(size))
-    drawn = [draw(np.random.default_rng(stream)) for stream in streams]
-    if n is None:
-        return Instance(*drawn[0])
-    return Instance(np.stack([arms for arms, _ in drawn]), np.stack([theta for _, theta in drawn]))
+    arms, theta = zip(*(draw(np.random.default_rng(one)) for one in streams), strict=True)
+    return Instance(arms[0], theta[0]) if n is None else Instance(np.stack(arms), np.stack(theta))
 
 
 def _directions(
@@ -316,15 +300,15 @@ def _interval(name: str, value: Any) -> tuple[float, float]:
 
 
 def _numbers(
-    name: str, value: ArrayLike, high: float, high_in_words: str
-) -> tuple[np.ndarray, bool]:
-    """Check a number or a 1-D array, strictly between 0 and `high`.
-
-    Returns an array [n], and whether it was a single number.
-    """
+    name: str, value: ArrayLike, high: float, said: str, f: Callable, of: str
+) -> np.ndarray:
+    """A number or a 1-D array, strictly between 0 and `high`, where f is not 1 in float64."""
     numbers = checks.real_array(name, value, ndim=(0, 1))
-    allowed = f"a number strictly between 0 and {high_in_words}, or a non-empty 1-D array of such "
-    allowed += "numbers"
     if numbers.size == 0 or (numbers <= 0).any() or (numbers >= high).any():
+        allowed = f"a number strictly between 0 and {said}, or a non-empty 1-D array of such "
+        allowed += "numbers"
         raise ArgumentError(name, value, allowed)
-    return np.atleast_1d(numbers), numbers.ndim == 0
+    if (f(numbers) == 1).any():
+        allowed = f"numbers large enough for {of} to differ from 1 in float64"
+        raise ArgumentError(name, value, allowed)
+    return numbers

@@ -137,18 +137,18 @@ class Instance(Arms):
             raise ArgumentError("means", means, error.allowed, error.note) from None
 
     def _refuse_overflow(self) -> None:
+        scale = self.family.scale
         with np.errstate(over="ignore", invalid="ignore"):
             if not np.isfinite(self.means).all():
                 allowed = "numbers for which the means do not overflow float64"
                 raise ArgumentError("theta", self.theta, allowed)
             # A run computes with theta/noise_std and unit noise, and its LLRs square those means.
-            scale = self.family.scale
             scaled = (self.theta / scale, (self.means / scale) ** 2)
-            if not all(np.isfinite(numbers).all() for numbers in scaled):
-                argument = "noise_std" if scale < 1 and self.family.design else "theta"
-                allowed = "numbers for which theta/noise_std and (means/noise_std)^2 do not "
-                allowed += "overflow float64"
-                raise ArgumentError(argument, getattr(self, argument), allowed)
+        if not all(np.isfinite(numbers).all() for numbers in scaled):
+            argument = "noise_std" if scale < 1 and self.family.design else "theta"
+            allowed = "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow "
+            allowed += "float64"
+            raise ArgumentError(argument, getattr(self, argument), allowed)
 
     def _refuse_other_means(self, source: Source) -> None:
         own = source.means
@@ -223,8 +223,7 @@ class Instance(Arms):
         if not -self.size <= i < self.size:
             allowed = f"an integer from {-self.size} to {self.size - 1}"
             raise IndexError(f"index: got {i}; allowed: {allowed}")
-        i %= self.size
-        name = None if self.name is None else f"{self.name}[{i}]"
+        name = None if self.name is None else f"{self.name}[{i % self.size}]"
         return self._with(self.arms[i], self.theta[i], name)
 
     def _with(self, arms: np.ndarray, theta: np.ndarray, name: str | None) -> "Instance":
@@ -244,18 +243,14 @@ class Instance(Arms):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):
             return NotImplemented
-        return (
-            (self.family, self.source) == (other.family, other.source)
-            and np.array_equal(self.arms, other.arms)
-            and np.array_equal(self.theta, other.theta)
-            and np.array_equal(_numbers(self.costs), _numbers(other.costs))
-        )
+        mine, theirs = ((one.arms, one.theta, _numbers(one.costs)) for one in (self, other))
+        same = (self.family, self.source) == (other.family, other.source)
+        return same and all(map(np.array_equal, mine, theirs))
 
     def __hash__(self) -> int:
         # + 0.0 converts -0.0 to 0.0, which is equal but has other bytes.
-        arms, theta = (self.arms + 0.0).tobytes(), (self.theta + 0.0).tobytes()
-        costs = _numbers(self.costs).tobytes()
-        return hash((self.arms.shape, arms, theta, self.family, self.source, costs))
+        numbers = [(x + 0.0).tobytes() for x in (self.arms, self.theta, _numbers(self.costs))]
+        return hash((self.arms.shape, *numbers, self.family, self.source))
 
     def __repr__(self) -> str:
         """The call that makes this instance; for long arrays with their sizes in their place."""
@@ -293,22 +288,20 @@ class Instance(Arms):
             if one is not None and type(one) not in known.values():
                 allowed = f"one that load_instance knows: {', '.join(known)}"
                 raise UnsupportedError(name, one, allowed)
-        gaussian = type(self.family) is Gaussian and not self.family.by_arm
         written = f' "arms": [\n{_rows(self.arms)}]'
         if items is not None:
             features = checks.real_array("items", items, shape=(None, self.d))
             written += f',\n "items": [\n{_rows(features)}]'
-        family = f'"family": {json.dumps(text_of("family", self.family))}'
-        if gaussian:
-            family = f'"noise_std": {json.dumps(self.noise_std)}'
+        if type(self.family) is Gaussian and not self.family.by_arm:
+            own: dict[str, Any] = {"noise_std": self.noise_std}
+        else:
+            own = {"family": text_of("family", self.family)}
         if self.source is not None:
-            family += f', "source": {json.dumps(text_of("source", self.source))}'
+            own["source"] = text_of("source", self.source)
         if self.costs is not None:
-            family += f', "costs": {json.dumps(self.costs.tolist())}'
-        text = (
-            f'{{"name": {json.dumps(self.name)}, {family},\n'
-            f' "theta": {json.dumps(self.theta.tolist())},\n{written}}}\n'
-        )
+            own["costs"] = self.costs.tolist()
+        head = json.dumps({"name": self.name, **own})[1:-1]
+        text = f'{{{head},\n "theta": {json.dumps(self.theta.tolist())},\n{written}}}\n'
         write_whole(writable_file("path", path), text.encode())
 
 
@@ -334,10 +327,8 @@ def _rows(array: np.ndarray) -> str:
 def _refuse_unstorable(name: object) -> None:
     """Refuse names that files cannot store: NetCDF has no NUL, UTF-8 no lone surrogates."""
     allowed = "a string without NUL and lone surrogates, or None"
-    if name is None:
-        return
-    if not isinstance(name, str):
+    if name is not None and not isinstance(name, str):
         raise ArgumentError("name", name, allowed)
-    bad = [i for i, letter in enumerate(name) if letter == "\0" or "\ud800" <= letter <= "\udfff"]
-    if bad:
-        raise ArgumentError("name", name, allowed, f"{name[bad[0]]!r} at [{bad[0]}]")
+    for i, letter in enumerate(name or ""):
+        if letter == "\0" or "\ud800" <= letter <= "\udfff":
+            raise ArgumentError("name", name, allowed, f"{letter!r} at [{i}]")

@@ -124,19 +124,17 @@ def _read(name_or_path: str | os.PathLike[str]) -> tuple[dict[str, Any], Instanc
         looks_like_path = name_or_path.endswith(".json") or Path(name_or_path).name != name_or_path
         if not looks_like_path and not os.path.exists(name_or_path):
             raise unknown_name("name_or_path", name_or_path, names())
-    path = os.fspath(name_or_path)
-    if not os.path.exists(path):
-        raise _refused(path, "there is no such file")
+    path, problem = os.fspath(name_or_path), ""
     if not os.path.isfile(path):
-        raise _refused(path, "it is no regular file")
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        problem = f"it is not UTF-8 text: byte {error.start} is {error.reason}"
-        raise _refused(path, problem) from None
-    except OSError as error:
-        raise _refused(path, f"it cannot be read: {error.strerror}") from None
-    return _parse(path, text)
+        problem = "it is no regular file" if os.path.exists(path) else "there is no such file"
+    else:
+        try:
+            return _parse(path, Path(path).read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            problem = f"it is not UTF-8 text: byte {error.start} is {error.reason}"
+        except OSError as error:
+            problem = f"it cannot be read: {error.strerror}"
+    raise _refused(path, problem)
 
 
 def _refused(path: Any, problem: str) -> ArgumentError:
@@ -171,9 +169,8 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
     if "means" in content and named:
         both = f"'means' and {named[0]!r}"
         raise _refused(path, f"it has the keys {both}, of which it may have one")
-    for key in ("theta", "arms"):
-        if key not in content and not unstructured:
-            raise _refused(path, f"the key {key!r} is missing")
+    if not unstructured and len(named) < 2:
+        raise _refused(path, f"the key {'arms' if named == ['theta'] else 'theta'!r} is missing")
     try:
         std = content.get("noise_std")
         family, source = (_named(path, key, content.get(key)) for key in ("family", "source"))
@@ -181,7 +178,8 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
             family = None
         if "noise_std" in content and std is None:
             raise ArgumentError("noise_std", std, "a number")
-        name = content.get("name", _name_of(path))
+        usual = Path(path).name.removesuffix(".json").encode("utf-8", "replace").decode("utf-8")
+        name = content.get("name", usual)
         own = dict(noise_std=std, name=name, source=source, costs=content.get("costs"))
         if unstructured:
             instance = Instance.unstructured(content.get("means"), family, **own)
@@ -196,11 +194,6 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         raise _refused(path, str(error)) from None
 
 
-def _name_of(path: str) -> str:
-    """The name of a file, without .json and what a name may not hold."""
-    return Path(path).name.removesuffix(".json").encode("utf-8", "replace").decode("utf-8")
-
-
 def _named(path: str, key: str, written: Any) -> Any:
     """The family or source of a file, by its text."""
     if written is None:
@@ -208,17 +201,16 @@ def _named(path: str, key: str, written: Any) -> Any:
     known = families.NAMES if key == "family" else families.SOURCES
     try:
         return parse(written, key, known, files=True)
-    except NotHere as error:
-        raise _refused(path, str(unknown_name(key, str(error), known))) from None
-    except ArgumentError as error:
-        raise _refused(path, str(error)) from None
+    except (NotHere, ArgumentError) as error:
+        unknown = isinstance(error, NotHere)
+        why = unknown_name(key, str(error), known) if unknown else error
+        raise _refused(path, str(why)) from None
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build a JSON object and refuse duplicate keys, which `json` would drop."""
-    content: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in content:
-            raise ValueError(f"the key {key!r} is given twice")
-        content[key] = value
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [key for key, _ in pairs]
+        raise ValueError(f"the key {max(names, key=names.count)!r} is given twice")
     return content

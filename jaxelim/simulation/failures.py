@@ -25,20 +25,10 @@ class Place(NamedTuple):
     instance: int | None = None  # in a batch
     live: bool = False  # rewards come from outside
 
-    def after(self, more: str = "samples") -> str:
-        """After how many samples, in words."""
-        return f"after {self.t} rewards" if self.live else f"after {self.t} {more} of {self.whose}"
-
-    @property
-    def at(self) -> str:
-        """At which sample, in words."""
-        return f"after {self.t} rewards" if self.live else f"at t = {self.t} of {self.whose}"
-
-    @property
-    def whose(self) -> str:
-        """The run, in words."""
-        batched = self.instance is not None
-        return f"run {self.run}" + (f" of instance {self.instance}" if batched else "")
+    def said(self, words: str) -> str:
+        """After how many rewards of a live run, else `words` with t and the run, in words."""
+        of = "" if self.instance is None else f" of instance {self.instance}"
+        return f"after {self.t} rewards" if self.live else f"{words} of run {self.run}{of}"
 
 
 def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -> ArgumentError:
@@ -50,29 +40,30 @@ def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -
         fault: as `Lane.fault`.
         place: where.
     """
-    where = place.t, place.run, place.instance
+    t, where = place.t, place[:3]
+    at, after = place.said(f"at t = {t}"), place.said(f"after {t} samples")
     if fault:
-        return _of_a_number(call, fault, place)
+        return _of_a_number(call, fault, place, at, after)
     if arm == int(scores.NO_NUMBER):
-        note = f"it chose among scores that are NaN {place.at}"
-        return RuleError(call.rule, "a rule whose scores are numbers", note, None, *where)
+        note = f"it chose among scores that are NaN {at}"
+        return RuleError("rule", call.rule, "a rule whose scores are numbers", note, *where)
     if arm:
         allowed = f"a rule that chooses arms from 0 to {call.instance.K - 1}"
-        return RuleError(call.rule, allowed, f"it chose arm {arm} {place.at}", arm, *where)
+        return RuleError("rule", call.rule, allowed, f"it chose arm {arm} {at}", *where, arm)
     argument, allowed = call.problem.in_range(call.instance.K)
-    note = f"it gave {answer} {place.after()}"
-    return ArgumentError(argument, call.problem, allowed, note)
+    return ArgumentError(argument, call.problem, allowed, f"it gave {answer} {after}")
 
 
-def _of_a_number(call: Experiment, fault: int, place: Place) -> ArgumentError:
+def _of_a_number(
+    call: Experiment, fault: int, place: Place, at: str, after: str
+) -> ArgumentError:
     """The error of a number that is not finite: of the family, or of a user's problem."""
     family, (what, allowed) = call.instance.family, _WRONG[fault]
+    if fault == watching.MEANS and shipped(family):  # seen at the chunk's end
+        after = place._replace(live=False).said(f"within the first {place.t} samples")
     first = place.t <= call.initial_pulls * call.instance.K
-    at = place.at if fault == watching.REWARD and not first else place.after()
-    if fault == watching.MEANS and shipped(family):
-        at = f"within the first {place.t} samples of {place.whose}"  # seen at the chunk's end
-    note = f"{what} was not finite {at}"
+    note = f"{what} was not finite {at if fault == watching.REWARD and not first else after}"
     if fault == watching.EVIDENCE and shipped(family) and not shipped(call.problem):
         allowed = "a shape(seen, answer) whose pieces have finite LLRs"
         return ArgumentError("problem", call.problem, allowed, note)
-    return FamilyError("family", family, allowed, note, place.t, place.run, place.instance)
+    return FamilyError("family", family, allowed, note, *place[:3])

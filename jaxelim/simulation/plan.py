@@ -263,13 +263,14 @@ def prepared_for(call: Experiment) -> Tree:
     rule, instance = call.rule, call.computed
     allowed = "a prepare(instance, problem, ridge) that returns numbers in NumPy arrays"
     allowed += ", [instance, ..] for a batch" if instance.batched else ""
-    with blamed("prepare", partial(RuleError, rule, allowed)):
+    with blamed("prepare", partial(RuleError, "rule", rule, allowed)):
         prepared = rule.prepare(instance, call.problem, call.ridge)
         arrays = [np.asarray(x) for x in jax.tree.leaves(prepared)]
     for x in arrays:
         short = instance.batched and x.shape[:1] != (instance.size,)
         if x.dtype.kind not in "biuf" or short:
-            raise RuleError(rule, allowed, f"a leaf of what prepare returned is {described(x)}")
+            note = f"a leaf of what prepare returned is {described(x)}"
+            raise RuleError("rule", rule, allowed, note)
     return prepared
 
 

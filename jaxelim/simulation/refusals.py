@@ -33,7 +33,9 @@ def check(call: "Experiment") -> None:
         _check_hashable(name, getattr(call, name))
     _check_combination(call)
     if isinstance(call.elimination, Resets):
-        _check_alpha(call)
+        own = call.elimination.alpha is not None
+        given = ("alpha", call.elimination.alpha) if own else ("threshold", call.threshold)
+        _levels(*given, _Alpha(call.elimination, call.threshold), call)
     if type(call.rule).caution is not SamplingRule.caution:
         _warn_of_starvation(call)
 
@@ -50,10 +52,9 @@ def _check_threshold(call: "Experiment") -> None:
     _check_hashable("threshold", threshold)
     found = _levels("threshold", threshold, threshold, call)
     slack = 1e-12 * np.abs(found).max()
-    if np.any(np.diff(found, axis=1) < -slack):
-        raise ArgumentError("threshold", threshold, "a threshold that does not decrease in t")
-    if np.any(np.diff(found, axis=0) < -slack):
-        raise ArgumentError("threshold", threshold, "a threshold that does not increase in delta")
+    for axis, allowed in ((1, "does not decrease in t"), (0, "does not increase in delta")):
+        if np.any(np.diff(found, axis=axis) < -slack):
+            raise ArgumentError("threshold", threshold, f"a threshold that {allowed}")
 
 
 def _warn_of_starvation(call: "Experiment") -> None:
@@ -66,14 +67,6 @@ def _warn_of_starvation(call: "Experiment") -> None:
     caution = call.rule.caution(call.instance, threshold, _TIMES, levels, delta)
     if caution is not None:
         warn(caution, StarvationWarning)
-
-
-def _check_alpha(call: "Experiment") -> None:
-    """Refuse a level alpha of elimination at sampling that is not finite and positive."""
-    elimination, threshold = call.elimination, call.threshold
-    own = elimination.alpha is not None
-    argument, value = ("alpha", elimination.alpha) if own else ("threshold", threshold)
-    _levels(argument, value, _Alpha(elimination, threshold), call)
 
 
 class _Alpha(NamedTuple):
@@ -108,9 +101,8 @@ def _levels(argument: str, value: Any, f: Callable, call: "Experiment") -> np.nd
     for allowed, good in (("finite values", np.isfinite(found)), ("values above 0", found > 0)):
         if not good.all():
             row, column = np.argwhere(~good)[0]
-            note = (
-                f"at t = {times[column]:g}, delta = {falling[row]:g} it is {found[row, column]:g}"
-            )
+            at = f"at t = {times[column]:g}, delta = {falling[row]:g}"
+            note = f"{at} it is {found[row, column]:g}"
             raise ArgumentError(argument, value, allowed, note)
     return found
 
@@ -136,58 +128,50 @@ _METHODS = {
 
 def _check_combination(call: "Experiment") -> None:
     """Refuse combinations that the paper does not define."""
-    instance, problem, rule = call.instance, call.problem, call.rule
+    instance, problem, rule, elimination = call.instance, call.problem, call.rule, call.elimination
     family, name, traits = instance.family, type(rule).__name__, rule.traits
-    if not traits.defined_for(problem.name):
-        allowed = f"one that {name} is defined for: {', '.join(traits.problems or ())}"
-        if problem.name == "best-item":
-            allowed += "; items have no pulls and no rewards of their own"
-        raise UnsupportedError("problem", problem, allowed)
-    if problem.epsilon and not traits.slack:
-        allowed = f"epsilon=0: {name} is not defined with slack"
-        raise UnsupportedError("problem", problem, allowed)
-    if instance.costs is not None and not traits.costs:
-        allowed = f"None: {name} has no published form for arms of different costs"
-        raise UnsupportedError("costs", instance.costs.tolist(), allowed)
-    if instance.structure not in traits.structures:
-        allowed = f"{' or '.join(traits.structures)} arms: {name} is not defined for others"
-        raise UnsupportedError("instance", instance.structure, allowed)
-    if traits.families is not None and family.name not in traits.families:
-        allowed = f"{' or '.join(traits.families)} rewards: {name} is not defined for others"
-        raise UnsupportedError("family", family, allowed)
     missing = [method for method in rule.needs(family, problem) if not family.has(method)]
     if traits.families == ("gaussian",) and not family.design:
         missing.append("design")
-    if missing:
-        kind = " and ".join(_METHODS.get(method, f"a {method}") for method in missing)
-        allowed = f"a family with {kind}: {name} on {problem.name} is not defined for others"
-        raise UnsupportedError("family", family, allowed)
-    for observer in call.stopping:
+    methods = " and ".join(_METHODS.get(method, f"a {method}") for method in missing)
+    items = "; items have no pulls and no rewards of their own" * (problem.name == "best-item")
+    others = f": {name} is not defined for others"
+    costs = None if instance.costs is None else instance.costs.tolist()
+    rows: list[tuple[str, Any, Any, str]] = [
+        ("problem", problem, not traits.defined_for(problem.name),
+         f"one that {name} is defined for: {', '.join(traits.problems or ())}{items}"),
+        ("problem", problem, problem.epsilon and not traits.slack,
+         f"epsilon=0: {name} is not defined with slack"),
+        ("costs", costs, costs is not None and not traits.costs,
+         f"None: {name} has no published form for arms of different costs"),
+        ("instance", instance.structure, instance.structure not in traits.structures,
+         f"{' or '.join(traits.structures)} arms{others}"),
+        ("family", family, traits.families is not None and family.name not in traits.families,
+         f"{' or '.join(traits.families or ())} rewards{others}"),
+        ("family", family, missing,
+         f"a family with {methods}: {name} on {problem.name} is not defined for others"),
         # A user's own stopping rule is not in the traits: it only observes.
-        if observer.name in KNOWN_STOPPING and observer.name not in traits.stopping:
-            allowed = f"{name} stops by: {', '.join(traits.stopping)}"
-            raise UnsupportedError("stopping", observer, allowed)
-    if call.elimination is not None:
-        _check_elimination(call)
-
-
-def _check_elimination(call: "Experiment") -> None:
-    """Refuse an elimination at sampling that is not defined here."""
-    elimination, stopping = call.elimination, list(call.stopping)
-    if not isinstance(elimination, SelectiveElimination | Resets):
-        allowed = "None, SelectiveElimination(), FullElimination() or Resets(...)"
-        raise ArgumentError("elimination", elimination, allowed)
-    if call.problem.epsilon:
-        allowed = "None: elimination at sampling is not defined with slack"
-        raise UnsupportedError("elimination", elimination, allowed)
-    if not call.rule.traits.elimination:
-        allowed = f"None: {type(call.rule).__name__} does not look at pieces when it samples"
-        raise UnsupportedError("elimination", elimination, allowed)
+        *(("stopping", one, one.name in KNOWN_STOPPING and one.name not in traits.stopping,
+           f"{name} stops by: {', '.join(traits.stopping)}") for one in call.stopping),
+    ]  # fmt: skip
+    if elimination is not None:
+        if not isinstance(elimination, SelectiveElimination | Resets):
+            allowed = "None, SelectiveElimination(), FullElimination() or Resets(...)"
+            raise ArgumentError("elimination", elimination, allowed)
+        first, *more = call.stopping
+        rows += [
+            ("elimination", elimination, problem.epsilon,
+             "None: elimination at sampling is not defined with slack"),
+            ("elimination", elimination, not traits.elimination,
+             f"None: {name} does not look at pieces when it samples"),
+            ("stopping", call.stopping,
+             elimination.shared and (more or type(first) is not type(elimination)),
+             f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces "
+             "that this stopping rule has dropped, and any other rule would wait for them for "
+             "ever"),
+        ]  # fmt: skip
+    for argument, given, wrong, allowed in rows:
+        if wrong:
+            raise UnsupportedError(argument, given, allowed)
     if isinstance(elimination, Resets):
         elimination.check(call.threshold, call.delta)
-    if elimination.shared and (len(stopping) > 1 or type(stopping[0]) is not type(elimination)):
-        allowed = (
-            f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that "
-            "this stopping rule has dropped, and any other rule would wait for them for ever"
-        )
-        raise UnsupportedError("stopping", call.stopping, allowed)

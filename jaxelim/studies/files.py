@@ -11,11 +11,12 @@ import numpy as np
 import xarray as xr
 
 from jaxelim.errors import DamagedFileError, JaxelimError, StoreError, warn
+from jaxelim.files import path_of
 from jaxelim.simulation.blocks import joined, worked
 from jaxelim.simulation.results.descriptions import made
 from jaxelim.simulation.results.loading import assembled, opened, result_of
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.saving import FORMAT, path_of
+from jaxelim.simulation.results.saving import FORMAT
 from jaxelim.store import CELL, Cell, Store
 from jaxelim.studies.grid import LONGEST
 from jaxelim.studies.study import AXES, Key, Study

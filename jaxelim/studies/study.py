@@ -12,7 +12,6 @@ from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.simulation.results.comparison import compared
 from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.selecting import of_instance
 from jaxelim.simulation.results.summary import cut_off, rows_of
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Study:
                 singles[rule, instance, problem] = result
                 continue
             for i in range(result.instance.size):
-                singles[rule, f"{instance}[{i}]", problem] = of_instance(result, i)
+                singles[rule, f"{instance}[{i}]", problem] = result.of_instance(i)
         return Study(singles)
 
     def _names(self, axis: int) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def refused(rule, instance=ONE, **settings):
     with pytest.raises(je.errors.RuleError) as caught:
         je.simulate(instance, je.BestArm(), rule, **settings)
     error = caught.value
-    assert error.argument == "rule" and error.rule is rule and "; allowed: " in str(error)
+    assert error.argument == "rule" and error.given is rule and "; allowed: " in str(error)
     return error
 
 

@@ -21,7 +21,7 @@ from jaxelim.instances.arms import Arms
 from jaxelim.mixtures import sequences
 from jaxelim.mixtures.grid import Grid
 from jaxelim.problems import BestArm
-from jaxelim.simulation.results.descriptions import Text
+from jaxelim.text import Text
 from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:

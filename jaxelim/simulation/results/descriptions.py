@@ -6,7 +6,7 @@ caller passes it; until then its text stands for it.
 
 import dataclasses
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.simulation.keys import described, sha256
 from jaxelim.simulation.results.proven import proven
 from jaxelim.stopping import elimination, llr, resets
-from jaxelim.text import NotHere, StandIn, Text, parse, text_of
+from jaxelim.text import NotHere, Text, parse, text_of
 
 ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "samples": ((), "samples"),
@@ -42,25 +42,15 @@ TABLES = ("origin", "layout", "timings")
 """The parts of a result that are dictionaries."""
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class Stored(StandIn):
-    """A family or a source of one's own in a loaded result, as text: it cannot run."""
+class StoredFamily(Text, Family):
+    """The text of a family of one's own: it cannot run."""
 
-    text: str
-    description: str
-    name: ClassVar[str] = "stored"
-    structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
-
-    def __repr__(self) -> str:
-        return self.text
+    name: Any = "stored"
+    structures: Any = ("linear", "unstructured")
 
 
-class StoredFamily(Stored, Family):
-    """A family of one's own."""
-
-
-class StoredSource(Stored, Source):
-    """A source of one's own."""
+class StoredSource(Text, Source):
+    """The text of a source of one's own: it cannot run."""
 
 
 def known() -> dict[str, type]:
@@ -136,7 +126,8 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
     try:
         return made(description)
     except NotHere:
-        return Text(text, description, **attributes)
+        kind = {"family": StoredFamily, "source": StoredSource}.get(argument, Text)
+        return kind(text, description, **attributes)
     except Exception as error:
         problem = f"its {argument} is {text}, which this version of jaxelim does not take"
         remedy = f"pass load_result(path, {argument}=...)"
@@ -166,35 +157,22 @@ def hash_of(instance: Instance) -> str:
     return sha256(instance.arms, instance.theta, *costs, text=text)
 
 
-def same_array(x: Any, y: Any) -> bool:
-    """Whether two arrays have equal dtype, shape and entries, NaN equal to NaN."""
-    if x is None or y is None:
-        return x is y
-    return (
-        x.dtype == y.dtype
-        and x.shape == y.shape
-        and np.array_equal(x, y, equal_nan=x.dtype.kind == "f")
-    )
+def same(x: Any, y: Any) -> bool:
+    """Whether two values have equal texts; arrays equal dtype, shape and entries, NaN equal NaN."""
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        alike = x.dtype == y.dtype and x.shape == y.shape
+        return alike and np.array_equal(x, y, equal_nan=x.dtype.kind == "f")
+    try:
+        return text_of("other", x) == text_of("other", y)
+    except ArgumentError:
+        return type(x) is type(y) and bool(x == y)
 
 
 def same_experiment(result: Any, other: Any) -> bool:
     """Whether two results are of the same experiment; names of instances do not count."""
     pair = result.experiment, other.experiment
-    mine, theirs = map(described, pair)
-    return (
-        _same(*(one.instance for one in pair))
-        and same_array(*(one.runs for one in pair))
-        and all(_same(mine[name], theirs[name]) for name in mine)
-        and result.origin.get("noise_sha256") == other.origin.get("noise_sha256")
-    )
-
-
-def _same(x: Any, y: Any) -> bool:
-    if isinstance(x, Instance) and isinstance(y, Instance):
-        numbers = [(x.arms, y.arms), (x.theta, y.theta), (x.costs, y.costs)]
-        arrays = all(same_array(*pair) for pair in numbers)
-        return arrays and _same((x.family, x.source), (y.family, y.source))
-    try:
-        return text_of("other", x) == text_of("other", y)
-    except ArgumentError:
-        return type(x) is type(y) and bool(x == y)
+    mine, theirs = ({**described(one), "runs": one.runs, "arms": one.instance.arms,
+                     "theta": one.instance.theta, "costs": one.instance.costs}
+                    for one in pair)  # fmt: skip
+    noise = [one.origin.get("noise_sha256") for one in (result, other)]
+    return noise[0] == noise[1] and all(same(mine[name], theirs[name]) for name in mine)

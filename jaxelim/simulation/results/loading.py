@@ -12,25 +12,13 @@ import numpy as np
 import xarray as xr
 
 from jaxelim import checks
-from jaxelim.errors import (
-    ArgumentError,
-    DamagedFileError,
-    JaxelimError,
-    StoreError,
-)
+from jaxelim.errors import ArgumentError, DamagedFileError, JaxelimError, StoreError
+from jaxelim.files import path_of
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.experiment import Experiment
-from jaxelim.simulation.results.descriptions import (
-    ARRAYS,
-    TABLES,
-    StoredFamily,
-    StoredSource,
-    Text,
-    made,
-    recovered,
-)
+from jaxelim.simulation.results.descriptions import ARRAYS, TABLES, made, recovered
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.saving import FORMAT, NUMBERS, checksum, path_of
+from jaxelim.simulation.results.saving import FORMAT, NUMBERS, checksum
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -137,14 +125,9 @@ def assembled(
         for name, one in told["arguments"].items()
         if name != "stopping"
     }
-    family, source = parts.pop("family"), parts.pop("source")
-    if isinstance(family, Text):
-        family = StoredFamily(str(family), family.description)
-    if isinstance(source, Text):
-        source = StoredSource(str(source), source.description)
-    costs = numbers.get("arm_costs")
-    arms, theta, name = numbers["arms"], numbers["theta"], told["name"]
-    instance = Instance(arms, theta, None, name, family, source=source, costs=costs)
+    own = {name: parts.pop(name) for name in ("family", "source")}
+    instance = Instance(numbers["arms"], numbers["theta"], name=told["name"], **own,
+                        costs=numbers.get("arm_costs"))  # fmt: skip
     if passed.get("instance") not in (None, instance):
         raise ArgumentError("instance", passed["instance"], f"{instance!r}, which the file holds")
     usual = {field.name: field.default for field in dataclasses.fields(Experiment)}

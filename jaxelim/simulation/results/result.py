@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxelim import checks
 from jaxelim.bounds import complexity, efficiency
 from jaxelim.cache import jitted
 from jaxelim.contracts import looks
@@ -16,14 +17,9 @@ from jaxelim.lanes import LaneOps
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.results import comparison, confidence
 from jaxelim.simulation.results.confidence import Intervals
-from jaxelim.simulation.results.descriptions import (
-    ARRAYS,
-    Text,
-    origin,
-    same_array,
-    same_experiment,
-)
+from jaxelim.simulation.results.descriptions import ARRAYS, hash_of, origin, same, same_experiment
 from jaxelim.simulation.results.summary import summarised
+from jaxelim.text import Text
 from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
@@ -282,9 +278,33 @@ class Result:
         Raises:
             ArgumentError: there is no such stopping rule or delta.
         """
-        from jaxelim.simulation.results.selecting import selected
+        names = [rule.name for rule in self.stopping]
+        if stopping is not None:
+            names = [stopping] if isinstance(stopping, str) else list(stopping)
+        known = {rule.name: s for s, rule in enumerate(self.stopping)}
+        rules = [known[checks.choice("stopping", name, known)] for name in names]
+        deltas = self.deltas if delta is None else checks.deltas(delta)
+        for value in deltas:
+            if value not in self.deltas:
+                raise ArgumentError("delta", value, f"one of {self.deltas.tolist()}")
+        levels = [int(np.argmax(self.deltas == value)) for value in deltas]
+        at: tuple = (*[slice(None)] * self.batched, *np.ix_(rules, levels))
+        return self._part(at, stopping=tuple(self.stopping[s] for s in rules), delta=deltas)
 
-        return selected(self, stopping, delta)
+    def of_instance(self, index: int) -> "Result":
+        """The result of one instance of a batch; its timings are an equal share of the batch's."""
+        one, size = self.instance[index], self.instance.size
+        origin = self.origin | {"instance_sha256": hash_of(one)}
+        timings = {name: value / size for name, value in self.timings.items()}
+        part = self._part(index, instance=one)
+        return dataclasses.replace(part, origin=origin, timings=timings)
+
+    def _part(self, at: Any, **changes: Any) -> "Result":
+        """The part of all arrays at an index, with the changes of the experiment."""
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        experiment = Experiment.unchecked(**self.experiment.fields | changes)
+        parts = {name: None if x is None else x[at] for name, x in arrays.items()}
+        return dataclasses.replace(self, experiment=experiment, **parts)
 
     def to_xarray(self) -> "xr.Dataset":
         """All arrays with labelled dimensions; settings, layout and timings as attributes.
@@ -349,7 +369,7 @@ class Result:
         if not isinstance(other, Result):
             raise ArgumentError("other", other, "a Result")
         return same_experiment(self, other) and all(
-            same_array(getattr(self, name), getattr(other, name)) for name in ARRAYS
+            same(getattr(self, name), getattr(other, name)) for name in ARRAYS
         )
 
     def __repr__(self) -> str:

@@ -2,14 +2,11 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxelim.errors import ArgumentError
 from jaxelim.files import writable_file, write_whole
 from jaxelim.simulation.results.descriptions import experiment_of
 
@@ -30,7 +27,7 @@ def write(path: Any, data: Any, parts: "Mapping[str, Dataset] | None" = None) ->
     Raises:
         ArgumentError, StoreError: as `Result.save`.
     """
-    target = writable_file("path", path_of(path))
+    target = writable_file("path", path)
 
     def packed(part: "Dataset") -> dict:
         return {str(name): {"zlib": True, "complevel": 4} for name in part.data_vars}
@@ -66,10 +63,3 @@ def checksum(data: "Dataset", told: str) -> str:
         if not text:
             total.update(np.ascontiguousarray(x, x.dtype.newbyteorder("<")).tobytes())
     return total.hexdigest()
-
-
-def path_of(path: Any) -> Path:
-    """Check that a path is one."""
-    if not isinstance(path, str | os.PathLike):
-        raise ArgumentError("path", path, "the path of a file")
-    return Path(path)
