@@ -39,11 +39,7 @@ def presets() -> dict[str, Callable[..., SamplingRule]]:
 
 
 def find_rule(name: str) -> type[SamplingRule]:
-    """The rule of a command-line name, or of another paper's name for it.
-
-    Raises:
-        ArgumentError: no rule has this name.
-    """
+    """The rule of a command-line name, or of another paper's name for it."""
     known = {**rules(), **other_names()}
     return known[checks.choice("rule", name, known)]
 
@@ -83,18 +79,12 @@ def made(argument: str, text: Any) -> Any:
     Args:
         argument: rule, problem, family, source, stopping, elimination or threshold.
         text: as `parse` reads it. A rule of one's own is "module:Class(..)".
-
-    Raises:
-        ArgumentError: as `parse`.
     """
     return parse(text, argument, names(argument), known())
 
 
 def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a call, with objects in place of the texts of stopping, elimination, threshold.
-
-    Raises:
-        ArgumentError: as `parse`.
     """
     found = dict(given)
     for name in given.keys() & {"elimination", "threshold", "stopping"}:
@@ -117,9 +107,6 @@ def problem_on(source: Any, text: str) -> Any:
     Args:
         source: a shipped instance's name or a file's path; what else has neither.
         text: as of `made`.
-
-    Raises:
-        ArgumentError: the instance has no items, or no usual m; and as `made`.
     """
     if text == "best-item":
         if not isinstance(source, str):

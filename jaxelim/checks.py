@@ -38,9 +38,6 @@ def real_array(
         ndim: the number of dimensions, or a tuple of allowed numbers; None for any.
         shape: the shape, where None means any length. None for any shape.
         finite: whether NaN and infinities are refused.
-
-    Raises:
-        ArgumentError: the value is no such array.
     """
     kind = _shape_in_words(ndim, shape, finite)
     array = _as_array(name, value, kind)
@@ -79,9 +76,6 @@ def real(
         high: the largest number allowed; None for no bound.
         open: whether the bounds themselves are refused; a pair for low and
             high separately.
-
-    Raises:
-        ArgumentError: the value is no such number.
     """
     open_low, open_high = open if isinstance(open, tuple) else (open, open)
     kind = _bounds_in_words("a finite number", low, high, open_low, open_high)
@@ -103,9 +97,6 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
 
     Only Python and NumPy integers pass. Floats are refused even if integral, and
     so are bools.
-
-    Raises:
-        ArgumentError: the value is no such integer.
     """
     kind = _bounds_in_words("an integer", low, high, False, False)
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -117,11 +108,7 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
 
 
 def refuse_off_simplex(name: str, value: Any, weights: np.ndarray) -> None:
-    """Refuse weights, [.., K], that are negative or do not sum to 1, both within 1e-9.
-
-    Raises:
-        ArgumentError: they are, they do not, or there are none.
-    """
+    """Refuse weights, [.., K], that are negative or do not sum to 1, both within 1e-9."""
     allowed = "non-negative numbers that sum to 1, to within 1e-9"
     if weights.size == 0:
         raise ArgumentError(name, value, allowed)
@@ -132,11 +119,7 @@ def refuse_off_simplex(name: str, value: Any, weights: np.ndarray) -> None:
 
 
 def deltas(value: Any) -> np.ndarray:
-    """Convert error probabilities, a number or a 1-D array, to a float64 array [deltas].
-
-    Raises:
-        ArgumentError: there is no delta, or one is not strictly between 0 and 1.
-    """
+    """Convert error probabilities, a number or a 1-D array, to a float64 array [deltas]."""
     kind = "a number strictly between 0 and 1, or a non-empty 1-D array of such numbers"
     try:
         array = np.atleast_1d(real_array("delta", value, ndim=(0, 1)))
@@ -153,10 +136,6 @@ def runs(value: Any) -> np.ndarray:
     """Convert runs to an int64 array of run indices [runs].
 
     A number n gives 0 .. n-1. A 1-D array of indices keeps its order.
-
-    Raises:
-        ArgumentError: n < 1; an index that is negative, not below 2^31 or given twice;
-            no index; or anything but integers.
     """
     kind = (
         "an integer n >= 1 (runs 0 .. n-1), or a non-empty 1-D array of distinct integers from 0 "
@@ -184,22 +163,12 @@ def runs(value: Any) -> np.ndarray:
 
 
 def seed(value: Any) -> int:
-    """Convert a seed to a Python int, 0 <= seed < 2^63.
-
-    Raises:
-        ArgumentError: the value is no such integer.
-    """
+    """Convert a seed to a Python int, 0 <= seed < 2^63."""
     return integer("seed", value, low=0, high=MAX_SEED - 1)
 
 
 def choice(name: str, value: Any, known: Iterable[str]) -> str:
-    """Check that `value` is one of the `known` names, and return it.
-
-    Raises:
-        ArgumentError: it is another string; the message gives the
-            nearest known name.
-        ArgumentError: it is no string.
-    """
+    """Check that `value` is one of the `known` names, and return it."""
     known = tuple(known)
     if not isinstance(value, str):
         raise ArgumentError(name, value, ", ".join(repr(option) for option in known))
@@ -272,11 +241,7 @@ def _bounds_in_words(kind: str, low: Any, high: Any, open_low: bool, open_high: 
 
 
 def wrong_answers(problem: Any, arms: int) -> int | None:
-    """`problem.wrong_answers(arms)`; None: not known.
-
-    Raises:
-        ArgumentError: the method raises, or returns no integer above 0.
-    """
+    """`problem.wrong_answers(arms)`; None: not known."""
     allowed = "a problem whose wrong_answers(arms) returns an integer >= 1, or None"
     try:
         number = problem.wrong_answers(arms)

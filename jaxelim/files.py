@@ -12,11 +12,7 @@ from jaxelim.errors import ArgumentError, StoreError
 
 
 def path_of(path: Any, name: str = "path") -> Path:
-    """A path that a caller passes.
-
-    Raises:
-        ArgumentError: it is none.
-    """
+    """A path that a caller passes."""
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(name, path, "the path of a file")
     return Path(path)
@@ -30,10 +26,6 @@ def writable_file(name: str, path: Any) -> Path:
     Args:
         name: the argument's name, for the message.
         path: of the file.
-
-    Raises:
-        ArgumentError: the path is none, is a folder or a device, or its folder does not exist or
-            takes no file.
     """
     path, note = path_of(path, name), ""
     try:
@@ -66,11 +58,8 @@ def _part_of(path: Path) -> Path:
 def write_whole(path: Path, contents: bytes) -> None:
     """Write a file atomically: under a temporary name, flushed to the disk, then renamed.
 
-    The file is complete or absent, even if the machine is switched off.
-
-    Raises:
-        StoreError: the file cannot be written, such as on a full disk. No temporary
-            file is left, and an older file of that name stays as it was.
+    The file is complete or absent, even if the machine is switched off. After a `StoreError`
+    no temporary file is left, and an older file of that name stays as it was.
     """
     part = _part_of(path)
     try:
@@ -123,11 +112,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, if they do not exist.
-
-    Raises:
-        StoreError: it cannot be created.
-    """
+    """Create a folder and its parents, if they do not exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -135,11 +120,7 @@ def make_folder(folder: Path) -> None:
 
 
 def listed(folder: Path) -> list[Path]:
-    """The entries of a folder, sorted; empty if it does not exist.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
+    """The entries of a folder, sorted; empty if it does not exist."""
     try:
         return sorted(folder.iterdir())
     except FileNotFoundError:

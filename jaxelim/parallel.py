@@ -75,10 +75,6 @@ def asked_for(
             process computes, as one process has the device.
         scheduler: the address of the Dask scheduler of a running cluster, or its file, in
             place of workers here.
-
-    Raises:
-        SetupError: the package distributed is not installed.
-        WorkerError: no scheduler answers.
     """
     if scheduler is not None:
         try:
@@ -128,10 +124,6 @@ def dealt(
         parts: the work.
         executor: None for this process.
         bar: shows progress.
-
-    Raises:
-        WorkerError: workers have died, or have other versions.
-        SetupError: a worker has started JAX with several devices or threads.
     """
     if executor is None:
         for number, part in enumerate(parts):
@@ -200,11 +192,7 @@ def _begin() -> None:
 
 
 def _set_one_device() -> None:
-    """Set one CPU device and one thread for JAX.
-
-    Raises:
-        SetupError: JAX has started with several devices or threads.
-    """
+    """Set one CPU device and one thread for JAX."""
     if not scope.jax_started():
         os.environ["NPROC"] = "1"
         jax.config.update("jax_num_cpu_devices", 1)

@@ -170,9 +170,6 @@ def by_parts(parts: Sequence[tuple[str, Callable[[], Any]]], show: Any) -> list[
     Args:
         parts: pairs of a name and a function without arguments.
         show: as of `Progress`; a callable gets (parts over, parts, 0, seconds).
-
-    Raises:
-        ArgumentError: `show` is nothing of this.
     """
     check(show)
     results = []

@@ -155,11 +155,7 @@ class Store:
 
 
 def _told(path: Path) -> dict[str, Any]:
-    """The contents of a `cell.json`.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
+    """The contents of a `cell.json`."""
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:

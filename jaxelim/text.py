@@ -69,11 +69,6 @@ def parse(
         known: classes and functions by name, of which the text has one.
         inner: further names, of what is within the parentheses.
         files: whether the text is of a file: then nothing outside `known` is imported.
-
-    Raises:
-        ArgumentError: the text is none of these. Or there is no such name, or its class
-            refuses the arguments.
-        NotHere: with `files`, a name outside `known`.
     """
     allowed = _ALLOWED if files else f"{_ALLOWED}; of one's own module:Class(..)"
     if not isinstance(text, str):
@@ -163,11 +158,7 @@ def _array(entries: list, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _imported(argument: str, text: str, name: str) -> Any:
-    """The class or function of a dotted name.
-
-    Raises:
-        ArgumentError: the module cannot be imported, or has no such name.
-    """
+    """The class or function of a dotted name."""
     module, _, last = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), last)
@@ -177,11 +168,7 @@ def _imported(argument: str, text: str, name: str) -> Any:
 
 
 def text_of(argument: str, value: Any) -> str:
-    """The text that `parse` reads as an equal value; fields at their defaults are left out.
-
-    Raises:
-        ArgumentError: a lambda or another object that has no name in a file.
-    """
+    """The text that `parse` reads as an equal value; fields at their defaults are left out."""
     text = lambda entry: text_of(argument, entry)  # noqa: E731
     if isinstance(value, Text):
         return value.description

@@ -26,9 +26,6 @@ def use_all_cores(cache: bool = True) -> None:
     Args:
         cache: whether compiled programs are kept, in JAX_COMPILATION_CACHE_DIR or in the
             user's cache folder for jaxelim.
-
-    Raises:
-        SetupError: JAX has started.
     """
     os.environ.setdefault("NPROC", "1")
     if "JAX_NUM_CPU_DEVICES" not in os.environ:

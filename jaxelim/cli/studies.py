@@ -76,12 +76,7 @@ class StudyOf(Compiles):
 
 
 def _arguments(path: Path) -> dict[str, Any]:
-    """The arguments of `study` in a file.
-
-    Raises:
-        ArgumentError: the file cannot be read, or lacks an argument.
-        ArgumentError: it has another.
-    """
+    """The arguments of `study` in a file."""
     readers = {".toml": tomllib.loads, ".json": json.loads}
     if path.suffix not in readers:
         raise ArgumentError("file", str(path), "a file that ends in .toml or .json")

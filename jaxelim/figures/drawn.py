@@ -41,11 +41,7 @@ class Entry:
         return np.where(self.result.stopped[stopping], self.result.samples[stopping], np.nan)
 
     def some_tau(self, stopping: int = 0) -> np.ndarray:
-        """Stopping times [run] at the first delta.
-
-        Raises:
-            ArgumentError: no run stopped.
-        """
+        """Stopping times [run] at the first delta."""
         tau = self.tau(stopping)[0]
         if np.isnan(tau).all():
             raise self.refused("at least one run that stopped")
@@ -66,9 +62,6 @@ def groups_of(results: Any) -> dict[str, dict[str, Result]]:
 
     Args:
         results: a `Result`, results by name, or a `Study`.
-
-    Raises:
-        ArgumentError: it is none, has no result, or a result is of a batch.
     """
     if hasattr(results, "groups"):
         found = {", ".join(where.values()): dict(named) for where, named in results.groups()}
@@ -85,11 +78,7 @@ def groups_of(results: Any) -> dict[str, dict[str, Result]]:
 
 
 def entries(results: Any) -> list[Entry]:
-    """The entries of a figure of one instance and problem.
-
-    Raises:
-        ArgumentError: as `groups_of`; or a study has several.
-    """
+    """The entries of a figure of one instance and problem."""
     found = groups_of(results)
     if len(found) > 1:
         allowed = "a study of one instance and problem, as its select(instance=..) gives"

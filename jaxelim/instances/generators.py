@@ -258,11 +258,7 @@ def _directions(
     rng: np.random.Generator, d: int, count: int, wanted: Callable[[np.ndarray], np.ndarray],
     argument: str, interval: Any,
 ) -> np.ndarray:  # fmt: skip
-    """Draw directions in blocks, and return the first `count` that are `wanted`: [count, d].
-
-    Raises:
-        ArgumentError: too few of them are.
-    """
+    """Draw directions in blocks, and return the first `count` that are `wanted`: [count, d]."""
     accepted = np.empty((0, d))
     for _ in range(_MOST_BLOCKS):
         if len(accepted) >= count:

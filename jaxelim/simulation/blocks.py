@@ -35,11 +35,7 @@ def compute(call: Experiment, bar: Progress | None = None) -> tuple[dict, dict]:
 
 
 def check(call: Experiment, progress: Any, executor: Any, block: Any) -> None:
-    """Refuse arguments of `simulate` that do not go together, and progress that is none.
-
-    Raises:
-        ArgumentError: they do not, or it is not.
-    """
+    """Refuse arguments of `simulate` that do not go together, and progress that is none."""
     check_progress(progress)
     if block is not None:
         checks.integer("block", block, low=1)
@@ -77,9 +73,6 @@ def run_calls(
         block: runs of a block; None: chosen by the number of workers.
         store: a folder for finished blocks, or None.
         labels: of the calls in a study: their names in the store.
-
-    Raises:
-        as `simulate`.
     """
     if executor is not None:
         calls = [call.on_one_device() for call in calls]

@@ -66,11 +66,7 @@ class Engine:
 
 
 def of_truth(instance: Any) -> Instance:
-    """An instance whose theta is known, as all but live runs need.
-
-    Raises:
-        ArgumentError: it is none.
-    """
+    """An instance whose theta is known, as all but live runs need."""
     if not isinstance(instance, Instance):
         allowed = "an Instance, such as load_instance('linear-d20')"
         raise ArgumentError("instance", instance, allowed)

@@ -29,9 +29,6 @@ def key_of(call: Any) -> str:
 
     Given noise counts with the runs that it is for. Classes outside jaxelim count with
     their sources.
-
-    Raises:
-        ArgumentError: an argument that its value does not identify, such as a function.
     """
     told: dict[str, Any] = {"revision": REVISION}
     sources: dict[str, str] = {}
@@ -76,11 +73,7 @@ def _foreign(value: Any) -> Iterator[Any]:
 
 
 def _source(argument: str, kind: type) -> str:
-    """A hash of a class's source.
-
-    Raises:
-        ArgumentError: it cannot be read, as of a class that was typed into a terminal.
-    """
+    """A hash of a class's source."""
     try:
         return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()[:20]
     except (OSError, TypeError) as error:

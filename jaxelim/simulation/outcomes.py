@@ -18,9 +18,6 @@ def ordered(plan: Plan, ended: Ended) -> dict[str, np.ndarray]:
 
     They are [stopping, delta, run, ..], with a batch of instances [instance, stopping, delta,
     run, ..]. What was not recorded is left out.
-
-    Raises:
-        ArgumentError: rewards that contradict the family.
     """
     call, spec, carry = plan.call, plan.spec, ended.carry
     devices, finished = spec.execution.devices, np.atleast_1d(carry.finished)
@@ -63,9 +60,6 @@ def refuse_degenerate(call: Experiment, arms: Any, row: np.ndarray, instance: np
     """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
 
     `arms`: 1 + an arm whose rewards are all equal, [R], 0 for none; None: never.
-
-    Raises:
-        ArgumentError: there is such a run; the message names the first.
     """
     if arms is None or not arms[: row.size].any():
         return

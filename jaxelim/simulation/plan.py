@@ -67,13 +67,7 @@ class Plan:
 
 
 def planned(call: Experiment, log: int = 0) -> Plan:
-    """The plan of a call, checked before a program or large arrays exist; `log` as in `spec_of`.
-
-    Raises:
-        ArgumentError: more than 2^30 runs a device; and as `inputs_of`.
-        FamilyError, RuleError: a method of the family or of the rule raises, or breaks its
-            contract.
-    """
+    """The plan of a call, checked before a program or large arrays exist; `log` as in `spec_of`."""
     spec = spec_of(call, log=log)
     inputs = checked_inputs_of(call, spec)
     spec = settled(call, spec, inputs)
@@ -220,12 +214,7 @@ def queue_of(call: Experiment, spec: Spec) -> tuple[Queue, np.ndarray]:
 
 
 def inputs_of(call: Experiment, spec: Spec) -> Inputs:
-    """What all runs share, as host arrays.
-
-    Raises:
-        ArgumentError: the rule's `prepare` refuses the instance or the problem.
-        RuleError: as `prepared_for`.
-    """
+    """What all runs share, as host arrays."""
     instance, truth = call.computed, call.computed.truth
     drawn = instance.source or spec.family
 
@@ -255,11 +244,7 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
 
 
 def prepared_for(call: Experiment) -> Tree:
-    """The arrays of the rule's `prepare`.
-
-    Raises:
-        RuleError: it raises, or returns what is no array of numbers.
-    """
+    """The arrays of the rule's `prepare`."""
     rule, instance = call.rule, call.computed
     allowed = "a prepare(instance, problem, ridge) that returns numbers in NumPy arrays"
     allowed += ", [instance, ..] for a batch" if instance.batched else ""

@@ -23,11 +23,7 @@ _TIMES = 10.0 ** np.arange(3, 7)
 
 
 def check(call: "Experiment") -> None:
-    """Refuse a threshold, a combination or a layout that is not defined.
-
-    Raises:
-        ArgumentError, UnsupportedError: it is not.
-    """
+    """Refuse a threshold, a combination or a layout that is not defined."""
     _check_threshold(call)
     for name in ("problem", "rule", "elimination"):
         _check_hashable(name, getattr(call, name))
@@ -80,12 +76,7 @@ class _Alpha(NamedTuple):
 
 
 def _levels(argument: str, value: Any, f: Callable, call: "Experiment") -> np.ndarray:
-    """f(t, delta) from the largest delta to the smallest, at times of a run: [deltas, times].
-
-    Raises:
-        ArgumentError: f cannot be traced, raises, or does not give one finite number
-            above 0 per t.
-    """
+    """f(t, delta) from the largest delta to the smallest, at times of a run: [deltas, times]."""
     first = call.initial_pulls * call.instance.K
     times = np.round(np.geomspace(first, max(call.max_samples, first + 1), POINTS))  # may repeat
     falling = np.sort(call.delta)[::-1]

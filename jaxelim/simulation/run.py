@@ -28,12 +28,7 @@ class Ended(NamedTuple):
 
 
 def run(plan: Plan, bar: Progress) -> Ended:
-    """Advance by chunks until every run is over; the host polls in between.
-
-    Raises:
-        ArgumentError: an arm or an answer out of range, or a number that is not finite;
-            see `_failure`.
-    """
+    """Advance by chunks until every run is over; the host polls in between."""
     return HostLoop(plan, bar).run()
 
 

@@ -33,9 +33,6 @@ def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Plac
     Args:
         instances, problem, rules: as of `study`.
         shared: the other arguments of `simulate`.
-
-    Raises:
-        ArgumentError: as `simulate`; its note names the combination.
     """
     if problem is None and rules is None:
         return _experiments(instances, shared)

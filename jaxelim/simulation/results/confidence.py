@@ -167,11 +167,7 @@ def priors(threshold: Any) -> Grid:
 
 
 def pair_of(arms: Arms, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Two different arms, as the caller names them, as indices [1].
-
-    Raises:
-        ArgumentError: there are no such arms.
-    """
+    """Two different arms, as the caller names them, as indices [1]."""
     first, second = arms.index(a), arms.index(b)
     if first == second:
         raise ArgumentError("b", b, "another arm than a")
@@ -192,9 +188,6 @@ def of_result(
         result: with recorded means.
         compute: the intervals [N, ..] of runs on the same arms.
         name: what is asked for, for messages.
-
-    Raises:
-        ArgumentError, UnsupportedError: as `Result.intervals`.
     """
     instance = result.instance
     if result.means is None:

@@ -74,12 +74,7 @@ def _own(kind: type) -> bool:
 
 
 def made(text: str) -> Any:
-    """What a text of a file describes.
-
-    Raises:
-        NotHere: part of it is not jaxelim's own.
-        Exception: the class does not take these arguments.
-    """
+    """What a text of a file describes."""
     return parse(text, "value", known(), files=True)
 
 
@@ -112,10 +107,6 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
         stored: as from `spoken`.
         passed: what the caller passes for it; None for nothing.
         attributes: of the `Text`.
-
-    Raises:
-        ArgumentError: `passed` is another than the file's.
-        StoreError: jaxelim's own class does not take the file's settings.
     """
     text, description = stored["text"], stored["value"]
     if passed is not None:

@@ -51,11 +51,7 @@ def load_result(path: str | os.PathLike[str], **parts: Any) -> Result:
 
 
 def opened(path: Path, read: Any) -> Any:
-    """What `read`, of xarray, makes of a NetCDF file.
-
-    Raises:
-        DamagedFileError, StoreError: as `load_result`.
-    """
+    """What `read`, of xarray, makes of a NetCDF file."""
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise StoreError(path, "is no regular file")
     try:
@@ -72,11 +68,7 @@ def opened(path: Path, read: Any) -> Any:
 
 
 def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
-    """The result in a dataset of a file, with the parts that are passed.
-
-    Raises:
-        as `load_result`, and ArgumentError for parts that a result has not.
-    """
+    """The result in a dataset of a file, with the parts that are passed."""
     if "jaxelim_result" not in data.attrs:
         raise StoreError(path, "it holds no result of jaxelim")
     try:
@@ -111,11 +103,6 @@ def assembled(
         numbers: arms and theta, perhaps arm_costs, of the instance.
         arrays: of the result.
         stopping, passed: what the caller passes for parts that are not jaxelim's own.
-
-    Raises:
-        ArgumentError: a part that is passed is not the one in the file.
-        StoreError: jaxelim's own class does not take the file's settings.
-        ArgumentError: a part that a result has not.
     """
     for name in passed:
         checks.choice("part", name, _PARTS)

@@ -20,10 +20,6 @@ def proven(call: Any) -> bool | str:
 
     Args:
         call: the checked call.
-
-    Raises:
-        UnsupportedError: the call contradicts the threshold's terms.
-        ArgumentError: the threshold's `proof` breaks its contract.
     """
     instance = call.instance
     truth, norm = instance.truth, None

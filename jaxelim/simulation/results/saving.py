@@ -22,11 +22,7 @@ NUMBERS = {"arms": ("arm", "dimension"), "theta": ("dimension",)}
 
 
 def write(path: Any, data: Any, parts: "Mapping[str, Dataset] | None" = None) -> None:
-    """Write a dataset, or a tree of `parts` by their places, to a NetCDF file, compressed.
-
-    Raises:
-        ArgumentError, StoreError: as `Result.save`.
-    """
+    """Write a dataset, or a tree of `parts` by their places, to a NetCDF file, compressed."""
     target = writable_file("path", path)
 
     def packed(part: "Dataset") -> dict:
@@ -37,11 +33,7 @@ def write(path: Any, data: Any, parts: "Mapping[str, Dataset] | None" = None) ->
 
 
 def dataset_of(result: "Result") -> "Dataset":
-    """A result with all that `load_result` needs, as a dataset.
-
-    Raises:
-        ArgumentError: a part is an object that a file cannot name.
-    """
+    """A result with all that `load_result` needs, as a dataset."""
     told = json.dumps(experiment_of(result), separators=(",", ":"), allow_nan=False)
     data = result.to_xarray()
     lead = ("instance",) if result.batched else ()
