@@ -4,7 +4,6 @@ docs/explanation/performance.md explains the figures.
 """
 
 import dataclasses
-import importlib
 import importlib.metadata
 import json
 import os
@@ -20,14 +19,14 @@ from typing import Literal, get_args
 
 import tyro
 
-from benchmarks import anchor
+from benchmarks import anchor, live, targets
 from benchmarks.cases import Timing
 from benchmarks.processes import ROOT, MeasurementError, apart
 from benchmarks.report import Sitting
-from benchmarks.targets import TARGETS
 from jaxelim import __version__
 
 SectionName = Literal["targets", "alone", "live"]
+SECTIONS = {"targets": targets.run, "alone": targets.alone, "live": live.run}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,9 +51,10 @@ class Options:
     """JSON file; by default one named by date and commit in benchmarks/results."""
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.rows if name not in TARGETS]
+        unknown = [name for name in self.rows if name not in targets.TARGETS]
         if unknown:
-            raise ValueError(f"rows: there is no {unknown[0]}; there are {', '.join(TARGETS)}")
+            known = ", ".join(targets.TARGETS)
+            raise ValueError(f"rows: there is no {unknown[0]}; there are {known}")
         for name in ("runs", "repeats", "max_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -118,10 +118,8 @@ def main(options: Options) -> int:
         print(f"JAX does not start here: {error}", file=sys.stderr)
         return 2
     commit = (here["commit"] or "unknown")[:8]
-    output = (
-        options.output
-        or ROOT / "benchmarks" / "results" / f"{here['date'][:19].replace(':', '')}-{commit}.json"
-    )
+    named = f"{here['date'][:19].replace(':', '')}-{commit}.json"
+    output = options.output or ROOT / "benchmarks" / "results" / named
     output.parent.mkdir(parents=True, exist_ok=True)
     state = f"{commit} and changes" if here["changed_since_commit"] else commit
     print(
@@ -136,26 +134,18 @@ def main(options: Options) -> int:
     }
     failed = False
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
-        core = (
-            (_cores()[-1] if options.core is None else options.core)
-            if hasattr(os, "sched_setaffinity")
-            else None
-        )
+        core = None
+        if hasattr(os, "sched_setaffinity"):
+            core = _cores()[-1] if options.core is None else options.core
         built = anchor.build(Path(folder)) if {"targets", "alone"} & set(options.sections) else None
         sitting = Sitting(
-            options.quick,
-            core,
-            len(_cores()),
-            built,
-            options.repeats,
-            options.runs,
-            options.max_samples,
-            options.rows,
-        )
+            options.quick, core, len(_cores()), built, options.repeats, options.runs,
+            options.max_samples, options.rows,
+        )  # fmt: skip
         for name in options.sections:
             print(f"\n{name} ..", flush=True)
             began = time.perf_counter()
-            section = importlib.import_module(f"benchmarks.{name}").run(sitting)
+            section = SECTIONS[name](sitting)
             found["sections"][name] = {**section.as_json(), "seconds": time.perf_counter() - began}
             output.write_text(json.dumps(found, indent=1, allow_nan=False))
             failed = failed or bool(section.failed)

@@ -5,7 +5,6 @@ delta is so small that no run stops.
 """
 
 import json
-import os
 import resource
 import statistics
 import sys
@@ -14,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import script
+from benchmarks.processes import MeasurementError, child
 from benchmarks.report import Section, Sitting
 
 ROWS = {
@@ -103,11 +102,12 @@ def run(sitting: Sitting) -> Section:
         f"Live runs: ms of one ask and tell, of {pulls}; s of {many} rewards; float64"
     )
     for name in QUICK if sitting.quick else ROWS:
-        done = script("benchmarks.live", name, pulls, many, core=sitting.core)
-        if done.returncode:
-            section.failed.append(f"{name} ended with {done.returncode}: {done.stderr[-300:]}")
+        try:
+            said = child("benchmarks.live", name, pulls, many, core=sitting.core)
+        except MeasurementError as error:
+            section.failed.append(f"{name}: {error}")
             continue
-        section.rows.append({"row": name, **json.loads(done.stdout)})
+        section.rows.append({"row": name, **json.loads(said)})
         print(f"  {section.rows[-1]}", flush=True)
     section.notes.append(
         "'first s': from the constructor to the first choice, compilation included, with the "
@@ -117,6 +117,4 @@ def run(sitting: Sitting) -> Section:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 4:
-        os.sched_setaffinity(0, {int(sys.argv[4])})
     print(json.dumps(measured(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

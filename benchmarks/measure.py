@@ -29,9 +29,8 @@ def peak_memory() -> int:
                 return 1024 * int(line.split()[1])
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
@@ -53,16 +52,10 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         gc.collect()
         known, cpu, wall = traces(), time.process_time(), time.perf_counter()
         result = je.simulate(*given, **{**settings, **more})
-        took = {
-            "cpu_seconds": time.process_time() - cpu,
-            "wall_seconds": time.perf_counter() - wall,
-        }
-        kept = (
-            "samples_drawn",
-            "samples_computed",
-            "compile_seconds",
-            "compile_processor_seconds",
-        )
+        took = {"cpu_seconds": time.process_time() - cpu,
+                "wall_seconds": time.perf_counter() - wall}  # fmt: skip
+        kept = ("samples_drawn", "samples_computed", "compile_seconds",
+                "compile_processor_seconds")  # fmt: skip
         work = {key: result.timings[key] for key in kept}
         return {**took, **work, "compiled": traces() > known}, result
 
@@ -88,7 +81,7 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         "devices": len(jax.devices()),
         "rule": repr(given[2]),
         "settings": {key: repr(settings[key]) for key in ("stopping", "elimination", "engine")},
-        "plan": {key: value for key, value in result.layout.items()},
+        "plan": dict(result.layout),
         "first": first,
         "calls": calls,
         "calls_that_compiled": left_out,
@@ -116,14 +109,10 @@ def main(spec: Path, output: Path) -> None:
     if asked["case"] is None:
         import jax
 
-        found = {
-            "platform": jax.default_backend(),
-            "device": jax.devices()[0].device_kind,
-            "devices": len(jax.devices()),
-        }
+        device = jax.devices()[0].device_kind
+        found = dict(platform=jax.default_backend(), device=device, devices=len(jax.devices()))
     else:
-        case = Case(**asked["case"])
-        found = timed(case, Timing(**asked["timing"]), asked["anchor"])
+        found = timed(Case(**asked["case"]), Timing(**asked["timing"]), asked["anchor"])
     output.write_text(json.dumps(found))
 
 

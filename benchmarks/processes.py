@@ -28,31 +28,23 @@ def fresh_cache() -> Iterator[dict]:
         yield {"JAX_COMPILATION_CACHE_DIR": folder}
 
 
-def script(module: str, *words: object, core: int | None) -> subprocess.CompletedProcess[str]:
-    """Run `python -m module words.. [core]` with one device and one thread, and wait for it."""
-    command = [sys.executable, "-m", module, *map(str, words)]
-    command += [] if core is None else [str(core)]
-    settings = {**os.environ, "NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
-    return subprocess.run(
-        command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False
-    )
-
-
 def child(
     module: str,
-    *words: str,
+    *words: object,
     devices: int = 1,
     platform: str | None = "cpu",
+    core: int | None = None,
     environment: dict | None = None,
     seconds: float | None = None,
-) -> None:
-    """Run `python -m module words..` with one thread a device, and wait for it.
+) -> str:
+    """What `python -m module words..` prints, with one thread a device.
 
     It finds the packages that this process finds, carried in a folder or installed.
 
     Args:
         devices: CPU devices.
         platform: JAX's platform; None: its default.
+        core: the core that it is pinned to; None: all.
         environment: variables added to this process's own.
         seconds: after which it is stopped; None: never.
 
@@ -65,15 +57,17 @@ def child(
         settings["JAX_PLATFORMS"] = platform
     paths = [str(ROOT), os.environ.get("PYTHONPATH")]
     settings["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    command = [sys.executable, "-m", module, *words]
+    command = [sys.executable, "-m", module, *map(str, words)]
+    pinned = None if core is None else lambda: os.sched_setaffinity(0, {core})
     try:
-        done = subprocess.run(command, cwd=ROOT, env=settings, stderr=subprocess.PIPE, text=True,
-                              timeout=seconds, check=False)  # fmt: skip
+        done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True,
+                              timeout=seconds, preexec_fn=pinned, check=False)  # fmt: skip
     except subprocess.TimeoutExpired:
         raise MeasurementError(f"it was stopped after {seconds:.0f} s") from None
     if done.returncode:
         last = " | ".join(done.stderr.strip().splitlines()[-3:])
         raise MeasurementError(f"it ended with {done.returncode}: {last}")
+    return done.stdout
 
 
 def apart(case: Case | None, timing: Timing, *, anchor: dict | None = None, **how: Any) -> dict:
@@ -106,11 +100,6 @@ def apart(case: Case | None, timing: Timing, *, anchor: dict | None = None, **ho
             raise MeasurementError(f"{case}: {error}") from None
         after = os.times()
         found = json.loads(answer.read_text())
-    spent = (
-        after.children_user + after.children_system - before.children_user - before.children_system
-    )
-    return {
-        **found,
-        "process_wall_seconds": time.perf_counter() - wall,
-        "process_cpu_seconds": spent,
-    }
+    spent = sum(after[2:4]) - sum(before[2:4])  # of children
+    took = time.perf_counter() - wall
+    return {**found, "process_wall_seconds": took, "process_cpu_seconds": spent}

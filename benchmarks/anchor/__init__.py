@@ -1,13 +1,12 @@
 """The hand-written C loop that speeds are compared with, built on this machine."""
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import jaxelim as je
+from benchmarks.processes import MeasurementError, child
 
 SOURCE = Path(__file__).parent / "lingape_anchor.c"
 FLAGS = ("-O3", "-march=native", "-ffast-math")
@@ -27,19 +26,15 @@ def build(folder: Path) -> dict | None:
     program, text = folder / "lingape_anchor", folder / f"{INSTANCE}.txt"
     subprocess.run([compiler, *FLAGS, "-w", str(SOURCE), "-o", str(program), "-lm"], check=True)
     instance = je.load_instance(INSTANCE)
-    text.write_text(
-        "\n".join(
-            " ".join(map(repr, row)) for row in [instance.theta.tolist(), *instance.arms.tolist()]
-        )
-    )
+    rows = [instance.theta.tolist(), *instance.arms.tolist()]
+    text.write_text("\n".join(" ".join(map(repr, row)) for row in rows))
     return {"program": str(program), "instance": str(text)}
 
 
 def measure(program: str, instance: str, runs: int) -> dict:
     """Run the anchor: mean tau, errors and processor time per step, in microseconds."""
-    said = subprocess.run(
-        [program, str(runs), instance], check=True, capture_output=True, text=True
-    ).stdout
+    command = [program, str(runs), instance]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = _LINE.search(said)
     if found is None:
         raise RuntimeError(f"the anchor said {said!r}")
@@ -56,21 +51,9 @@ def prototype(core: int | None) -> float | None:
 
     None if it fails.
     """
-
-    def pinned() -> None:
-        if core is not None:
-            os.sched_setaffinity(0, {core})
-
-    settings = {**os.environ, "NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
-    command = [sys.executable, "-m", "benchmarks.anchor.lanes_last"]
-    done = subprocess.run(
-        command,
-        cwd=SOURCE.parents[2],
-        env=settings,
-        preexec_fn=pinned,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = re.search(r"us/step (\S+)", done.stdout)
+    try:
+        said = child("benchmarks.anchor.lanes_last", core=core)
+    except MeasurementError:
+        return None
+    found = re.search(r"us/step (\S+)", said)
     return float(found[1]) if found else None

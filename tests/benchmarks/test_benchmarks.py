@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from benchmarks import alone, anchor, report, targets
+from benchmarks import anchor, report, targets
 from benchmarks.__main__ import Options
 from benchmarks.cases import Case, Timing, arguments
 from benchmarks.processes import apart
@@ -54,14 +54,17 @@ def test_a_run_alone_goes_on_to_its_cap(monkeypatch):
         return {"calls": [call], "anchors": [{"us_per_step": 0.5}, {"us_per_step": 1.5}],
                 "first": {"compile_seconds": 1.0}, "process_wall_seconds": 1.0}  # fmt: skip
 
-    monkeypatch.setattr(alone, "apart", found)
+    monkeypatch.setattr(targets, "apart", found)
     sitting = report.Sitting(quick=False, core=None, cores=1, anchor={})
-    rows = alone.run(sitting).rows
-    assert [row["row"] for row in rows] == list(alone.TARGETS) == [case.rule for case in asked]
+    rows = targets.alone(sitting).rows
+    assert [row["row"] for row in rows] == list(targets.ALONE) == [case.rule for case in asked]
     assert {(row["us/sample"], row["x C"]) for row in rows} == {(2.0, 2.0)}
-    assert [row["reached"] for row in rows] == [target >= 2 for target in alone.TARGETS.values()]
-    assert {(case.runs, case.max_samples) for case in asked} == {(1, alone.SAMPLES)}
-    short = alone.run(dataclasses.replace(sitting, max_samples=500, rows=("lingape", "tas"))).rows
+    assert [row["reached"] for row in rows] == [
+        one.target >= 2 for one in targets.ALONE.values()
+    ]
+    assert {(case.runs, case.max_samples) for case in asked} == {(1, targets.SAMPLES)}
+    fewer = dataclasses.replace(sitting, max_samples=500, rows=("lingape", "tas"))
+    short = targets.alone(fewer).rows
     assert [(row["row"], row["reached"]) for row in short] == [("lingape", None)]
     for case in asked:
         given, settings = arguments(case)
