@@ -76,14 +76,11 @@ class OnInstance:
 
     def made(self, costs: tuple[float, ...]) -> Instance:
         """The instance, with what is asked for."""
-        one = instances.load_instance(self.instance)
-        family, source = one.family, one.source
-        if self.family is not None:
-            family = catalogue.made("family", self.family)
-        if self.source is not None:
-            source = catalogue.made("source", self.source)
-        numbers = one.arms, one.theta, None, one.name
-        return Instance(*numbers, family, source=source, costs=costs or one.costs)
+        changes: dict[str, Any] = {name: catalogue.made(name, text) for name in ("family", "source")
+                                   if (text := getattr(self, name)) is not None}  # fmt: skip
+        return instances.load_instance(self.instance).replace(
+            **changes, **({"costs": costs} if costs else {})
+        )
 
 
 @dataclasses.dataclass(frozen=True)

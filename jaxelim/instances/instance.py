@@ -218,18 +218,18 @@ class Instance(Arms):
             if not range(*index.indices(self.size)):
                 allowed = f"a slice that selects some of the {self.size} instances"
                 raise ArgumentError("index", index, allowed)
-            return self._with(self.arms[index], self.theta[index], self.name)
+            return self.replace(arms=self.arms[index], theta=self.theta[index])
         i = checks.integer("index", index)
         if not -self.size <= i < self.size:
             allowed = f"an integer from {-self.size} to {self.size - 1}"
             raise IndexError(f"index: got {i}; allowed: {allowed}")
         name = None if self.name is None else f"{self.name}[{i % self.size}]"
-        return self._with(self.arms[i], self.theta[i], name)
+        return self.replace(arms=self.arms[i], theta=self.theta[i], name=name)
 
-    def _with(self, arms: np.ndarray, theta: np.ndarray, name: str | None) -> "Instance":
-        """Other arms and theta, with the family, the source and the costs of these."""
-        own: Any = dict(family=self.family, source=self.source, costs=self.costs)
-        return Instance(arms, theta, name=name, **own)
+    def replace(self, **changes: Any) -> "Instance":
+        """This instance with other arguments of its constructor, checked again."""
+        names = ("arms", "theta", "name", "family", "source", "costs")
+        return Instance(**{name: getattr(self, name) for name in names} | changes)
 
     def without_costs(self) -> "Instance":
         """The instance in which samples are counted."""
@@ -237,8 +237,7 @@ class Instance(Arms):
 
     def with_costs(self, costs: ArrayLike | None) -> "Instance":
         """The instance whose pulls have these costs [K]; None: samples are counted."""
-        given = self.arms, self.theta, None, self.name, self.family
-        return Instance(*given, source=self.source, costs=costs)
+        return self.replace(costs=costs)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):

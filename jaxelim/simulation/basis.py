@@ -6,7 +6,6 @@ import numpy as np
 
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.instances.arms import Arms
-from jaxelim.instances.instance import Instance
 from jaxelim.numerics.jacobi import least_squares
 from jaxelim.thresholds.mixture import Mixture
 
@@ -39,10 +38,9 @@ def computed(call: "Experiment") -> Arms:
                 theta[i] = truth.means[i][kinds]
     if np.array_equal(arms, instance.arms):
         return instance
-    if truth is None or theta is None:
+    if truth is None:
         return Arms(arms, instance.family, instance.names, costs=instance.costs)
-    given = arms, theta, None, truth.name, truth.family
-    return Instance(*given, source=truth.source, costs=truth.costs)
+    return truth.replace(arms=arms, theta=theta)
 
 
 def in_the_given_coordinates(call: "Experiment", theta_hat: np.ndarray) -> np.ndarray:

@@ -155,11 +155,7 @@ class Experiment:
         if self.ridge is not None:
             self._set(ridge=checks.real("ridge", self.ridge, low=0))
         if self.noise is not None:
-            noise = _noise(self.noise, self.runs.size, self.initial_pulls, instance.K)
-            _check_noise_lasts(noise, self.initial_pulls * instance.K, self.batch, self.delay)
-            drawn = instance.source or family
-            random.check(drawn.noise, noise, drawn)
-            self._set(noise=noise)
+            self._set(noise=_noise(self, instance))
         if instance.source is not None:
             instance.source.check_runs(self.runs, self.initial_pulls)
         self._set(record=_record(self.record))
@@ -222,9 +218,8 @@ class Experiment:
     @property
     def shared(self) -> bool:
         """Whether all deltas can be observed on one trajectory."""
-        return self.delta.size == 1 or not (
-            "delta" in self.rule.traits.reads or self.elimination is not None
-        )
+        reads = "delta" in self.rule.traits.reads or self.elimination is not None
+        return self.delta.size == 1 or not reads
 
     @property
     def trajectories(self) -> int:
@@ -234,9 +229,8 @@ class Experiment:
     @property
     def cap(self) -> int:
         """The most samples of a run, its noise included."""
-        return (
-            self.max_samples if self.noise is None else min(self.max_samples, self.noise.shape[1])
-        )
+        most = self.max_samples
+        return most if self.noise is None else min(most, self.noise.shape[1])
 
     def on_one_device(self) -> "Experiment":
         """This experiment, laid out on one device."""
@@ -277,23 +271,21 @@ def takes_settings(*left_out: str, **defaults: Any) -> Callable[[F], F]:
     return signed
 
 
-def _noise(noise: Any, runs: int, initial_pulls: int, arms: int) -> np.ndarray:
-    """Noise [runs, T] with a row for each run, which must last for the initial pulls."""
-    noise, first = checks.real_array("noise", noise, ndim=2), initial_pulls * arms
-    if noise.shape[0] != runs or noise.shape[1] < first:
-        least = "K" if initial_pulls == 1 else "initial_pulls K"
-        allowed = f"shape [{runs} runs, at least {least} = {first} samples]"
+def _noise(call: Experiment, instance: Arms) -> np.ndarray:
+    """Noise [runs, T] with a row for each run, until the first reward beside the initial pulls."""
+    noise, first = checks.real_array("noise", call.noise, ndim=2), call.initial_pulls * instance.K
+    if noise.shape[0] != call.runs.size or noise.shape[1] < first:
+        least = "K" if call.initial_pulls == 1 else "initial_pulls K"
+        allowed = f"shape [{call.runs.size} runs, at least {least} = {first} samples]"
         raise ArgumentError("noise", noise.shape, allowed)
-    return noise
-
-
-def _check_noise_lasts(noise: np.ndarray, first: int, batch: int, delay: int) -> None:
-    """Refuse noise [runs, T] that ends before the first reward could enter."""
-    least = first + -(-(1 + delay) // batch) * batch
-    if (batch > 1 or delay) and noise.shape[1] < least:
+    least = first + -(-(1 + call.delay) // call.batch) * call.batch
+    if call.waits and noise.shape[1] < least:
         allowed = f"at least {least} samples: {first} initial pulls, and {least - first} until a "
-        allowed += f"reward enters with batch={batch} and delay={delay}"
+        allowed += f"reward enters with batch={call.batch} and delay={call.delay}"
         raise ArgumentError("noise", noise.shape, allowed)
+    drawn = instance.source or instance.family
+    random.check(drawn.noise, noise, drawn)
+    return noise
 
 
 def _record(record: Any) -> tuple[str, ...]:
@@ -320,20 +312,17 @@ def _initial_pulls(pulls: Any, instance: Arms, max_samples: int) -> int:
 
 def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
     rules = (stopping,) if isinstance(stopping, StoppingRule) else stopping
-    if (
-        not isinstance(rules, Sequence)
-        or not rules
-        or not all(isinstance(rule, StoppingRule) for rule in rules)
-    ):
-        raise ArgumentError(
-            "stopping", stopping, "a stopping rule such as LLR(), or a non-empty sequence of them"
-        )
+    several = isinstance(rules, Sequence) and bool(rules)
+    if not several or not all(isinstance(rule, StoppingRule) for rule in rules):
+        allowed = "a stopping rule such as LLR(), or a non-empty sequence of them"
+        raise ArgumentError("stopping", stopping, allowed)
     for rule in rules:
-        if not rule.name:
-            raise ArgumentError("stopping", rule, "a stopping rule whose class has a `name`")
+        allowed = "a stopping rule whose class has a `name`"
         if rule.name in KNOWN_STOPPING and not checks.shipped(rule):
             allowed = f"a `name` other than {', '.join(map(repr, KNOWN_STOPPING))}, which are taken"
-            raise ArgumentError("stopping", rule, allowed)
+        elif rule.name:
+            continue
+        raise ArgumentError("stopping", rule, allowed)
     if len({rule.name for rule in rules}) < len(rules):
         allowed = "stopping rules of different `name`: results are told apart by it"
         raise ArgumentError("stopping", stopping, allowed)

@@ -96,31 +96,20 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
     gpu = (jax.default_backend() if backend is None else backend) != "cpu"
     source = call.instance.source
     family = call.instance.family.settled(
-        instance=call.computed,
-        problem=call.problem,
-        ridge=call.ridge,
-        max_samples=call.max_samples,
-        sums="rewards" in call.rule.traits.reads,
-        theta=log > 0,
+        instance=call.computed, problem=call.problem, ridge=call.ridge,
+        max_samples=call.max_samples, sums="rewards" in call.rule.traits.reads, theta=log > 0,
         tuned=not gpu,
-    )
+    )  # fmt: skip
     return Spec(
-        problem=in_lanes(_scaled_problem(call).static_part()),
-        family=family,
+        problem=in_lanes(_scaled_problem(call).static_part()), family=family,
         source=family if source is None else source.static_part(),
-        rule=call.rule.static_part(),
-        stopping=call.stopping,
-        elimination=call.elimination,
-        threshold=call.threshold,
-        per_lane_instances=call.instance.batched,
-        deltas=call.delta.size if call.shared else 1,
-        pair_times="pair_times" in call.record,
-        log=log,
-        initial_pulls=call.initial_pulls,
-        estimates="means" in call.record,
+        rule=call.rule.static_part(), stopping=call.stopping, elimination=call.elimination,
+        threshold=call.threshold, per_lane_instances=call.instance.batched,
+        deltas=call.delta.size if call.shared else 1, pair_times="pair_times" in call.record,
+        log=log, initial_pulls=call.initial_pulls, estimates="means" in call.record,
         schedule=Schedule.of(call.batch, call.delay, call.cap) if call.waits else None,
         execution=_execution(call, gpu),
-    )
+    )  # fmt: skip
 
 
 def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
@@ -146,13 +135,9 @@ def _execution(call: Experiment, gpu: bool) -> Execution:
     while queue < -(-items // devices):
         queue *= 2
     return Execution(
-        lanes=_lanes(call, gpu),
-        chunk=layout.chunk or CHUNK,
-        queue=queue,
-        devices=devices,
-        gpu=gpu,
+        lanes=_lanes(call, gpu), chunk=layout.chunk or CHUNK, queue=queue, devices=devices, gpu=gpu,
         by_vmap=not call.rule.traits.lanes_last,
-    )
+    )  # fmt: skip
 
 
 def _lanes(call: Experiment, gpu: bool) -> int:
@@ -182,32 +167,25 @@ def queue_of(call: Experiment, spec: Spec) -> tuple[Queue, np.ndarray]:
         The queue, and places [3, runs]: index of delta (-1 where deltas share a
         trajectory), instance and row.
     """
-    execution, deltas = spec.execution, np.argsort(call.delta, kind="stable")
-    order = [None] if call.shared else deltas
-    instance, row = np.meshgrid(
-        np.arange(call.instance.size), np.arange(call.runs.size), indexing="ij"
-    )
-    n = instance.size
-    which = np.concatenate([np.full(n, -1 if d is None else d) for d in order])
-    instance, row = np.tile(instance.ravel(), len(order)), np.tile(row.ravel(), len(order))
+    execution = spec.execution
+    order = np.array([-1]) if call.shared else np.argsort(call.delta, kind="stable")
+    which, instance, row = (
+        x.ravel() for x in np.meshgrid(order, np.arange(call.instance.size),
+                                       np.arange(call.runs.size), indexing="ij")
+    )  # fmt: skip
     size = which.size
-    levels = (
-        np.broadcast_to(call.delta[:, None], (call.delta.size, size))
-        if call.shared
-        else call.delta[which][None]
-    )
+    shared = np.broadcast_to(call.delta[:, None], (call.delta.size, size))
     tables = {
         "run": call.runs[row].astype(np.int32),
         "row": row.astype(np.int32),
         "instance": instance.astype(np.int32),
-        "delta": levels.astype(spec.dtype),
+        "delta": (shared if call.shared else call.delta[which][None]).astype(spec.dtype),
     }
     dealt = []
     for device in range(execution.devices):
         mine = np.arange(device, size, execution.devices)
-        part = {
-            name: np.take(x, np.resize(mine, execution.queue), -1) for name, x in tables.items()
-        }
+        part = {name: np.take(x, np.resize(mine, execution.queue), -1)
+                for name, x in tables.items()}  # fmt: skip
         dealt.append(Queue(**part, length=np.int32(mine.size)))  # type: ignore[arg-type]
     queue = jax.tree.map(lambda *x: np.stack(x), *dealt) if execution.devices > 1 else dealt[0]
     return queue, np.stack([which, instance, row])

@@ -1,5 +1,6 @@
 """The grid of a study: named rules, instances and problems, and a checked call of each."""
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -36,18 +37,12 @@ def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Plac
     """
     if problem is None and rules is None:
         return _experiments(instances, shared)
-    named = {
-        rule: (settings.pop("rule"), settings)
-        for rule, settings in _named("rules", rules, _rule).items()
-    }
-    arms = _named("instances", instances, _instance)
-    asked = _named("problem", problem, _problem)
+    given = [_named("rules", rules, _rule), _named("instances", instances, _instance),
+             _named("problem", problem, _problem)]  # fmt: skip
     return [
-        Place(*key, _checked(key, rule, instance, question, {**shared, **own}))
-        for name, (rule, own) in named.items()
-        for where, instance in arms.items()
-        for what, question in asked.items()
-        for key in ((name, where, what),)
+        Place(*names, _checked(names, dict(own), *instance, question, shared))
+        for place in itertools.product(*(one.items() for one in given))
+        for names, (own, instance, question) in (tuple(zip(*place, strict=True)),)
     ]
 
 
@@ -66,13 +61,13 @@ def _experiments(given: Any, settings: dict[str, Any]) -> list[Place]:
 
 
 def _checked(
-    key: tuple[str, str, str], rule: Any, instance: Any, question: Any, given: dict[str, Any]
+    key: tuple, own: dict[str, Any], source: Any, single: Any, question: Any, shared: dict
 ) -> Experiment:
     """The call of a combination."""
     try:
-        source, single = instance
-        problem = question(source)
-        return Experiment(of_truth(single), problem, rule, **catalogue.resolved(given))
+        problem, rule = question(source), own.pop("rule")
+        given = catalogue.resolved({**shared, **own})
+        return Experiment(of_truth(single), problem, rule, **given)
     except ArgumentError as error:
         where = "rule {!r}, instance {!r}, problem {!r}".format(*key)
         error.note = f"{error.note}; of {where}" if error.note else f"of {where}"

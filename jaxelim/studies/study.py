@@ -1,6 +1,7 @@
 """The results of a study, by rule, instance and problem."""
 
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -119,15 +120,10 @@ class Study:
     def groups(self) -> list[tuple[dict[str, str], dict[str, Result]]]:
         """For each instance and problem their names, and the results by rule."""
         found = []
-        for instance in self.instances:
-            for problem in self.problems:
-                named = {
-                    rule: self.results[rule, instance, problem]
-                    for rule in self.rules
-                    if (rule, instance, problem) in self.results
-                }
-                if named:
-                    found.append(({"instance": instance, "problem": problem}, named))
+        for at in itertools.product(self.instances, self.problems):
+            named = {key[0]: one for key, one in self.results.items() if key[1:] == at}
+            if named:
+                found.append((dict(zip(AXES[1:], at, strict=True)), named))
         return found
 
     def summary(self) -> "Table":
@@ -168,9 +164,9 @@ class Study:
         """
         import xarray as xr  # slow to import, so only here
 
-        results = list(self.results.values())
-        if not results:
+        if not self.results:
             raise ArgumentError("study", self, "a study of which some runs are over")
+        results = list(self.results.values())
         stopping = tuple(dict.fromkeys(rule.name for one in results for rule in one.stopping))
         deltas = list(dict.fromkeys(float(x) for one in results for x in one.deltas))
         runs = np.unique(np.concatenate([one.runs for one in results]))
@@ -213,10 +209,8 @@ class Study:
         """
         baseline = self.rules[0] if baseline is None and self.rules else baseline
         several = {"instance": len(self.instances) > 1, "problem": len(self.problems) > 1}
-        groups = [
-            ({axis: name for axis, name in where.items() if several[axis]}, named)
-            for where, named in self.groups()
-        ]
+        groups = [({axis: name for axis, name in where.items() if several[axis]}, named)
+                  for where, named in self.groups()]  # fmt: skip
         return compared(groups, baseline, level, paired, by)
 
     def figure(self, *, log: bool = False) -> "Figure":

@@ -128,21 +128,18 @@ def compared(
             raise ArgumentError("by", by, '"samples" for results of arms without costs')
         if baseline is not None:
             checks.choice("baseline", baseline, named)
-        for first, second in (
-            combinations(named, 2)
-            if baseline is None
-            else ((name, baseline) for name in named if name != baseline)
-        ):
+        pairs = [(name, baseline) for name in named if name != baseline]
+        for first, second in combinations(named, 2) if baseline is None else pairs:
             a, b = named[first], named[second]
             reasons = _apart(a, b)
-            pairs = not reasons if paired is None else paired
-            if pairs and a.runs.size != b.runs.size:
+            both = not reasons if paired is None else paired
+            if both and a.runs.size != b.runs.size:
                 allowed = "None or False for results with different numbers of runs"
                 raise ArgumentError("paired", paired, allowed, f"{first} and {second}")
             if paired is None and reasons:
                 notes.append(f"{first} and {second} are not paired: {', '.join(reasons)}.")
             head = {"first": first, "second": second, **where}
-            rows += [{**head, **row} for row in _rows(a, b, pairs, paired is None, level, by)]
+            rows += [{**head, **row} for row in _rows(a, b, both, paired is None, level, by)]
     if not rows:
         raise ArgumentError("results", groups, "two or more Results")
     for row, p in zip(rows, two_samples.holm([row["mean_p"] for row in rows]), strict=True):
@@ -154,14 +151,13 @@ def compared(
     shown, shared = _verdicts(rows, by)
     if any(not math.isnan(row["restricted"]) for row in rows):
         notes.append(f"Means are restricted where runs were cut off: of min({OF[by].tau}, L).")
-    notes.append(
+    notes += [
         f"p: equal means. Holm p: corrected for the {len(rows)} rows; the verdict is "
-        f"at {1 - level:.3g}."
-    )
-    notes.append("The data frame has more columns: differences, medians, errors, other tests.")
-    return Table(
-        rows, title, [*shared, *dict.fromkeys(notes), *of_several(everyone.values())], shown
-    )
+        f"at {1 - level:.3g}.",
+        "The data frame has more columns: differences, medians, errors, other tests.",
+    ]
+    notes = [*shared, *dict.fromkeys(notes), *of_several(everyone.values())]
+    return Table(rows, title, notes, shown)
 
 
 def _verdicts(rows: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict], list[str]]:
@@ -238,23 +234,18 @@ def _rows(
     if sizes[0] != sizes[1]:
         note = f"of {' and '.join(str(size or 'no') for size in sizes)} instances in a batch"
         raise ArgumentError("results", [a, b], "results of equally many instances", note)
-    shaped = [
-        [x if r.batched else x[None] for x in (getattr(r, by), r.stopped, r.correct)]
-        for r in (a, b)
-    ]
-    orders = [np.argsort(r.runs) if aligned else np.arange(r.runs.size) for r in (a, b)]
+
+    def outcomes(result: "Result", at: tuple) -> tuple:
+        order = np.argsort(result.runs) if aligned else slice(None)
+        return tuple(getattr(result, name)[at][order] for name in (by, "stopped", "correct"))
+
     for i in range(sizes[0] or 1):
+        where = {"instance": i} if a.batched else {}
         for s, r, name in _common_stopping(a, b):
             for d, e, delta in _common_deltas(a, b):
-                first, second = (
-                    tuple(x[at][order] for x in arrays)
-                    for arrays, at, order in zip(
-                        shaped, ((i, s, d), (i, r, e)), orders, strict=True
-                    )
-                )
-                where = {"instance": i} if a.batched else {}
-                where |= {"stopping": name, "delta": delta, "paired": paired}
-                yield where | _row(first, second, paired, level)
+                lead = tuple(where.values())
+                row = _row(outcomes(a, (*lead, s, d)), outcomes(b, (*lead, r, e)), paired, level)
+                yield {**where, "stopping": name, "delta": delta, "paired": paired, **row}
 
 
 def _common_stopping(a: "Result", b: "Result") -> list[tuple[int, int, str]]:
@@ -294,26 +285,17 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
         sooner, later = int((kept[0] < kept[1]).sum()), int((kept[0] > kept[1]).sum())
         sign = two_samples.sign_test(sooner, later)
     off, p = two_samples.difference(kept[0], kept[1], paired, level)
+    ratio = two_samples.ratio(kept[0], kept[1], paired, level)
     return {
-        "runs_first": tau[0].size,
-        "runs_second": tau[1].size,
-        "cut_first": cut[0].size,
-        "cut_second": cut[1].size,
-        "restricted": at,
-        "mean_first": float(kept[0].mean()),
-        "mean_second": float(kept[1].mean()),
-        **_spread("difference", off),
-        "mean_p": p,
-        **_spread("ratio", two_samples.ratio(kept[0], kept[1], paired, level)),
-        "median_first": float(np.median(tau[0])),
-        "median_second": float(np.median(tau[1])),
-        "sooner": sooner,
-        "later": later,
-        "sign_p": sign,
-        **_spread("errors_first", rates[0]),
-        **_spread("errors_second", rates[1]),
+        "runs_first": tau[0].size, "runs_second": tau[1].size,
+        "cut_first": cut[0].size, "cut_second": cut[1].size, "restricted": at,
+        "mean_first": float(kept[0].mean()), "mean_second": float(kept[1].mean()),
+        **_spread("difference", off), "mean_p": p, **_spread("ratio", ratio),
+        "median_first": float(np.median(tau[0])), "median_second": float(np.median(tau[1])),
+        "sooner": sooner, "later": later, "sign_p": sign,
+        **_spread("errors_first", rates[0]), **_spread("errors_second", rates[1]),
         "errors_p": two_samples.rates_test(wrong[0], wrong[1], paired),
-    }
+    }  # fmt: skip
 
 
 def _spread(name: str, x: two_samples.Estimated) -> dict[str, float]:

@@ -76,8 +76,8 @@ class MeansOfRuns:
         arms = self.arms
         if arms.structure == "linear":
             return self._along(self.means, arms.arms, level)
-        shared = (math.log(arms.K / (1 - level)),)
-        return self._ends(self.means, _interval, self._rows, shared, level)
+        rows, shared = (self.counts, self.means, self.moments), (math.log(arms.K / (1 - level)),)
+        return self._ends(self.means, _interval, rows, shared, level)
 
     def differences(self, a: np.ndarray, b: np.ndarray, level: float, pairs: int) -> Intervals:
         """Intervals of mean(a) - mean(b) of pairs of arms: [N, P].
@@ -91,11 +91,8 @@ class MeansOfRuns:
         if self.arms.structure == "linear":
             return self._along(values, phi[a] - phi[b], level)
         shared = math.log(pairs / (1 - level)), a, b
-        return self._ends(values, _difference, self._rows, shared, level)
-
-    @property
-    def _rows(self) -> tuple:
-        return self.counts, self.means, self.moments
+        rows = self.counts, self.means, self.moments
+        return self._ends(values, _difference, rows, shared, level)
 
     def _along(self, values: np.ndarray, directions: np.ndarray, level: float) -> Intervals:
         """Intervals of values [N, Q] along directions [Q, d] of linear arms."""

@@ -21,26 +21,19 @@ def proven(call: Any) -> bool | str:
     Args:
         call: the checked call.
     """
-    instance = call.instance
-    truth, norm = instance.truth, None
-    if truth is not None:
-        norm = float(np.linalg.norm(truth.theta, axis=-1).max()) / truth.family.scale
+    instance, norm = call.instance, None
+    if instance.truth is not None:
+        theta = instance.truth.theta
+        norm = float(np.linalg.norm(theta, axis=-1).max()) / instance.family.scale
+    longest = float(np.linalg.norm(instance.arms, axis=-1).max())
     reasons: dict[str, list[str]] = {}
     for stopping in call.stopping:
         terms = Call(
-            family=instance.family,
-            law=instance.law,
-            problem=call.problem,
-            rule=call.rule,
-            stopping=stopping,
-            elimination=call.elimination,
-            ridge=call.ridge,
-            structure=instance.structure,
-            arms=instance.K,
-            dimension=instance.d,
-            longest=float(np.linalg.norm(instance.arms, axis=-1).max()),
+            family=instance.family, law=instance.law, problem=call.problem, rule=call.rule,
+            stopping=stopping, elimination=call.elimination, ridge=call.ridge,
+            structure=instance.structure, arms=instance.K, dimension=instance.d, longest=longest,
             theta_norm=norm,
-        )
+        )  # fmt: skip
         reason = proof_of(call.threshold, terms)
         if reason is True and call.noise is not None:
             reason = GIVEN
