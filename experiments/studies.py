@@ -251,10 +251,9 @@ def lines(study: je.Study) -> list[dict[str, Any]]:
     """
     found: list[dict[str, Any]] = []
     first: dict[tuple, float] = {}
-    values: dict[tuple, float] = {}  # of H*
+    values = {key[1:]: result for key, result in study.results.items()}
+    values = {key: hardness(result) for key, result in values.items()}  # H*
     for (rule, instance, problem), result in study.results.items():
-        if (instance, problem) not in values:
-            values[instance, problem] = hardness(result)
         value = values[instance, problem]
         for s, d in np.ndindex(result.samples.shape[:2]):
             tau, stopped, delta = result.samples[s, d], result.stopped[s, d], result.deltas[d]
@@ -311,17 +310,15 @@ def by_delta(found: list[dict[str, Any]], value: Callable) -> str:
 
 def by_rule(found: list[dict[str, Any]]) -> str:
     """A table with a row for each rule; columns that have one value, or none, are left out."""
-    varied = [name for name in ("stopping",) if len({line[name] for line in found}) > 1]
     rows = [{
-        "rule": line["rule"], **{name: line[name] for name in varied}, "samples": samples(line),
+        "rule": line["rule"], "stopping": line["stopping"], "samples": samples(line),
         "median": f"{line['median']:.0f}", "over the first": f"{line['over the first']:.2f}",
         "over the bound": f"{line['over the bound']:.2f}", "share of the best arm": share(line),
         "errors [95%]": errors(line), "us/sample": f"{line['us/sample']:.2f}",
     } for line in found]  # fmt: skip
-    empty = {name for name in rows[0] if all(row[name] == "nan" for row in rows)}
-    return cells.markdown(
-        [{name: x for name, x in row.items() if name not in empty} for row in rows]
-    )
+    empty = {name for name in rows[0] if {row[name] for row in rows} == {"nan"}}
+    empty |= {"stopping"} if len({row["stopping"] for row in rows}) == 1 else set()
+    return cells.markdown([{k: x for k, x in row.items() if k not in empty} for row in rows])
 
 
 def page(asked: Asked, found: list[dict[str, Any]], options: Options) -> str:

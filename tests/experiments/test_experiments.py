@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy import stats
 
 import jaxelim as je
-from experiments import __main__, cells, figure1, paper, tables
+from experiments import __main__, cells, figure1, paper, table_files, tables
 from jaxelim import figures, store
 
 ROOT = Path(__file__).parents[2]
@@ -108,6 +111,25 @@ def test_rules_without_the_papers_numbers(table, count):
     assert {row.experiment.rule for row in found} == {je.TrackAndStop()}
     both = tables.rows(table, tables.TableOptions(rules=("tas", "lingape"), problems=("topm",)))
     assert [row.problem for row in both] == ["topm"] * len(both) and len(both) > count / 3
+
+
+def test_errors_are_counted_among_runs_that_stopped(monkeypatch):
+    numbers = {
+        "stopped": [True, True, True, False, False], "correct": [True, False, True, False, False],
+        "samples": [10, 20, 30, 40, 40], "tests_stopping": [0] * 5, "tests_sampling": [0] * 5,
+    }  # fmt: skip
+    data = xr.Dataset({name: ("run", x) for name, x in numbers.items()})
+    monkeypatch.setattr(tables, "observed", lambda row, held: data)
+    row: Any = SimpleNamespace(
+        name="x", problem="bai", algorithm="LinGapE", column="none", paper={}, reproduces=True,
+        experiment=SimpleNamespace(max_samples=40),
+    )  # fmt: skip
+    held: Any = {"x": SimpleNamespace(timings={"seconds": 1.0, "samples_drawn": 100})}
+    (line,) = tables.measures([row], held)
+    assert (line["errors"], line["stopped"], line["truncated"]) == (1, 3, 2)
+    (shown,) = table_files.shown([line])
+    assert shown["errors [95%]"].startswith("1/3 [") and shown["samples (k)"].startswith("0.03 ")
+    assert shown["samples (k)"].endswith("†")
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 import tomllib
-import types
 from pathlib import Path
 
 import numpy as np
@@ -302,17 +301,3 @@ def test_a_guarded_command_says_how_it_ended(capsys):
     assert cli.guarded("name", interrupted) == 130
     assert capsys.readouterr().err == "name: interrupted\n"
     assert cli.guarded("name", lambda: None) == 0 and cli.guarded("name", lambda: 1) == 1
-
-
-# Averages
-
-
-def test_the_demo_counts_errors_among_runs_that_stopped():
-    result = types.SimpleNamespace(
-        stopped=np.array([[[True, True, True, False, False]]]),
-        correct=np.array([[[True, False, True, False, False]]]),
-        samples=np.array([[[10, 20, 30, 40, 40]]]),
-        timings={"seconds": 1.0, "samples_drawn": 100},
-    )
-    row = demo.row("LinGapE", "none", result, 0)  # pyright: ignore[reportArgumentType]
-    assert row["errors"] == "1/3" and row["cut off"] == 2 and row["samples (k)"].startswith("0.02 ")
