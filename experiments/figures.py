@@ -10,9 +10,10 @@ from matplotlib.ticker import NullLocator
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
+from jaxelim.figures import style
 from jaxelim.figures.active import drawn_active
 from jaxelim.figures.drawn import Entry
-from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, style_of
+from jaxelim.figures.style import GREY, MARKERS, STYLES, style_of
 from jaxelim.simulation.results.result import Result
 
 
@@ -83,8 +84,8 @@ def scaling_figure(panels: Sequence[Panel], columns: int = 3) -> Figure:
         raise ArgumentError("panels", panels, "at least one panel")
     across = min(columns, len(panels))
     rows = -(-len(panels) // across)
-    figure = Drawing(figsize=(4.6 * across, 4.4 * rows), layout="constrained")
-    for axes, panel in zip(figure.subplots(rows, across, squeeze=False).flat, panels, strict=False):
+    figure, places = style.panels((4.6 * across, 4.4 * rows), across, rows)
+    for axes, panel in zip(places.flat, panels, strict=False):
         _draw_panel(axes, panel)
     for axes in figure.axes[len(panels) :]:
         axes.remove()
@@ -113,11 +114,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=10)
     axes.set_xlabel(panel.xlabel)
     axes.set_ylabel(panel.ylabel)
-    axes.grid(alpha=0.25, linewidth=0.5)
     # Below the panel, as curves may be anywhere inside.
-    axes.legend(
-        frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2
-    )
+    axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17),
+                ncols=2)  # fmt: skip
 
 
 def _numbers(name: str, values: Any, size: int) -> Any:

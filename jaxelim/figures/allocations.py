@@ -85,16 +85,9 @@ def allocation_figure(solved: Complexity, name: str | None = None) -> Figure:
     what = "pulls" if solved.costs is None else "cost"
     left.set_ylabel(f"w*, share of the {what}")
     information = np.sort(solved.information[np.isfinite(solved.information)])
-    right.semilogy(
-        np.arange(information.size), information, ".", color=STYLES[1][0], label="H_p at w*"
-    )
-    right.axhline(
-        float(solved.value),
-        color="0.3",
-        linewidth=1,
-        linestyle="--",
-        label=f"H* = {float(solved.value):.4g}",
-    )
+    best, n = float(solved.value), np.arange(information.size)
+    right.semilogy(n, information, ".", color=STYLES[1][0], label="H_p at w*")
+    right.axhline(best, color="0.3", linewidth=1, linestyle="--", label=f"H* = {best:.4g}")
     right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_xlabel("piece, by rising information")
     right.set_ylabel("H_p (per sample)")

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, logarithmic, outside
+from jaxelim.figures.style import GREY, MARKERS, STYLES, logarithmic, outside, panels
 from jaxelim.simulation.results.comparison import OF
 
 
@@ -31,8 +31,8 @@ def comparison_figure(comparison: Any) -> Figure:
         raise ArgumentError("comparison", comparison, "two or more runs of each result")
     of = OF[rows[0]["by"]]
     low, high = min(seen.min(), 1.0) / 1.05, max(seen.max(), 1.0) * 1.05
-    figure = Drawing(figsize=(10, 1.7 + 0.42 * len(rows)), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    size = 10, 1.7 + 0.42 * len(rows)
+    figure, ((left, right),) = panels(size, 2, grid="x", sharey=True, width_ratios=(3, 2))
     y = np.arange(len(rows))[::-1]
     most = 1.05 * comparison[["errors_first_high", "errors_second_high"]].to_numpy().max()
     for at, row, between in zip(y, rows, np.clip(ends, low / 2, high * 2), strict=True):
@@ -63,8 +63,6 @@ def comparison_figure(comparison: Any) -> Figure:
     left.set_ylim(-0.6, len(rows) - 0.4)
     left.set_ylabel("first / second")
     right.set_ylabel("the same rows")
-    for axes in (left, right):
-        axes.grid(alpha=0.25, linewidth=0.5, axis="x")
     outside(figure, "upper left")
     return figure
 

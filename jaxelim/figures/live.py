@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxelim.figures.style import GREY, STYLES, Drawing
+from jaxelim.figures.style import GREY, STYLES, panels
 
 
 def live_figure(
@@ -36,8 +36,7 @@ def live_figure(
         title: the state of the run.
     """
     rows = max(len(pieces), len(arms))
-    figure = Drawing(figsize=(8, 1.4 + 0.3 * min(rows, 40)), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, ((left, right),) = panels((8, 1.4 + 0.3 * min(rows, 40)), 2)
     figure.suptitle(title, fontsize="medium")
     blue, orange = STYLES[0][0], STYLES[1][0]
     places = np.arange(len(pieces))
@@ -62,5 +61,4 @@ def live_figure(
     right.set_xlabel(label)
     for axes in (left, right):
         axes.invert_yaxis()
-        axes.grid(alpha=0.25, linewidth=0.5)
     return figure

@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.drawn import BIASED, Entry, bounds_of, groups_of, mean_and_sd, styled
-from jaxelim.figures.style import GREY, Drawing, logarithmic, outside
+from jaxelim.figures.style import GREY, logarithmic, outside, panels
 from jaxelim.simulation.results import two_samples
 
 _WIDTH, _HEIGHT = 3.9, 2.9  # inches of a panel
@@ -48,9 +48,8 @@ def study_figure(results: Any, *, log: bool = False, level: float = 0.95) -> Fig
     if deltas.size > 1:
         words.insert(1, "mean tau / log(1/delta) (samples)")
     size = max(_WIDTH * len(columns), 6.5), len(words) * _HEIGHT + 0.8
-    figure = Drawing(figsize=size, layout="constrained")
-    panels = figure.subplots(len(words), len(columns), squeeze=False, sharex="col")
-    for column, (title, given) in zip(panels.T, columns.items(), strict=True):
+    figure, drawn = panels(size, len(columns), len(words), sharex="col")
+    for column, (title, given) in zip(drawn.T, columns.items(), strict=True):
         column[0].set_title(title, fontsize=10)
         for one in given:
             _draw_means(column[:-1], one, level, deltas.size == 1)
@@ -62,27 +61,25 @@ def study_figure(results: Any, *, log: bool = False, level: float = 0.95) -> Fig
                 logarithmic(axes.yaxis, *axes.get_ylim())
             else:
                 axes.set_ylim(bottom=0)
-        for axes in column:
-            axes.grid(alpha=0.25, linewidth=0.5)
         if deltas.size == 1:
             column[-1].set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
             column[-1].set_xlim(-0.6, len(names) - 0.4)
             column[-1].set_xlabel(f"rule, at delta = {deltas[0]:g}")
         else:
             column[-1].set_xlabel("log(1/delta), natural logarithm")
-    for axes, word in zip(panels[:, 0], words, strict=True):
+    for axes, word in zip(drawn[:, 0], words, strict=True):
         axes.set_ylabel(word)
     outside(figure, "lower center", f"{cut} runs cut off: {BIASED}" if cut else None)
     return figure
 
 
-def _draw_means(panels: Any, one: Entry, level: float, single: bool) -> None:
+def _draw_means(rows: Any, one: Entry, level: float, single: bool) -> None:
     """Mean tau, and mean tau/log(1/delta), with intervals; of one delta a point each."""
     order = np.argsort(-one.result.deltas)
     x, (mean, sd, n) = np.log(1 / one.result.deltas[order]), mean_and_sd(one.tau()[order])
     half = sd / np.sqrt(np.maximum(n, 1)) * stdtrit(np.maximum(n - 1, 1), (1 + level) / 2)
     own: Any = dict(color=one.colour, marker=one.marker)
-    for axes, unit in zip(panels, (1, x), strict=False):
+    for axes, unit in zip(rows, (1, x), strict=False):
         if single:
             axes.errorbar(one.place, mean, half, markersize=5, capsize=2, linestyle="none", **own)
             continue
@@ -92,21 +89,21 @@ def _draw_means(panels: Any, one: Entry, level: float, single: bool) -> None:
                   label=one.name, **own)  # fmt: skip
 
 
-def _draw_bounds(panels: Any, given: list[Entry], deltas: np.ndarray) -> None:
+def _draw_bounds(rows: Any, given: list[Entry], deltas: np.ndarray) -> None:
     """The bounds on tau, where the instance has them, and T*."""
     x = np.linspace(np.log(1 / deltas[-1]), np.log(1 / deltas[0]), _POINTS)
     if deltas.size == 1:
         x = x[:1]
     time, bounds = bounds_of([one.result for one in given], np.exp(-x))
-    for axes, unit in zip(panels, (1, x), strict=False):
+    for axes, unit in zip(rows, (1, x), strict=False):
         for label, bound, dash in bounds:
             style: Any = dict(color="black", linestyle=dash, linewidth=1.3, label=label)
             if x.size == 1:
                 axes.axhline(bound[0], **style)
             else:
                 axes.plot(x, bound / unit, **style)
-    if time is not None and len(panels) > 1:
-        panels[1].axhline(time, color=GREY, linewidth=0.8, label="T*")
+    if time is not None and len(rows) > 1:
+        rows[1].axhline(time, color=GREY, linewidth=0.8, label="T*")
 
 
 def _draw_errors(axes: Any, given: list[Entry], level: float, deltas: np.ndarray) -> None:

@@ -123,10 +123,21 @@ def figure_file(name: str, path: Any) -> Path:
     return writable_file(name, path)
 
 
-def single(width: float = 7, height: float = 4.2) -> tuple[Figure, Axes]:
-    """A figure of one panel; sizes in inches."""
-    figure = Drawing(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
+def panels(
+    size: tuple[float, float], columns: int = 1, rows: int = 1, grid: Any = "both", **how: Any
+) -> tuple[Figure, Any]:
+    """A figure of panels [rows, columns] with a light grid; its size in inches."""
+    figure = Drawing(figsize=size, layout="constrained")
+    found = figure.subplots(rows, columns, squeeze=False, **how)
+    for axes in found.flat:
+        axes.grid(alpha=0.25, linewidth=0.5, axis=grid)
+    return figure, found
+
+
+def single(width: float = 7, height: float = 4.2, grid: str = "both") -> tuple[Figure, Axes]:
+    """A figure of one panel."""
+    figure, ((axes,),) = panels((width, height), grid=grid)
+    return figure, axes
 
 
 def logarithmic(axis: Axis, low: float, high: float) -> None:
@@ -161,12 +172,11 @@ def outside(figure: Figure, where: str, note: str | None = None) -> None:
 
 
 def finished(figure: Figure, note: str | None = None) -> Figure:
-    """Add a light grid and a legend without a frame, with the title `note`.
+    """Add a legend without a frame, with the title `note`.
 
     A legend of more than 8 lines is below the panel, as it would hide the curves.
     """
     axes = figure.axes[0]
-    axes.grid(alpha=0.25, linewidth=0.5)
     if len(axes.get_legend_handles_labels()[1]) > 8:
         figure.set_figheight(figure.get_figheight() + 1)
         outside(figure, "lower center", note)

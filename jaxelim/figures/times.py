@@ -33,7 +33,7 @@ def tau_figure(results: Any, *, bounds: bool = True, bins: int = 40) -> Figure:
     edges = np.geomspace(low / 1.05, high * 1.05, bins + 1)
     cut = note_on(tau for _, tau in drawn) is not None
     mean = "mean of those that stopped (biased low)" if cut else "mean"
-    figure, axes = single(height=max(2.4, 1.4 + 0.75 * len(drawn)))
+    figure, axes = single(height=max(2.4, 1.4 + 0.75 * len(drawn)), grid="x")
     for row, (one, tau) in enumerate(reversed(drawn)):
         tau = tau[np.isfinite(tau)]
         heights = np.histogram(tau, edges)[0]
@@ -51,7 +51,6 @@ def tau_figure(results: Any, *, bounds: bool = True, bins: int = 40) -> Figure:
     logarithmic(axes.xaxis, *axes.get_xlim())
     axes.set_xlabel("tau (samples); heights are to scale within a row")
     axes.set_ylabel("runs, by rule")
-    axes.grid(alpha=0.25, linewidth=0.5, axis="x")
     # Above the rows; in two columns where three would be wider than the page.
     letters = sum(map(len, axes.get_legend_handles_labels()[1]))
     axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), fontsize=8,
