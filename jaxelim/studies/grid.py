@@ -37,13 +37,14 @@ def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Plac
     """
     if problem is None and rules is None:
         return _experiments(instances, shared)
-    given = [_named("rules", rules, _rule), _named("instances", instances, _instance),
-             _named("problem", problem, _problem)]  # fmt: skip
-    return [
-        Place(*names, _checked(names, dict(own), *instance, question, shared))
-        for place in itertools.product(*(one.items() for one in given))
-        for names, (own, instance, question) in (tuple(zip(*place, strict=True)),)
-    ]
+    given = (_named("rules", rules, _rule), _named("instances", instances, _instance),
+             _named("problem", problem, _problem))  # fmt: skip
+    found = []
+    for one in itertools.product(*(named.items() for named in given)):
+        (rule, own), (instance, single), (problem, question) = one
+        call = _checked((rule, instance, problem), own, single, question, shared)
+        found.append(Place(rule, instance, problem, call))
+    return found
 
 
 def _experiments(given: Any, settings: dict[str, Any]) -> list[Place]:
@@ -61,13 +62,14 @@ def _experiments(given: Any, settings: dict[str, Any]) -> list[Place]:
 
 
 def _checked(
-    key: tuple, own: dict[str, Any], source: Any, single: Any, question: Any, shared: dict
+    key: tuple[str, str, str], own: dict, instance: Any, question: Any, shared: dict
 ) -> Experiment:
     """The call of a combination."""
+    source, single = instance
+    given = {name: value for name, value in {**shared, **own}.items() if name != "rule"}
     try:
-        problem, rule = question(source), own.pop("rule")
-        given = catalogue.resolved({**shared, **own})
-        return Experiment(of_truth(single), problem, rule, **given)
+        problem = question(source)
+        return Experiment(of_truth(single), problem, own["rule"], **catalogue.resolved(given))
     except ArgumentError as error:
         where = "rule {!r}, instance {!r}, problem {!r}".format(*key)
         error.note = f"{error.note}; of {where}" if error.note else f"of {where}"

@@ -128,8 +128,10 @@ def compared(
             raise ArgumentError("by", by, '"samples" for results of arms without costs')
         if baseline is not None:
             checks.choice("baseline", baseline, named)
-        pairs = [(name, baseline) for name in named if name != baseline]
-        for first, second in combinations(named, 2) if baseline is None else pairs:
+        pairs = list(combinations(named, 2))
+        if baseline is not None:
+            pairs = [(name, baseline) for name in named if name != baseline]
+        for first, second in pairs:
             a, b = named[first], named[second]
             reasons = _apart(a, b)
             both = not reasons if paired is None else paired
