@@ -48,11 +48,11 @@ class Asking:
         spec, stats, elimination = self.spec, seen.stats, self.spec.elimination
         if elimination is not None and elimination.shared:
             sampling = jax.tree.map(lambda x: x[0], observers[0])
-        t, delta, chance, key = stats.t + 1, lane.delta[0], None, None
+        t, delta, chance, key = stats.t + 1, lane.run.delta[0], None, None
         if "chance" in spec.rule.traits.reads:
-            chance = random.chance(inputs.key, lane.run, t, spec.dtype)
+            chance = random.chance(inputs.key, lane.run.index, t, spec.dtype)
         if "key" in spec.rule.traits.reads:
-            key = random.rule_key(inputs.key, lane.run, t)
+            key = random.rule_key(inputs.key, lane.run.index, t)
         active, active_count = pieces_for_sampling(seen, elimination, sampling)
         # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
         levels: dict[str, Any] = {"delta": None, "beta": None}
@@ -62,7 +62,7 @@ class Asking:
         own |= {"stats": stats.of_one_run(), "live": None, "since": None, **levels}
         return View(
             elimination=elimination, active=active, active_count=active_count,
-            piece_set=sampling, prepared=lane.prepared, chance=chance, key=key,
+            piece_set=sampling, prepared=lane.run.prepared, chance=chance, key=key,
             initial_pulls=spec.initial_pulls, **own,
         )  # fmt: skip
 
@@ -70,13 +70,13 @@ class Asking:
         """Call the rule's method on all lanes: directly if it is lanes-last, else under vmap."""
         return _asked((self.spec, name), (view, *state))(view, *state)
 
-    def called(self, name: str, view: View, *state: Tree) -> Tree:
-        """`ask`, traced with every call."""
+    def called(self, name: str, view: View, *state: Tree, by_vmap: bool | None = None) -> Tree:
+        """`ask`, traced with every call; `by_vmap` goes before that of the spec."""
         spec, method = self.spec, partial(call, self.spec.rule, name)
-        one_run = spec.execution.by_vmap
-        if one_run and name in ("choose", "probe") and not shipped(spec.rule):
+        by_vmap = spec.by_vmap if by_vmap is None else by_vmap
+        if by_vmap and name in ("choose", "probe") and not shipped(spec.rule):
             method = scores.watched(method)
-        if not one_run:
+        if not by_vmap:
             if not spec.per_lane_instances:  # shared arrays get an axis of lanes to broadcast
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
                 view = dataclasses.replace(view, prepared=prepared)
@@ -153,10 +153,10 @@ class Asking:
         few = _within(few, dataclasses.replace(space, features=features))
         return dataclasses.replace(few, prepared=view.prepared) if shared else few
 
-    def work(self, view: View, state: Tree) -> tuple[Array, Any]:
-        """The pieces that the choice of a state tested, and what it solved; None: not counted."""
+    def work(self, view: View, state: Tree) -> tuple:
+        """The pieces that the choice of a state tested, and what it solved if that is counted."""
         work = self.ask("work", view, state)
-        return work if isinstance(work, tuple) else (work, None)
+        return work if isinstance(work, tuple) else (work,)
 
     def natively(self, view: View, state: Tree, still: Array) -> tuple[Array, Array] | None:
         """Where the rule's own test ends runs among those `still` open, and its answer."""
@@ -180,11 +180,9 @@ class Asking:
             return x if own else jnp.broadcast_to(x[..., None], (*x.shape, b))
 
         own = jax.tree.map(lambda x: np.ndim(x) > 0 and np.shape(x)[-1] == b, state)
-        if not (self.spec.execution.by_vmap or shipped(self.spec.rule)):
+        if not (self.spec.by_vmap or shipped(self.spec.rule)):
             # An array by arm may have as many entries as there are lanes: its rank decides.
-            execution = dataclasses.replace(self.spec.execution, by_vmap=True)
-            one_by_one = Asking(dataclasses.replace(self.spec, execution=execution))
-            whole = jax.eval_shape(partial(one_by_one.called, "init"), view)
+            whole = jax.eval_shape(partial(self.called, "init", by_vmap=True), view)
             own = jax.tree.map(lambda x, y: np.ndim(x) == y.ndim, state, whole)
         return jax.tree.map(wide, state, own)
 

@@ -44,7 +44,6 @@ class Execution:
     queue: int  # capacity in runs, per device
     devices: int
     gpu: bool = False  # else a CPU (see `jaxelim.lanes`)
-    by_vmap: bool = False  # whether the rule's methods are called under `jax.vmap`
 
     @property
     def single(self) -> bool:

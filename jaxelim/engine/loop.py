@@ -73,8 +73,8 @@ class Program:
             )
             log = Log(**empty)
         lane = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), outlined.lane)
-        vacant = np.full_like(lane.item, execution.queue), np.ones_like(lane.done)
-        lane = dataclasses.replace(lane, item=vacant[0], done=vacant[1])
+        run = dataclasses.replace(lane.run, item=np.full_like(lane.run.item, execution.queue))
+        lane = dataclasses.replace(lane, run=run, done=np.ones_like(lane.done))
         numbers: dict[str, Any] = dict(
             next=np.int32(0), finished=np.int32(0), iterations=np.int64(0), samples=np.int64(0),
             live=np.int32(1), failed=np.bool_(False),
@@ -105,9 +105,10 @@ class Program:
                 return x[..., order[n : n + 1]]
             return np.stack([of[..., at[n : n + 1]] for of, at in zip(x, order, strict=True)])
 
-        lane = jax.tree.map(own, dataclasses.replace(many, prepared=()) if shared else many)
-        if shared:  # without an axis of lanes
-            lane = dataclasses.replace(lane, prepared=many.prepared)
+        if shared:  # `prepared` is without an axis of lanes
+            lane = jax.tree.map(own, many.preparing(())).preparing(many.run.prepared)
+        else:
+            lane = jax.tree.map(own, many)
         axis = int(execution.devices > 1)
         out = jax.tree.map(lambda x: np.take(x, np.arange(places), axis), carry.out)
         return dataclasses.replace(carry, lane=lane, out=out, live=np.ones_like(carry.live))
@@ -156,7 +157,7 @@ class Loop:
     def _chunk(self, inputs: Inputs, queue: Queue, carry: Carry) -> Carry:
         """Refill finished lanes, take `chunk` steps, collect the outcomes of finished runs."""
         carry, noise = self._refilled(inputs, queue, carry)
-        start, opened = carry.lane.stats.t, carry.lane.closed_at == 0
+        start, opened = carry.lane.stats.t, carry.lane.record.closed_at == 0
         chunk = Chunk(self.spec, inputs, carry.lane, noise)
         taken, steps = chunk.taken(chunk.begun(carry))
         lane = self.step.watching.after_chunk(steps.lane.with_fixed(carry.lane))
@@ -180,12 +181,12 @@ class Loop:
         draws it is a large part of a small program, and so is compiled once.
         """
         spec, old, k = self.spec, carry.lane, self.spec.initial_samples(inputs)
-        vacant = old.done
-        item = jnp.where(vacant, carry.next + jnp.cumsum(vacant.astype(jnp.int32)) - 1, old.item)
+        vacant, before = old.done, old.run
+        item = jnp.where(vacant, carry.next + jnp.cumsum(vacant.astype(jnp.int32)) - 1, before.item)
         item = jnp.where(item < queue.length, item, spec.execution.queue)
         at = jnp.minimum(item, spec.execution.queue - 1)
-        run = jnp.where(vacant, queue.run[at], old.run)
-        row = jnp.where(vacant, queue.row[at], old.row)
+        run = jnp.where(vacant, queue.run[at], before.index)
+        row = jnp.where(vacant, queue.row[at], before.row)
         first = jnp.where(vacant, 0, old.stats.t - k)
         drawn = self.step.noise(inputs, run, row, first, k + spec.execution.chunk)
 
@@ -193,7 +194,7 @@ class Loop:
             fresh = self.step.start(inputs, queue, item, run, row, drawn[:k])
             log = carry.log
             if log is not None:
-                rewards = self.step.first_rewards(inputs, fresh.nature, drawn[:k])
+                rewards = self.step.first_rewards(inputs, fresh.run.nature, drawn[:k])
                 estimate = _first_estimate(fresh)[:, 0]
                 log = dataclasses.replace(log, first_rewards=rewards[:, 0], theta_hat_0=estimate)
             taken = jnp.sum(carry.lane.done, dtype=jnp.int32)
@@ -211,16 +212,12 @@ class Loop:
         """`lane`, with `fresh` in the finished lanes."""
         if self.spec.per_lane_instances:
             return where(lane.done, fresh, lane)
-        kept = where(
-            lane.done,
-            dataclasses.replace(fresh, prepared=()),
-            dataclasses.replace(lane, prepared=()),
-        )
-        return dataclasses.replace(kept, prepared=fresh.prepared)
+        kept = where(lane.done, fresh.preparing(()), lane.preparing(()))
+        return kept.preparing(fresh.run.prepared)
 
     def _collected(self, queue: Queue, carry: Carry) -> Carry:
         """Append the outcomes of finished runs and empty their lanes."""
-        over = carry.lane.done & (carry.lane.item < queue.length)
+        over = carry.lane.done & (carry.lane.run.item < queue.length)
         count = jnp.sum(over, dtype=jnp.int32)
 
         def collect(c):
@@ -231,8 +228,9 @@ class Loop:
                 block = jax.tree.map(lambda x: x[order], block)
             put = jax.lax.dynamic_update_slice_in_dim
             out = jax.tree.map(lambda o, x: put(o, x, finished, 0), out, block)
-            item = jnp.where(over, self.spec.execution.queue, lane.item)
-            return dataclasses.replace(lane, item=item), out, finished + count
+            item = jnp.where(over, self.spec.execution.queue, lane.run.item)
+            run = dataclasses.replace(lane.run, item=item)
+            return dataclasses.replace(lane, run=run), out, finished + count
 
         before = carry.lane, carry.out, carry.finished
         lane, out, finished = jax.lax.cond(count > 0, collect, lambda c: c, before)

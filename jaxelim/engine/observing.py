@@ -49,7 +49,7 @@ class Observing:
         since: Array | None = None,
     ) -> Snapshot:  # fmt: skip
         """The snapshot of statistics of these lanes; `live` and `since` as of `Snapshot`."""
-        spec, space = self.spec, self.space(inputs, lane.features)
+        spec, space = self.spec, self.space(inputs, lane.run.features)
         kept = spec.family, spec.problem, space, stats
         return Snapshot.of(*kept, self.mixture, live, since)
 
@@ -90,7 +90,7 @@ class Observing:
     def betas(self, lane: Lane) -> Array:
         """beta(t, delta) for every delta: [D, B]."""
         t = lane.stats.t if lane.pending is None else lane.pending.entered.t
-        return jax.vmap(lambda delta: self.beta(t, delta))(lane.delta)
+        return jax.vmap(lambda delta: self.beta(t, delta))(lane.run.delta)
 
     def over_deltas(self, f: Callable, state: Tree, beta: Array) -> Tree:
         """f(state, beta) for every delta, the leading axis of both; without vmap for one delta."""
@@ -117,11 +117,11 @@ class Observing:
         for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
             look, reads = partial(call_stopping, stopping, "observe", seen), state
             if seen.threshold is not None:
-                look, reads = _looking(stopping, seen), (state, lane.closed_at[s] == 0)
+                look, reads = _looking(stopping, seen), (state, lane.record.closed_at[s] == 0)
             after, stop, tests = self.over_deltas(look, reads, beta)
             tests = jnp.broadcast_to(tests, stop.shape)
             if seen.since is not None and seen.live is not None:
-                here = seen.live & (lane.closed_at[s] == 0)
+                here = seen.live & (lane.record.closed_at[s] == 0)
                 after = jax.tree.map(partial(_where_tested, here), after, state)
                 stop, tests = stop & here, jnp.where(here, tests, 0)
             states.append(after)
@@ -141,7 +141,7 @@ class Observing:
         elimination = self.spec.elimination
         if elimination is None or elimination.shared:
             return lane.sampling
-        after = elimination.update(seen, lane.sampling, lane.delta[0], self.spec.threshold)
+        after = elimination.update(seen, lane.sampling, lane.run.delta[0], self.spec.threshold)
         if seen.since is None or seen.live is None:
             return after
         return where(seen.live, after, lane.sampling)
@@ -161,9 +161,9 @@ class Observing:
         live, checked = ~lane.done, self.spec.problem.out_of_range(seen)
         if checked is None:
             return None, live
-        assert lane.bad_answer is not None
-        answer, beyond = checked
-        return jnp.where(live & beyond, answer, lane.bad_answer), live & ~beyond
+        (answer, beyond), before = checked, lane.fault.answer
+        assert before is not None
+        return jnp.where(live & beyond, answer, before), live & ~beyond
 
     def started(self, seen: Snapshot) -> tuple[tuple, Tree]:
         """The states before the first check.
@@ -173,7 +173,7 @@ class Observing:
         """
         spec, states = self.spec, []
         for stopping in spec.stopping:
-            state = call_stopping(stopping, "start", seen, spec.pair_times)
+            state = call_stopping(stopping, "start", seen, "pair_times" in spec.record)
             states.append(
                 jax.tree.map(lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape)), state)
             )

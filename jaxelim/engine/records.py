@@ -12,27 +12,28 @@ from jaxelim.engine.state import Lane, Log, Outcome, Spec
 
 def outcome(spec: Spec, lane: Lane) -> Outcome:
     """The outcomes of lanes whose runs are over."""
-    pulls = lane.stats.counts[None, None] if lane.pulls is None else lane.pulls
+    left = lane.record
+    pulls = lane.stats.counts[None, None] if left.pulls is None else left.pulls
     times = []
     for s, stopping in enumerate(spec.stopping):
         eliminated = lane.observers[s].times() if stopping.eliminates else None
         if eliminated is not None:
-            at = lane.closed_at[s]
+            at = left.closed_at[s]
             at = at.reshape(at.shape[:1] + (1,) * (eliminated.ndim - 2) + (-1,))
             eliminated = jnp.where(eliminated <= at, eliminated, 0)
         times.append(eliminated)
-    kept = lane.estimates_at
-    if spec.estimates and spec.observers == 1:  # rewards end with the run
+    kept = left.estimates
+    if "means" in spec.record and spec.observers == 1:  # rewards end with the run
         kept = jax.tree.map(lambda x: x[None, None], estimates(lane))
     out = Outcome(
-        item=lane.item,
-        samples=lane.closed_at,
-        stopped=lane.stopped,
-        answer=lane.answers,
+        item=lane.run.item,
+        samples=left.closed_at,
+        stopped=left.stopped,
+        answer=left.answers,
         pulls=pulls.astype(jnp.int32),
-        tests_stopping=lane.tests,
-        tests_sampling=lane.piece_tests_at,
-        solves=lane.solves_at,
+        tests_stopping=left.tests,
+        tests_sampling=left.work[0],
+        solves=left.work[1] if len(left.work) > 1 else None,
         times=tuple(times),
         degenerate=spec.family.degenerate(lane.stats),
         estimates=kept,
@@ -66,7 +67,8 @@ def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lan
     drawn = (pulled >= 0).astype(jnp.int32)
     before = start + jnp.cumsum(drawn, 0) - drawn
     counts = lane.stats.counts.astype(jnp.int32)
-    closed = opened & (lane.closed_at > 0)
+    record = lane.record
+    closed = opened & (record.closed_at > 0)
 
     def at_stop(x):
         pulls, closed, at = x
@@ -82,10 +84,10 @@ def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lan
         return jnp.where(closed, now, pulls)
 
     of_observers = jax.tree.map(
-        lambda x: x.reshape((-1, *x.shape[2:])), (lane.pulls, closed, lane.closed_at)
+        lambda x: x.reshape((-1, *x.shape[2:])), (record.pulls, closed, record.closed_at)
     )
-    pulls = jax.lax.map(at_stop, of_observers).reshape(*lane.closed_at.shape[:2], k, -1)
-    return dataclasses.replace(lane, pulls=pulls)
+    pulls = jax.lax.map(at_stop, of_observers).reshape(*record.closed_at.shape[:2], k, -1)
+    return dataclasses.replace(lane, record=dataclasses.replace(record, pulls=pulls))
 
 
 def logged(spec: Spec, lane: Lane, arm: Array, reward: Array, seen: Snapshot, log: Log) -> Log:

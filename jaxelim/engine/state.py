@@ -35,11 +35,10 @@ class Spec:
     threshold: Callable
     per_lane_instances: bool  # every lane has its own instance
     deltas: int  # number of deltas observed on one trajectory
-    pair_times: bool
     log: int  # length of the log of lane 0; 0 for none
     initial_pulls: int = 1  # of each arm
     evidence: Mixture | None = None  # whose largest log e of each piece is kept
-    estimates: bool = False  # whether estimates at the end of each observer's run are kept
+    record: tuple[str, ...] = ()  # what else is kept: "pair_times", "means"
     schedule: Schedule | None = None  # of pending rewards; None: each enters after its pull
     execution: Execution
 
@@ -54,10 +53,14 @@ class Spec:
         return len(self.stopping) * self.deltas
 
     @property
+    def by_vmap(self) -> bool:
+        """Whether the rule's methods are called under `jax.vmap`."""
+        return not self.rule.traits.lanes_last
+
+    @property
     def may_be_alone(self) -> bool:
         """Whether one lane may take runs, which then are those of many lanes."""
-        execution = self.execution
-        return one_lane.WORKS and not (execution.by_vmap or execution.gpu or self.log)
+        return one_lane.WORKS and not (self.by_vmap or self.execution.gpu or self.log)
 
     def executed(self, **changes: Any) -> "Spec":
         """The same spec, executed otherwise."""
@@ -101,53 +104,79 @@ class Queue:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lane:
-    """The state of B lanes, the last axis of every array.
-
-    S stopping rules, D deltas, W width of a public answer.
-    """
+class Run:
+    """What is fixed over the runs of B lanes."""
 
     item: Array  # [B] place in the queue; past its end in an empty lane
-    run: Array  # [B] run index, which the noise depends on
+    index: Array  # [B] run index, which the noise depends on
     row: Array  # [B] row of given noise
     instance: Array  # [B]
     delta: Array  # [D, B]
     features: Array | None  # [K, d, B] where lanes have their own instances
     nature: Tree  # likewise; None where lanes share it
-    prepared: Tree
-    stats: Statistics  # what the rule sees: t and counts of all pulls
-    rule_state: Tree
-    observers: tuple  # the stopping rules' states, each [D, .., B]
-    sampling: Tree  # the state of an elimination at sampling with sets of its own
+    prepared: Tree  # of the rule; without an axis of lanes where they share an instance
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Record:
+    """What each observer of a run leaves; S stopping rules, D deltas, W width of an answer."""
+
     closed_at: Array  # [S, D, B] int32: samples when the observer's run was over, 0 while open
     stopped: Array  # [S, D, B] bool: ended by its stopping rule, not by the cap
     answers: Array  # [S, D, W, B] bool
     pulls: Array | None  # [S, D, K, B] where observers stop at different times
     tests: Array  # [S, D, B] int64: pieces tested for stopping
-    piece_tests: Array  # [B] int64: pieces tested for sampling so far
-    piece_tests_at: Array  # [S, D, B] int64: the same when the observer's run was over
-    solves: Array | None  # [B] int64: solves so far; None if the rule does not count them
-    solves_at: Array | None  # [S, D, B] int64: the same when the observer's run was over
+    work: tuple = ()  # as `Lane.work`, each [S, D, B]
+    estimates: Tree = ()  # [S, D, K, B]: estimates then, where observers stop apart
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What ended a run that fails; 0 for nothing."""
+
+    arm: Array  # [B] int32: the arm out of range
+    answer: Array | None  # [B] int32: likewise the answer; None if answers have no range
+    number: Array  # [B] int32: what was not finite, as in `watching`
+
+    @property
+    def any(self) -> Array:
+        """Whether there is one: [B] bool."""
+        some = (self.arm != 0) | (self.number != 0)
+        return some if self.answer is None else some | (self.answer != 0)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lane:
+    """The state of B lanes, the last axis of every array."""
+
+    run: Run  # None in the state of loops
+    stats: Statistics  # what the rule sees: t and counts of all pulls
+    rule_state: Tree
+    observers: tuple  # the stopping rules' states, each [D, .., B]
+    sampling: Tree  # the state of an elimination at sampling with sets of its own
+    record: Record
+    work: tuple  # pieces tested for sampling so far, and solves if the rule counts them: [B] int64
     done: Array  # [B] bool
-    bad_arm: Array  # [B] int32: the arm out of range that ended the run; 0 for none
-    bad_answer: Array | None  # [B] int32: likewise the answer; None if answers have no range
-    fault: Array  # [B] int32: what was not finite and ended the run, as in `watching`; 0: nothing
+    fault: Fault
     log_e: Array | None = None  # [.., B]: the largest log e of each piece, if it is recorded
-    estimates_at: Tree = ()  # [S, D, K, B]: estimates then, where observers stop apart
     pending: Pending | None = None  # pulls whose rewards have not entered; None: there are none
 
     @property
     def varying(self) -> "Lane":
-        """Without the arrays that are fixed over a run, which stay outside the state of loops."""
-        nothing: dict[str, Any] = dict(features=None, nature=None, prepared=(), delta=None)
-        return dataclasses.replace(self, **nothing)
+        """Without what is fixed, which stays outside the state of loops."""
+        nothing: Any = None
+        return dataclasses.replace(self, run=nothing)
 
     def with_fixed(self, of: "Lane") -> "Lane":
-        """With these arrays of another lane."""
-        fixed: dict[str, Any] = dict(
-            features=of.features, nature=of.nature, prepared=of.prepared, delta=of.delta
-        )
-        return dataclasses.replace(self, **fixed)
+        """With the runs of another lane."""
+        return dataclasses.replace(self, run=of.run)
+
+    def preparing(self, prepared: Tree) -> "Lane":
+        """With other arrays of the rule's `prepare`."""
+        return dataclasses.replace(self, run=dataclasses.replace(self.run, prepared=prepared))
 
 
 @jax.tree_util.register_dataclass
@@ -203,4 +232,4 @@ class Carry:
     iterations: Array  # [] int64: steps so far
     samples: Array  # [] int64: samples drawn
     live: Array  # [] int32: runs in lanes and in the queue
-    failed: Array  # [] bool: a run has ended as `Lane.bad_arm`, `bad_answer` or `fault` says
+    failed: Array  # [] bool: a run has ended as `Lane.fault` says

@@ -30,7 +30,7 @@ from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observed, Observing
 from jaxelim.engine.one_lane import Traced
 from jaxelim.engine.records import outcome
-from jaxelim.engine.state import Inputs, Lane, Outline, Queue, Spec
+from jaxelim.engine.state import Fault, Inputs, Lane, Outline, Queue, Record, Run, Spec
 from jaxelim.engine.watching import Watching
 from jaxelim.families import noise as random
 from jaxelim.lanes import LaneOps, where
@@ -94,7 +94,7 @@ class Step:
         self, inputs: Inputs, view: View, lane: Lane, live: Array, observed: Observed,
         choice: Choice, ready: Array | bool, tested: Array | bool,
     ) -> Ending:  # fmt: skip
-        opened = (lane.closed_at == 0) & live
+        opened = (lane.record.closed_at == 0) & live
         stopping = opened & observed.stops
         asked = opened & ~stopping & ready & tested
         native = self.asking.natively(view, choice.state, asked)
@@ -121,12 +121,13 @@ class Step:
 
         if seen.lanes.gpu:
             # `any` over lanes would be a kernel of one block, and the branch one more node.
-            return close(lane.answers)
-        return jax.lax.cond(jnp.any(ending.closing), close, lambda answers: answers, lane.answers)
+            return close(lane.record.answers)
+        some = jnp.any(ending.closing)
+        return jax.lax.cond(some, close, lambda answers: answers, lane.record.answers)
 
     def _source(self, inputs: Inputs, lane: Lane, arm: Array) -> tuple[LaneOps, Tree, Array, Array]:
         """What the source of rewards reads: its primitives, the truth, an arm and its pulls."""
-        lanes, nature = self.spec.execution.lane_ops(inputs.flag), lane.nature
+        lanes, nature = self.spec.execution.lane_ops(inputs.flag), lane.run.nature
         if nature is None:
             nature = jax.tree.map(lambda x: x[0], inputs.nature)
         return lanes, nature, arm, lanes.take(lane.stats.counts, arm).astype(jnp.int32)
@@ -164,7 +165,7 @@ class Step:
         draw: Callable[[Lane, Array], Array] | None, light: bool = False, work: bool = True,
     ) -> Taken:  # fmt: skip
         """One step of every lane; `draw` gives the rewards of arms; else as `pull`, `decide`."""
-        in_groups = lane.pending is not None
+        in_groups, record = lane.pending is not None, lane.record
         lane, waits = self.arrivals.entered(inputs, lane)
         seen = self.observing.snapshot(inputs, lane)
         checked = self.observing.checked(inputs, lane, seen, waits)
@@ -174,7 +175,7 @@ class Step:
         sampling = self.observing.sampling(checked, lane)
         view = self.asking.view(inputs, seen, lane, observed.states, sampling)
         fault, live = self.watching.seen(view, lane, live)
-        wanted = live & jnp.any((lane.closed_at == 0) & ~observed.stops, (0, 1)) & ~waits
+        wanted = live & jnp.any((record.closed_at == 0) & ~observed.stops, (0, 1)) & ~waits
         wanted = wanted if work else jnp.zeros_like(wanted)
         choice = self.asking.asked(view, lane.rule_state, wanted, light)
         ready: Any = True if choice.asks is None else ~choice.asks
@@ -191,20 +192,24 @@ class Step:
         state, partly = choice.state, choice.asks is not None or in_groups
         if partly:  # some lanes do not draw
             state = where(go, state, lane.rule_state)
-        answers = self._answers(checked, lane, observed, ending, beta)
-        estimates_at = lane.estimates_at
-        if estimates_at:
-            estimates_at = jax.tree.map(
-                lambda now, before: jnp.where(closing[:, :, None], now, before),
-                records.estimates(lane),
-                estimates_at,
-            )
+        estimates = record.estimates
+        if estimates:
+            estimates = where(closing[:, :, None], records.estimates(lane), estimates)
         counted = closing | (ending.still & go)
-        tests_now, now_solved = self.asking.work(view, state)
-        solves, solves_at = lane.solves, lane.solves_at
-        if solves is not None and solves_at is not None:
-            solves_at = jnp.where(closing, solves, solves_at)
-            solves = solves + jnp.where(go, now_solved, 0).astype(jnp.int64)
+        did = self.asking.work(view, state)
+        work = jax.tree.map(
+            lambda x, more: x + jnp.where(go, more, 0).astype(jnp.int64), lane.work, did
+        )
+        record = dataclasses.replace(
+            record,
+            closed_at=jnp.where(closing, lane.stats.t, record.closed_at),
+            stopped=record.stopped | ending.stopping,
+            answers=self._answers(checked, lane, observed, ending, beta),
+            tests=record.tests + jnp.where(counted, observed.tested, 0).astype(jnp.int64),
+            work=where(closing, lane.work, record.work),
+            estimates=estimates,
+        )
+        out_of_range = jnp.where(wrong, choice.arm, lane.fault.arm)
         stats, pending, observers = lane.stats, lane.pending, observed.states
         reward = jnp.zeros(go.shape, self.spec.dtype)
         if draw is not None:
@@ -221,29 +226,19 @@ class Step:
             rule_state=state,
             observers=observers,
             sampling=sampling,
-            closed_at=jnp.where(closing, lane.stats.t, lane.closed_at),
-            stopped=lane.stopped | ending.stopping,
-            answers=answers,
-            tests=lane.tests + jnp.where(counted, observed.tested, 0).astype(jnp.int64),
-            piece_tests=lane.piece_tests + jnp.where(go, tests_now, 0).astype(jnp.int64),
-            piece_tests_at=jnp.where(closing, lane.piece_tests, lane.piece_tests_at),
-            solves=solves,
-            solves_at=solves_at,
+            record=record,
+            work=work,
             done=~goes_on | wrong,  # a finished lane has no open observers, so it stays done
-            bad_arm=jnp.where(wrong, choice.arm, lane.bad_arm),
-            bad_answer=bad_answer,
+            fault=Fault(arm=out_of_range, answer=bad_answer, number=fault),
             log_e=self.observing.log_e(checked, lane.log_e),
-            estimates_at=estimates_at,
-            fault=fault,
             pending=pending,
         )
         asks = jnp.zeros_like(go) if choice.asks is None else choice.asks
         return Taken(now, choice.arm, go, seen, reward, asks)
 
     def failed(self, lane: Lane) -> Array:
-        """Whether a run has ended as `bad_arm`, `bad_answer` or `fault` says: [] bool."""
-        failed = (lane.bad_arm != 0) | (lane.fault != 0)
-        return jnp.any(failed if lane.bad_answer is None else failed | (lane.bad_answer != 0))
+        """Whether a run has ended as `Lane.fault` says: [] bool."""
+        return jnp.any(lane.fault.any)
 
     # The start of a run.
 
@@ -283,7 +278,7 @@ class Step:
                 noise = arguments[-1][0]
                 step = Traced(lambda lane: self.pull(given, lane, noise, rule.rare).lane, lane)
                 choices["in_one_kernel"] = step.allowed
-            self.asking.natively(view, state, lane.closed_at == 0)
+            self.asking.natively(view, state, lane.record.closed_at == 0)
             self.asking.work(view, state)
             return lane, outcome(self.spec, lane)
 
@@ -358,49 +353,42 @@ class Step:
         def many(dtype: Any, *more: int) -> Array:
             return jnp.zeros((len(spec.stopping), spec.deltas, *more, b), dtype)
 
-        in_range = spec.problem.out_of_range(seen) is None
-        apart = spec.estimates and spec.observers > 1
-        lane = Lane(
-            item=item,
-            run=run,
-            row=row,
-            instance=instance,
-            delta=delta,
-            features=features,
-            nature=nature,
-            prepared=prepared,
-            stats=stats,
-            rule_state=(),
-            observers=observers,
-            sampling=sampling,
+        record = Record(
             closed_at=many(jnp.int32),
             stopped=many(bool),
             answers=many(bool, seen.public.shape[0]),
             pulls=many(jnp.int32, k) if spec.observers > 1 else None,
             tests=many(jnp.int64),
-            piece_tests=jnp.zeros((b,), jnp.int64),
-            piece_tests_at=many(jnp.int64),
-            solves=None,
-            solves_at=None,
-            done=item >= queue.length,
-            bad_arm=none,
-            bad_answer=None if in_range else none,
-            log_e=None if spec.evidence is None else looks.none_so_far(seen),
-            fault=none,
-            pending=pending,
         )
-        if apart:
+        in_range = spec.problem.out_of_range(seen) is None
+        lane = Lane(
+            run=Run(
+                item=item, index=run, row=row, instance=instance, delta=delta,
+                features=features, nature=nature, prepared=prepared,
+            ),
+            stats=stats,
+            rule_state=(),
+            observers=observers,
+            sampling=sampling,
+            record=record,
+            work=(),
+            done=item >= queue.length,
+            fault=Fault(arm=none, answer=None if in_range else none, number=none),
+            log_e=None if spec.evidence is None else looks.none_so_far(seen),
+            pending=pending,
+        )  # fmt: skip
+        if "means" in spec.record and spec.observers > 1:
             kept = jax.tree.map(lambda x: many(x.dtype, k), records.estimates(lane))
-            lane = dataclasses.replace(lane, estimates_at=kept)
+            record = dataclasses.replace(record, estimates=kept)
         lane = self.watching.begun(lane, rewards)
         if pending is not None:
             seen = self.observing.snapshot(inputs, lane)
         view = self.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
         state = self.asking.init(view)
-        if self.asking.work(view, state)[1] is not None:
-            more: dict[str, Any] = {"solves": jnp.zeros((b,), jnp.int64)}
-            lane = dataclasses.replace(lane, **more, solves_at=many(jnp.int64))
-        return dataclasses.replace(lane, rule_state=state), view
+        counted = self.asking.work(view, state)
+        record = dataclasses.replace(record, work=tuple(many(jnp.int64) for _ in counted))
+        none = tuple(jnp.zeros((b,), jnp.int64) for _ in counted)
+        return dataclasses.replace(lane, rule_state=state, work=none, record=record), view
 
 
 _started = Cache(lambda step, _: traced_once(step.started), KEPT)

@@ -18,7 +18,7 @@ from jaxelim.families.draws import fold
 from jaxelim.problems.lanewise import unadapted
 
 REWARD, MEANS, EVIDENCE, INTERVAL, POSTERIOR = range(1, 6)
-"""Values of `Lane.fault`."""
+"""Values of `Fault.number`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,17 +28,17 @@ class Watching:
     spec: Spec
 
     def seen(self, view: View, lane: Lane, live: Array) -> tuple[Array, Array]:
-        """`lane.fault` after this snapshot, [B], and which lanes are live without one, [B]."""
+        """`Fault.number` after this snapshot, [B], and which lanes are live without one, [B]."""
         family, any_of = self.spec.family, view.lanes.any
         if shipped(family) and shipped(unadapted(self.spec.problem)):
-            return lane.fault, live
+            return lane.fault.number, live
         faults = {
             MEANS: ~jnp.isfinite(view.means),
             EVIDENCE: view.shape.exists & ~jnp.isfinite(view.evidence.values()),
         }
         if not shipped(family):
             faults |= {code: look() for code, look in self._asked_of_the_family(view).items()}
-        fault = lane.fault
+        fault = lane.fault.number
         for code, bad in faults.items():
             fault = jnp.where((fault == 0) & live & any_of(bad), code, fault)
         return fault, live & (fault == 0)
@@ -76,11 +76,12 @@ class Watching:
 
     def after_chunk(self, lane: Lane) -> Lane:
         """The lanes at the end of a chunk."""
-        taken = lane.item < self.spec.execution.queue
+        taken = lane.run.item < self.spec.execution.queue
         return _ended(lane, taken & jnp.any(~jnp.isfinite(lane.stats.means), 0), MEANS)
 
 
 def _ended(lane: Lane, bad: Array, code: int) -> Lane:
     """The lanes, ended where `bad` [B] holds."""
-    fault = jnp.where(bad & (lane.fault == 0), code, lane.fault)
+    number = lane.fault.number
+    fault = dataclasses.replace(lane.fault, number=jnp.where(bad & (number == 0), code, number))
     return dataclasses.replace(lane, fault=fault, done=lane.done | bad)

@@ -115,7 +115,7 @@ def simulated(
         lane = jax.tree.map(lambda x: x[..., none], dataclasses.replace(moment.lane, **now_known))
         item = np.where(over, np.int32(spec.execution.queue), places)
         of_lanes: Any = dict(item=item, row=places, run=places, done=over,
-                             prepared=moment.lane.prepared)  # fmt: skip
+                             prepared=moment.lane.run.prepared)  # fmt: skip
         program = engine.program(spec, inputs)
         carry: Any = dataclasses.replace(
             program.empty(inputs, queue), lane=dataclasses.replace(lane, **of_lanes), next=length,

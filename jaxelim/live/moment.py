@@ -48,7 +48,7 @@ class Moment:
     @property
     def stopped(self) -> bool:
         """Whether the run has ended by its stopping rule."""
-        return bool(self.ended and self.lane and np.asarray(self.lane.stopped)[0, 0, 0])
+        return bool(self.ended and self.lane and np.asarray(self.lane.record.stopped)[0, 0, 0])
 
     @property
     def stats(self) -> Any:
@@ -195,7 +195,7 @@ class LiveJob:
     def refuse_failed(self, lane: Lane | None, told: int) -> None:
         """Raise the error of a run that its rule, its problem or its family has ended."""
         assert lane is not None
-        parts = lane.bad_arm, lane.bad_answer, lane.fault
+        parts = lane.fault.arm, lane.fault.answer, lane.fault.number
         arm, answer, fault = (0 if x is None else int(np.asarray(x)[0]) for x in parts)
         if arm or answer or fault:
             place = Place(told, int(self.call.runs[0]), live=True)

@@ -25,8 +25,7 @@ from jaxelim.lanes import index_like
 
 BLOCK = 64
 """Most rewards that one call takes, and most arms that it chooses."""
-_TESTED = ("observers", "sampling", "closed_at", "stopped", "answers", "bad_answer", "log_e",
-           "fault")  # fmt: skip
+_TESTED = "observers", "sampling", "record", "log_e"
 """What a test changes in a lane."""
 
 
@@ -135,9 +134,9 @@ class _Functions:
         assert lane.pending is not None
         pending = dataclasses.replace(lane.pending, checked=lane.pending.entered.t)
         now = self.step.decide(inputs, lane, work=bool(spec.rule.traits.native)).lane
-        over = jnp.all(now.closed_at > 0, (0, 1)) | (now.fault != 0)
-        over = over if now.bad_answer is None else over | (now.bad_answer != 0)
+        over = jnp.all(now.record.closed_at > 0, (0, 1)) | now.fault.any
         tested = {name: getattr(now, name) for name in _TESTED}
+        tested["fault"] = dataclasses.replace(now.fault, arm=before.fault.arm)  # the choice's
         return dataclasses.replace(
             before, stats=lane.stats, pending=pending, done=before.done | over, **tested
         )
@@ -197,7 +196,7 @@ class _Functions:
         return jax.tree.map(lambda x: x[..., 0], shown)
 
     def _space(self, inputs: Inputs, lane: Lane) -> ArmContext:
-        return self.step.observing.space(inputs, lane.features)
+        return self.step.observing.space(inputs, lane.run.features)
 
 
 def _candidates(seen: Snapshot) -> Array:

@@ -252,7 +252,7 @@ class LiveState:
         """The answer of the run, or what would be it now: [W] bool."""
         if self.stopped:
             assert self._moment.lane is not None
-            return np.asarray(self._moment.lane.answers)[0, 0, :, 0]
+            return np.asarray(self._moment.lane.record.answers)[0, 0, :, 0]
         return self._job.look(self._moment)["public"]
 
     def _refuse_over(self) -> None:

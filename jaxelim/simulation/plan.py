@@ -60,7 +60,7 @@ class Plan:
             "chunk": execution.chunk,
             "devices": execution.devices,
             "deltas_per_trajectory": spec.deltas,
-            "entrance": "vmap" if execution.by_vmap else "lanes",
+            "entrance": "vmap" if spec.by_vmap else "lanes",
             "computed_by": f"JAX {jax.__version__}, NumPy {np.__version__}, "
             f"{platform.machine()}, {jax.default_backend()}",
         }
@@ -96,20 +96,30 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
     gpu = (jax.default_backend() if backend is None else backend) != "cpu"
     source = call.instance.source
     family = call.instance.family.settled(
-        instance=call.computed, problem=call.problem, ridge=call.ridge,
-        max_samples=call.max_samples, sums="rewards" in call.rule.traits.reads, theta=log > 0,
+        instance=call.computed,
+        problem=call.problem,
+        ridge=call.ridge,
+        max_samples=call.max_samples,
+        sums="rewards" in call.rule.traits.reads,
+        theta=log > 0,
         tuned=not gpu,
-    )  # fmt: skip
+    )
     return Spec(
-        problem=in_lanes(_scaled_problem(call).static_part()), family=family,
+        problem=in_lanes(_scaled_problem(call).static_part()),
+        family=family,
         source=family if source is None else source.static_part(),
-        rule=call.rule.static_part(), stopping=call.stopping, elimination=call.elimination,
-        threshold=call.threshold, per_lane_instances=call.instance.batched,
-        deltas=call.delta.size if call.shared else 1, pair_times="pair_times" in call.record,
-        log=log, initial_pulls=call.initial_pulls, estimates="means" in call.record,
+        rule=call.rule.static_part(),
+        stopping=call.stopping,
+        elimination=call.elimination,
+        threshold=call.threshold,
+        per_lane_instances=call.instance.batched,
+        deltas=call.delta.size if call.shared else 1,
+        log=log,
+        initial_pulls=call.initial_pulls,
+        record=call.record,
         schedule=Schedule.of(call.batch, call.delay, call.cap) if call.waits else None,
         execution=_execution(call, gpu),
-    )  # fmt: skip
+    )
 
 
 def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
@@ -135,9 +145,12 @@ def _execution(call: Experiment, gpu: bool) -> Execution:
     while queue < -(-items // devices):
         queue *= 2
     return Execution(
-        lanes=_lanes(call, gpu), chunk=layout.chunk or CHUNK, queue=queue, devices=devices, gpu=gpu,
-        by_vmap=not call.rule.traits.lanes_last,
-    )  # fmt: skip
+        lanes=_lanes(call, gpu),
+        chunk=layout.chunk or CHUNK,
+        queue=queue,
+        devices=devices,
+        gpu=gpu,
+    )
 
 
 def _lanes(call: Experiment, gpu: bool) -> int:

@@ -168,15 +168,15 @@ def _failure(call: Experiment, carry: Carry) -> ArgumentError:
     """
     lane = carry.lane
     rows: dict[str, Any] = {
-        "arm": lane.bad_arm,
-        "run": lane.run,
-        "instance": lane.instance,
+        "arm": lane.fault.arm,
+        "run": lane.run.index,
+        "instance": lane.run.instance,
         "t": lane.stats.t,
-        "fault": lane.fault,
+        "fault": lane.fault.number,
     }
-    bad = lane.bad_answer
-    rows["answer"] = np.zeros_like(lane.bad_arm) if bad is None else bad
-    rows["steps"] = np.broadcast_to(np.asarray(carry.iterations)[..., None], lane.run.shape)
+    bad = lane.fault.answer
+    rows["answer"] = np.zeros_like(lane.fault.arm) if bad is None else bad
+    rows["steps"] = np.broadcast_to(np.asarray(carry.iterations)[..., None], lane.run.index.shape)
     rows = {name: np.ravel(x) for name, x in rows.items()}
     failed = np.flatnonzero(rows["arm"] | rows["answer"] | rows["fault"])
     order = np.lexsort([rows[name][failed] for name in ("instance", "run", "steps")])

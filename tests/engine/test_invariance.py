@@ -313,7 +313,7 @@ def test_lanes_do_not_change_the_last_digit():
             program = engine.program(spec, host[0])
             placed = program.place(*host, program.empty(*host))
             carry = program.advance(*placed, np.int32(4))
-        order = np.argsort(np.asarray(carry.lane.run))[:16]
+        order = np.argsort(np.asarray(carry.lane.run.index))[:16]
         own = jax.tree.map(lambda x, order=order: np.asarray(x)[..., order], carry.lane.rule_state)
         inside[lanes] = own, np.asarray(carry.lane.stats.means)[:, order]
         assert (np.asarray(carry.lane.stats.t) == 50 + 4 * 256).all()

@@ -404,7 +404,7 @@ def test_a_lane_alone_rounds_as_one_with_rare_work(instance, problem, rule, chun
 
     def place(lane, b):
         """The run and t; None where the lane is done."""
-        return None if lane.done[b] else (int(lane.item[b]), int(lane.stats.t[b]))
+        return None if lane.done[b] else (int(lane.run.item[b]), int(lane.stats.t[b]))
 
     with scope.engine():
         beside = Beside((instance, problem, rule), 16, 16, chunk=4)
