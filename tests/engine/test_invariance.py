@@ -9,7 +9,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.testing.rules import run_by_run
 from tests.calls import planned
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
@@ -23,16 +22,8 @@ def small(seed, *size):
 
 
 INSTANCE = small(7)  # stops of the 40 runs below are from 100 to 2700 samples
-FIELDS = (
-    "samples",
-    "stopped",
-    "answer",
-    "correct",
-    "pulls",
-    "elimination_times",
-    "tests_stopping",
-    "tests_sampling",
-)
+FIELDS = ("samples", "stopped", "answer", "correct", "pulls", "elimination_times", "tests_stopping",
+          "tests_sampling")  # fmt: skip
 COMMON = dict(delta=0.05, runs=40, seed=11, max_samples=3000)
 
 
@@ -63,63 +54,22 @@ def observed():
     return je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **COMMON)
 
 
-@pytest.mark.parametrize(
-    "layout",
-    [
-        je.Engine(lanes=1, devices=1),
-        je.Engine(lanes=7, chunk=37),
-        je.Engine(lanes=64, devices=1),
-    ],
-    ids=repr,
-)
-def test_layout_does_not_matter(observed, layout):
-    equal(
-        observed,
-        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON),
-    )
-
-
-def test_order_and_choice_of_runs(observed):
-    order = np.random.default_rng(0).permutation(40)
-    settings = {**COMMON, "runs": order}
-    equal(
-        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **settings), observed, order
-    )
-    some = np.array([31, 2, 17])
-    equal(
-        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": some}),
-        observed,
-        some,
-    )
+def test_layout_order_and_choice_of_runs_do_not_matter(observed):
+    order, some = np.random.default_rng(0).permutation(40), np.array([31, 2, 17])
+    for layout, runs in (({"lanes": 1, "devices": 1}, 40), ({"lanes": 7, "chunk": 37}, 40),
+                         ({"lanes": 64, "devices": 1}, 40), ({}, order), ({}, some)):  # fmt: skip
+        settings = {**COMMON, "runs": runs, "engine": je.Engine(**layout)}
+        found = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **settings)
+        equal(found, observed, np.arange(40) if np.ndim(runs) == 0 else runs)
 
 
 @pytest.mark.slow
-def test_observers_do_not_change_the_run(observed):
-    for s, rule in enumerate(ALL[:2]):
-        alone = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=rule, **COMMON)
-        for name in ("samples", "stopped", "answer", "pulls", "tests_stopping", "tests_sampling"):
-            np.testing.assert_array_equal(
-                getattr(alone, name)[0], getattr(observed, name)[s], err_msg=name
-            )
-    assert (observed.samples[2] <= observed.samples[1]).all() and (
-        observed.samples[1] <= observed.samples[0]
-    ).all()
-
-
-@pytest.mark.slow_rows("sampling-lanes")
-@pytest.mark.parametrize(
-    "layout",
-    [je.Engine(lanes=24, chunk=64)],
-    ids=["lanes"],
-)
-@pytest.mark.parametrize(
-    "elimination", [pytest.param(None, marks=pytest.mark.slow), SELECTIVE], ids=["none", "sampling"]
-)
-def test_rare_work_of_some_lanes_leaves_all_choices(elimination, layout):
+@pytest.mark.parametrize("elimination", [None, SELECTIVE], ids=["none", "sampling"])
+def test_rare_work_of_some_lanes_leaves_all_choices(elimination):
     settings = dict(stopping=SELECTIVE, elimination=elimination, **COMMON)
+    layout = je.Engine(lanes=24, chunk=64)
     plain = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), **settings)
-    slow = je.simulate(INSTANCE, je.BestArm(), Hesitant(), engine=layout, **settings)
-    equal(plain, slow)
+    equal(plain, je.simulate(INSTANCE, je.BestArm(), Hesitant(), engine=layout, **settings))
 
 
 @pytest.mark.parametrize(
@@ -179,26 +129,13 @@ def test_permuted_arms_permute_the_result():
     permuted[:, :k] = noise[:, order]
     common = dict(stopping=SELECTIVE, delta=0.05, runs=runs)
     base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), noise=noise, **common)
-    other = je.simulate(
-        je.Instance(INSTANCE.arms[order], INSTANCE.theta),
-        je.BestArm(),
-        je.LinGapE(),
-        noise=permuted,
-        **common,
-    )
+    moved = je.Instance(INSTANCE.arms[order], INSTANCE.theta)
+    other = je.simulate(moved, je.BestArm(), je.LinGapE(), noise=permuted, **common)
     np.testing.assert_array_equal(other.samples, base.samples)
     for name in ("pulls", "answer", "elimination_times"):
         np.testing.assert_array_equal(
             getattr(other, name), getattr(base, name)[..., order], err_msg=name
         )
-
-
-@pytest.mark.slow
-def test_lanes_last_and_run_by_run_agree(observed):
-    equal(
-        observed,
-        je.simulate(INSTANCE, je.BestArm(), run_by_run(je.LinGapE()), stopping=ALL, **COMMON),
-    )
 
 
 def test_one_compile_per_configuration():
@@ -214,24 +151,12 @@ def test_one_compile_per_configuration():
 
     engine.Program.__init__ = counting
     try:
-        uniform = np.full(9, 1 / 9)
         for call in range(4):
-            instance = small(20 + call)
-            weights = (
-                np.roll(np.linspace(1, 2, 9) / np.linspace(1, 2, 9).sum(), call)
-                if call
-                else uniform
-            )
+            weights = np.roll(np.linspace(1, 2, 9), call) if call else np.ones(9)
             je.simulate(
-                instance,
-                je.BestArm(),
-                je.Oracle(weights),
-                delta=0.1 / (1 + call),
-                seed=call,
-                runs=40 + call,
-                max_samples=500 + call,
-                stopping=SELECTIVE,
-            )
+                small(20 + call), je.BestArm(), je.Oracle(weights / weights.sum()), seed=call,
+                delta=0.1 / (1 + call), runs=40 + call, max_samples=500 + call, stopping=SELECTIVE,
+            )  # fmt: skip
     finally:
         engine.Program.__init__ = make
     assert len(programs) == 1 and traced() == 1
@@ -245,26 +170,18 @@ def test_problems_of_one_shape_share_a_program():
     """The numbers of a user's problem are traced; its repr evaluates back to it."""
     engine.program.cache_clear()
     instance, results = je.Instance(np.eye(2), [1.0, 0.0]), []
-    before = set(engine.program.values())
+    before, settings = set(engine.program.values()), dict(
+        runs=20, max_samples=2000, stopping=SELECTIVE)  # fmt: skip
     for scale in (1.0, 3.0):
-        problem = je.HalfSpaces(
-            larger_mean, scale * np.array([[[1.0, -1.0]], [[-1.0, 1.0]]]), [[0.1 * scale], [0.0]]
-        )
-        assert (
-            eval(repr(problem), {"HalfSpaces": je.HalfSpaces, "larger_mean": larger_mean})
-            == problem
-        )
-        results.append(
-            je.simulate(
-                instance, problem, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE
-            )
-        )
+        y = scale * np.array([[[1.0, -1.0]], [[-1.0, 1.0]]])
+        problem = je.HalfSpaces(larger_mean, y, [[0.1 * scale], [0.0]])
+        names = {"HalfSpaces": je.HalfSpaces, "larger_mean": larger_mean}
+        assert eval(repr(problem), names) == problem
+        results.append(je.simulate(instance, problem, je.LinGapE(), **settings))
     # the same half-spaces at another scale
     np.testing.assert_array_equal(results[0].samples, results[1].samples)
     other = je.HalfSpaces(larger_mean, [[[1.0, -1.0]], [[-1.0, 1.0]]], [[0.5], [0.0]])
-    harder = je.simulate(
-        instance, other, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE
-    )
+    harder = je.simulate(instance, other, je.LinGapE(), **settings)
     assert harder.samples.mean() > 1.5 * results[0].samples.mean()
     assert sum(p.traces for p in set(engine.program.values()) - before) == 1
 
@@ -300,14 +217,10 @@ def test_lanes_do_not_change_the_last_digit():
     inside = {}
     for lanes in (16, 64):
         given = je.load_instance("linear-d20"), je.BestArm(), je.LinGame()
-        settings = {
-            "delta": [0.01],
-            "stopping": (je.LLR(),),
-            "elimination": None,
-            "runs": lanes,
-            "max_samples": 10**6,
-            "engine": je.Engine(lanes=lanes, devices=1),
-        }
+        settings = dict(
+            delta=[0.01], stopping=(je.LLR(),), elimination=None, runs=lanes, max_samples=10**6,
+            engine=je.Engine(lanes=lanes, devices=1),
+        )  # fmt: skip
         with scope.engine():
             spec, *host = planned(given, settings)
             program = engine.program(spec, host[0])

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import jaxelim as je
 from tests import twin
+from tests.engine.test_invariance import equal
 
 SELECTIVE = je.SelectiveElimination()
 ARMS = np.random.default_rng(5).normal(size=(5, 3))
@@ -110,14 +111,6 @@ COMMON: dict[str, Any] = dict(delta=0.05, runs=40, seed=11, max_samples=900, bat
                               delay=9, stopping=(je.LLR(), SELECTIVE))  # fmt: skip
 TOWARD = 1.5 * ARMS[0] / np.linalg.norm(ARMS[0])
 ONE = je.Instance(ARMS, TOWARD, noise_std=2.5)
-FIELDS = ("samples", "stopped", "answer", "pulls", "elimination_times", "tests_stopping",
-          "tests_sampling")  # fmt: skip
-
-
-def equal(one, other, take=slice(None)):
-    for name in FIELDS:
-        np.testing.assert_array_equal(getattr(one, name)[:, :, take], getattr(other, name), name)
-
 
 @pytest.fixture(scope="module")
 def many():
@@ -179,9 +172,7 @@ def test_rules_of_two_speeds_and_with_own_tests(name):
             je.Engine(devices=1, shrink=False), je.Engine(lanes=7, chunk=40, shrink=True)
         )
     )  # fmt: skip
-    names = set(FIELDS) - {"elimination_times"}
-    for field in names:
-        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), field)
+    equal(one, other)
     assert one.stopped.mean() > 0.9, one.stopped.mean()
     after = one.samples[one.stopped] - 5  # the batch ends of four pulls, after five initial ones
     assert (after % 4 == 0).all()

@@ -86,9 +86,8 @@ ARMS = {200: 200, K: K, -1: -1, -7: -7, MOST: MOST, -MOST: -MOST, 2**32 + 1: MOS
 @pytest.mark.parametrize("kind", [Late, LanesLast, Never, Often])
 def test_an_arm_out_of_range(kind, arm):
     error = refused(kind(arm))
-    assert (error.t, error.run, error.instance) == (150, 0, None) and abs(
-        error.arm - ARMS[arm]
-    ) <= 1
+    assert (error.t, error.run, error.instance) == (150, 0, None)
+    assert abs(error.arm - ARMS[arm]) <= 1
     assert str(error) == (
         f"rule: got {kind.__name__}(arm={arm}) (it chose arm {error.arm} at t = 150 of run 0); "
         "allowed: a rule that chooses arms from 0 to 2"
@@ -139,7 +138,7 @@ def test_an_arm_that_is_never_pulled_is_accepted():
 # What the methods return
 
 
-def jitted_constant(value):
+def arm(value):
     return lambda rule, view, state: (value(view), state)
 
 
@@ -150,121 +149,44 @@ class Held:
     x: Any = 0
 
 
-def start(value):
-    return {"init": lambda rule, view: value(view)}
-
-
-def as_it_is(rule, view, state):
-    return 0, state
+def begun(value, choose=lambda rule, view, state: (0, state)):
+    return {"choose": choose, "init": lambda rule, view: value(view)}
 
 
 FAULTS = {
-    "an arm alone": (lambda rule, view, state: jnp.int32(0), {}, "what choose returned is int32[]"),
-    "three things": (
-        lambda rule, view, state: (0, state, 1),
-        {},
-        "what choose returned is a tuple of length 3",
-    ),
-    "nothing": (lambda rule, view, state: None, {}, "what choose returned is None"),
-    "an if": (
-        lambda rule, view, state: (0 if view.t > 5 else 1, state),
-        {},
-        "choose raised TracerBoolConversionError",
-    ),
-    "numpy": (
-        lambda rule, view, state: (int(np.log(view.means)[0]), state),
-        {},
-        "choose raised TracerArrayConversionError",
-    ),
-    "an index": (
-        lambda rule, view, state: ([0, 1, 2][view.t], state),
-        {},
-        "choose raised TracerIntegerConversionError",
-    ),
-    "its own error": (
-        lambda rule, view, state: 1 / 0,
-        {},
-        "choose raised ZeroDivisionError: division by zero",
-    ),
-    "no such name": (
-        lambda rule, view, state: (view.nonsense, state),
-        {},
-        "choose raised AttributeError",
-    ),
-    "another signature": (lambda rule, view: (0, ()), {}, "choose raised TypeError"),
-    "a float arm": (
-        jitted_constant(lambda view: view.means[0]),
-        {},
-        "the arm that choose returned is float64[]",
-    ),
-    "a Python float": (
-        jitted_constant(lambda view: 1.0),
-        {},
-        "the arm that choose returned is of type float",
-    ),
-    "a bool arm": (
-        jitted_constant(lambda view: view.t > 5),
-        {},
-        "the arm that choose returned is bool[]",
-    ),
-    "a vector arm": (
-        jitted_constant(lambda view: jnp.arange(3)),
-        {},
-        "the arm that choose returned is int64[3]",
-    ),
-    "no arm": (jitted_constant(lambda view: None), {}, "the arm that choose returned is None"),
-    "a name": (
-        jitted_constant(lambda view: "first"),
-        {},
-        "the arm that choose returned is of type str",
-    ),
-    "more state": (
-        lambda rule, view, state: (0, (state, 1)),
-        {},
-        "choose returned a state of structure",
-    ),
-    "another type": (
-        lambda rule, view, state: (0, state.astype(jnp.float64)),
-        start(lambda view: view.t),
-        "state is int32[] after init and float64[] after choose",
-    ),
-    "another shape": (
-        lambda rule, view, state: (0, {"x": state["x"][:2]}),
-        start(lambda view: {"x": view.means}),
-        "state['x'] is float64[3] after init and float64[2] after choose",
-    ),
-    "no arrays": (
-        as_it_is,
-        start(lambda view: "begun"),
-        "a leaf of the state that init returned is of type str",
-    ),
-    "no pytree": (
-        as_it_is,
-        start(lambda view: Held()),
-        "a leaf of the state that init returned is of type Held",
-    ),
-    "init": (as_it_is, start(lambda view: view.nonsense), "init raised AttributeError"),
-    "work": (
-        as_it_is,
-        {"work": lambda rule, view, state: (view.t, view.means)},
-        "what work returned is float64[3]",
-    ),
-    "rare": (
-        lambda rule, view, state, rarely: (rarely(view.t > 9, lambda: 0.5, 0.5), state),
-        {},
-        "the arm that choose returned is of type float",
-    ),
-    "when": (
-        lambda rule, view, state, rarely: (rarely(view.t, lambda: 0, 0), state),
-        {},
-        "choose raised TypeError: the first argument of rarely has dtype int32, not bool",
-    ),
-    "its work": (
-        lambda rule, view, state, rarely: (rarely(view.t > 9, lambda: (0, 1), 0), state),
-        {},
-        "choose raised TypeError: work of rarely returns PyTreeDef((*, *)), otherwise is",
-    ),
-}
+    "what choose returned is int32[]": lambda rule, view, state: jnp.int32(0),
+    "what choose returned is a tuple of length 3": lambda rule, view, state: (0, state, 1),
+    "what choose returned is None": lambda rule, view, state: None,
+    "choose raised TracerBoolConversionError": arm(lambda view: 0 if view.t > 5 else 1),
+    "choose raised TracerArrayConversionError": arm(lambda view: int(np.log(view.means)[0])),
+    "choose raised TracerIntegerConversionError": arm(lambda view: [0, 1, 2][view.t]),
+    "choose raised ZeroDivisionError: division by zero": lambda rule, view, state: 1 / 0,
+    "choose raised AttributeError": arm(lambda view: view.nonsense),
+    "choose raised TypeError": lambda rule, view: (0, ()),
+    "the arm that choose returned is float64[]": arm(lambda view: view.means[0]),
+    "the arm that choose returned is of type float": arm(lambda view: 1.0),
+    "the arm that choose returned is bool[]": arm(lambda view: view.t > 5),
+    "the arm that choose returned is int64[3]": arm(lambda view: jnp.arange(3)),
+    "the arm that choose returned is None": arm(lambda view: None),
+    "the arm that choose returned is of type str": arm(lambda view: "first"),
+    "choose returned a state of structure": lambda rule, view, state: (0, (state, 1)),
+    "state is int32[] after init and float64[] after choose": begun(
+        lambda view: view.t, lambda rule, view, state: (0, state.astype(jnp.float64))),
+    "state['x'] is float64[3] after init and float64[2] after choose": begun(
+        lambda view: {"x": view.means}, lambda rule, view, state: (0, {"x": state["x"][:2]})),
+    "a leaf of the state that init returned is of type str": begun(lambda view: "begun"),
+    "a leaf of the state that init returned is of type Held": begun(lambda view: Held()),
+    "init raised AttributeError": begun(lambda view: view.nonsense),
+    "what work returned is float64[3]": {
+        "choose": arm(lambda view: 0), "work": lambda rule, view, state: (view.t, view.means)},
+    # Rare work: of another type, without a condition, of another form.
+    "the arm that choose returned is of type bool": (
+        lambda rule, view, state, rarely: (rarely(view.t > 9, lambda: True, True), state)),
+    "choose raised TypeError: the first argument of rarely has dtype int32, not bool": (
+        lambda rule, view, state, rarely: (rarely(view.t, lambda: 0, 0), state)),
+    "choose raised TypeError: work of rarely returns PyTreeDef((*, *)), otherwise is": (
+        lambda rule, view, state, rarely: (rarely(view.t > 9, lambda: (0, 1), 0), state)),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -274,10 +196,10 @@ def nothing_compiles():
     assert {one for one in program.values() if one.traces} <= before
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_methods_that_return_something_else(name, nothing_compiles):
-    choose, more, note = FAULTS[name]
-    error = refused(a_rule(choose, **more))
+@pytest.mark.parametrize("note", FAULTS)
+def test_methods_that_return_something_else(note, nothing_compiles):
+    given = FAULTS[note]
+    error = refused(a_rule(**given) if isinstance(given, dict) else a_rule(given))
     assert error.note.startswith(note) and error.arm is None
     assert str(error).startswith("rule: got Mine() (") and "(view" in error.allowed
     assert (error.__cause__ is not None) == (" raised " in note) == ("jax.numpy" in error.allowed)
@@ -294,29 +216,15 @@ def test_lanes_last_rules_are_refused(nothing_compiles):
     assert "choose raised TypeError" in error.note
 
 
-NATIVE = {
-    "nothing": (lambda rule, view, state: None, "what native returned is None"),
-    "one thing": (lambda rule, view, state: view.t > 9, "what native returned is bool[]"),
-    "a number": (
-        lambda rule, view, state: (view.t, view.means > 0),
-        "the stops that native returned is int32[]",
-    ),
-    "an index": (
-        lambda rule, view, state: (view.t > 9, 0),
-        "the answer that native returned is of type int",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NATIVE)
-def test_a_native_stopping_test_is_checked(name, nothing_compiles):
-    native, note = NATIVE[name]
-    assert (
-        refused(
-            a_rule(as_it_is, native=native, traits={"native": "only"}), stopping=je.Native()
-        ).note
-        == note
-    )
+@pytest.mark.parametrize("note, native", {
+    "what native returned is None": lambda rule, view, state: None,
+    "what native returned is bool[]": lambda rule, view, state: view.t > 9,
+    "the stops that native returned is int32[]": lambda rule, view, state: (view.t, view.means > 0),
+    "the answer that native returned is of type int": lambda rule, view, state: (view.t > 9, 0),
+}.items())  # fmt: skip
+def test_a_native_stopping_test_is_checked(note, native, nothing_compiles):
+    rule = a_rule(arm(lambda view: 0), native=native, traits={"native": "only"})
+    assert refused(rule, stopping=je.Native()).note == note
 
 
 @pytest.mark.parametrize("state", [
@@ -347,24 +255,16 @@ def test_an_answer_out_of_range(call, beyond, said):
     with pytest.raises(je.errors.ArgumentError) as caught:
         call(ONE, je.HalfSpaces(answer, Y), je.LinGapE(), ridge=1, max_samples=3000, delta=1e-9)
     error = caught.value
-    assert (
-        error.argument == "answer"
-        and error.allowed == "a function that gives an answer from 0 to 1 at every theta_hat"
-    )
-    assert error.note.startswith(f"it gave {said} after ") and error.note.endswith(
-        " samples of run 0"
-    )
+    allowed = "a function that gives an answer from 0 to 1 at every theta_hat"
+    assert (error.argument, error.allowed) == ("answer", allowed)
+    assert error.note.startswith(f"it gave {said} after ")
+    assert error.note.endswith(" samples of run 0")
 
 
 def test_an_answer_that_needs_numpy(nothing_compiles):
+    problem = je.HalfSpaces(lambda theta: np.argmax(np.asarray(theta)), Y)
     with pytest.raises(je.errors.ArgumentError, match="TracerArrayConversionError") as caught:
-        je.simulate(
-            ONE,
-            je.HalfSpaces(lambda theta: np.argmax(np.asarray(theta)), Y),
-            je.LinGapE(),
-            runs=2,
-            ridge=1,
-        )
+        je.simulate(ONE, problem, je.LinGapE(), runs=2, ridge=1)
     assert caught.value.argument == "answer"
 
 
@@ -402,24 +302,17 @@ def test_unhashable_arguments(argument, given, nothing_compiles):
     assert caught.value.argument == argument and "unhashable type" in caught.value.note
 
 
-@pytest.mark.parametrize(
-    "read, traits, told",
-    [
-        (lambda view: view.beta, {}, "view.delta and view.beta are None unless its traits read"),
-        (lambda view: view.delta, {}, "view.delta and view.beta are None unless its traits read"),
-        (lambda view: view.reward_sums[0], {}, "view.reward_sums may be None unless"),
-        (lambda view: view.chance, {}, "view.chance is None unless its traits read"),
-    ],
-    ids=["beta", "delta", "reward sums", "chance"],
-)
-def test_what_a_rule_reads_without_a_trait(read, traits, told, nothing_compiles):
+@pytest.mark.parametrize("read, told", [
+    (lambda view: view.beta, "view.delta and view.beta are None unless its traits read"),
+    (lambda view: view.delta, "view.delta and view.beta are None unless its traits read"),
+    (lambda view: view.reward_sums[0], "view.reward_sums may be None unless"),
+    (lambda view: view.chance, "view.chance is None unless its traits read"),
+], ids=["beta", "delta", "reward sums", "chance"])  # fmt: skip
+def test_what_a_rule_reads_without_a_trait(read, told, nothing_compiles):
     """Without "delta" one trajectory serves all deltas: a rule that read one of them would
     make the others' stopping times wrong, without a word."""
-
-    def choose(rule, view, state):
-        return jnp.where(read(view) * 1.0 > 1, 0, 1), state
-
-    error = refused(a_rule(choose, traits=traits), delta=[0.1, 1e-4])
+    error = refused(a_rule(arm(lambda view: jnp.where(read(view) * 1.0 > 1, 0, 1))),
+                    delta=[0.1, 1e-4])  # fmt: skip
     assert "choose raised TypeError" in error.note and told in error.note
 
 
