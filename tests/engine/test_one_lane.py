@@ -15,7 +15,7 @@ from jaxelim import engine, scope
 from jaxelim.cache import Cache
 from jaxelim.engine import one_lane
 from jaxelim.simulation import plan
-from tests import digests
+from tests import jobs
 from tests.calls import planned
 from tests.engine.test_invariance import COMMON, SELECTIVE, equal
 
@@ -286,7 +286,7 @@ ROWS = (
 @pytest.mark.parametrize("name", ROWS)
 def test_jobs_of_the_digests_in_one_lane(name, monkeypatch):
     """Rules, problems and families: every array of the result, entry by entry."""
-    job = next(job for job in digests.JOBS if job.name == name)
+    job = next(job for job in jobs.JOBS if job.name == name)
     settings = {**job.settings}
     settings.pop("engine")
 
@@ -297,7 +297,7 @@ def test_jobs_of_the_digests_in_one_lane(name, monkeypatch):
     many = simulated()
     monkeypatch.setattr(plan, "settled", lambda _, spec, __: spec.executed(lanes=1))
     one = simulated()
-    for name in digests.ARRAYS:
+    for name in jobs.ARRAYS:
         np.testing.assert_array_equal(getattr(many, name), getattr(one, name), err_msg=name)
     assert many.layout["lanes"] > one.layout["lanes"] == 1
 
@@ -356,13 +356,13 @@ def equal_lanes(one, many, index):
 @pytest.mark.parametrize(
     "instance, problem, rule",
     [
-        slow(digests.D20, je.BestArm(), je.LinGapE()),
-        slow(digests.scaled(digests.D10_TOP, 2.0), je.TopM(3), je.LinGapE()),
-        slow(digests.D20, je.TopM(5), je.LinGapE()),
-        shipped(digests.D20_SIGNS, je.Thresholding(), je.LinGapE()),
-        slow(digests.K40, je.BestArm(), je.LinGapE()),
-        slow(digests.D20, je.BestArm(), je.LinGame()),
-        slow(digests.D20, je.TopM(5), je.LinGame()),
+        slow(jobs.D20, je.BestArm(), je.LinGapE()),
+        slow(jobs.scaled(jobs.D10_TOP, 2.0), je.TopM(3), je.LinGapE()),
+        slow(jobs.D20, je.TopM(5), je.LinGapE()),
+        shipped(jobs.D20_SIGNS, je.Thresholding(), je.LinGapE()),
+        slow(jobs.K40, je.BestArm(), je.LinGapE()),
+        slow(jobs.D20, je.BestArm(), je.LinGame()),
+        slow(jobs.D20, je.TopM(5), je.LinGame()),
     ],
     ids=repr,
 )
@@ -386,12 +386,12 @@ def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
     "instance, problem, rule, chunks",
     [
         shipped(SMALL, je.BestArm(), je.FWS(), 10),
-        slow(digests.D20, je.BestArm(), je.FWS(), 10),
-        slow(digests.scaled(digests.D10_TOP, 2.0), je.TopM(3), je.FWS(), 50),
-        slow(digests.D20, je.TopM(5), je.FWS(), 10),
-        slow(digests.D20_SIGNS, je.Thresholding(), je.FWS(), 10),
-        slow(digests.K40, je.BestArm(), je.FWS(), 12),
-        slow(digests.D20, je.BestArm(), je.LazyTaS(), 15),
+        slow(jobs.D20, je.BestArm(), je.FWS(), 10),
+        slow(jobs.scaled(jobs.D10_TOP, 2.0), je.TopM(3), je.FWS(), 50),
+        slow(jobs.D20, je.TopM(5), je.FWS(), 10),
+        slow(jobs.D20_SIGNS, je.Thresholding(), je.FWS(), 10),
+        slow(jobs.K40, je.BestArm(), je.FWS(), 12),
+        slow(jobs.D20, je.BestArm(), je.LazyTaS(), 15),
     ],
     ids=repr,
 )

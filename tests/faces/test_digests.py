@@ -9,10 +9,10 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue
-from tests import digests
+from tests import digests, jobs
 from tests.calls import NAMES
 
-RUNS = [job for job in digests.JOBS if job.call in (digests.simulated, digests.traced)]
+RUNS = [job for job in jobs.JOBS if job.call in (jobs.simulated, jobs.traced)]
 
 
 CLASSES = {one for one in NAMES.values() if inspect.isclass(one)}
@@ -31,13 +31,13 @@ SHIPPED = (
 @pytest.mark.parametrize("name", SHIPPED)
 def test_digests_as_shipped(name):
     """Every array of ten jobs, by tests/data/digests.json; without AVX-512 too."""
-    (job,) = (job for job in digests.JOBS if job.name == name)
+    (job,) = (job for job in jobs.JOBS if job.name == name)
     recorded = json.loads((digests.ROOT / "tests" / "data" / "digests.json").read_text())
     assert not digests.differences(recorded["jobs"][name], digests.run_job(job))
 
 
 def test_names_are_unique():
-    names = [job.name for job in digests.JOBS]
+    names = [job.name for job in jobs.JOBS]
     assert len(set(names)) == len(names)
 
 
@@ -51,7 +51,7 @@ def test_the_jobs_cover_the_package():
     pairs = {(type(job.problem), job.instance.structure) for job in RUNS}
     every = set(itertools.product(problems, structures))
     assert pairs >= every
-    solved = {type(job.problem) for job in digests.JOBS if job.call is digests.solved}
+    solved = {type(job.problem) for job in jobs.JOBS if job.call is jobs.solved}
     assert solved == {je.BestArm, je.TopM, je.Thresholding}
 
     given = [np.atleast_1d(np.array(job.settings["stopping"], object)) for job in RUNS]
@@ -135,7 +135,7 @@ def test_another_shape_and_a_missing_array_are_differences():
 
 
 def test_a_job_that_fails_is_a_difference(tmp_path, capsys, monkeypatch):
-    wrong = digests.simulation("wrong", digests.EIGHT, je.BestArm(), je.Uniform(), delta=2.0)
+    wrong = jobs.simulation("wrong", jobs.EIGHT, je.BestArm(), je.Uniform(), delta=2.0)
     monkeypatch.setattr(digests, "JOBS", (wrong,))
     new = tmp_path / "new.json"
     assert digests.main(["record", str(new)]) == 1 and not new.exists()
