@@ -76,27 +76,19 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         anchors.append(anchor.measure(**anchor_files, runs=timing.anchor))
     peak = peak_memory()
     return {
-        "platform": device.platform,
-        "device": device.device_kind,
-        "devices": len(jax.devices()),
+        "platform": device.platform, "device": device.device_kind, "devices": len(jax.devices()),
         "rule": repr(given[2]),
         "settings": {key: repr(settings[key]) for key in ("stopping", "elimination", "engine")},
-        "plan": dict(result.layout),
-        "first": first,
-        "calls": calls,
-        "calls_that_compiled": left_out,
-        "anchors": anchors,
+        "plan": dict(result.layout), "first": first, "calls": calls,
+        "calls_that_compiled": left_out, "anchors": anchors,
         "mean_tau": float(result.samples.mean()),
-        "tests_per_sample": [
-            float(x.sum() / result.samples.sum())
-            for x in (result.tests_stopping, result.tests_sampling)
-        ],
+        "tests_per_sample": [float(x.sum() / result.samples.sum())
+                             for x in (result.tests_stopping, result.tests_sampling)],
         "stopped": float(result.stopped.mean()),
         "errors": int((~result.correct & result.stopped).sum()),
-        "memory_before_bytes": before,
-        "peak_memory_bytes": peak,
+        "memory_before_bytes": before, "peak_memory_bytes": peak,
         "device_peak_bytes": (device.memory_stats() or {}).get("peak_bytes_in_use"),
-    }
+    }  # fmt: skip
 
 
 def main(spec: Path, output: Path) -> None:

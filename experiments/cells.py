@@ -105,15 +105,8 @@ def markdown(rows: list[dict[str, str]]) -> str:
 def studied(options: Options, files: Sequence[Path], *grid: Any, **more: Any) -> je.Study | None:
     """`je.study` with the options' store and workers; None, with a message, for a shard of several.
 
-    Args:
-        options: of the command line.
-        files: what the caller writes; checked first.
-        grid: instances, problem and rules, which get the options' runs, seed and cap; or
-            experiments by name alone.
-        more: other arguments of `je.study`.
-
-    Raises:
-        ArgumentError: one of the files cannot be written; and as `je.study`.
+    The files, which the caller writes, are checked first. A grid has instances, problem and
+    rules, which get the options' runs, seed and cap; or experiments by name alone.
     """
     for path in files:
         make_folder(path.parent)
@@ -138,13 +131,6 @@ def script(
     name: str, kind: type, act: Callable[[Any], None], given: list[str], about: str | None = None
 ) -> int:
     """Run an experiment on parsed options; print errors in one line.
-
-    Args:
-        name: of the experiment.
-        kind: the dataclass of its options, an `Options`.
-        act: what runs it.
-        given: the words of the command line.
-        about: the first words of --help; None: the docstring of the options.
 
     Returns:
         The exit code: 0, 2 for an error, 130 after an interrupt.

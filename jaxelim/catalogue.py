@@ -74,12 +74,7 @@ def names(argument: str) -> dict[str, Any]:
 
 
 def made(argument: str, text: Any) -> Any:
-    """What a text makes: the rule "lucb(pulls=2)", the family "Bounded(0, 5)".
-
-    Args:
-        argument: rule, problem, family, source, stopping, elimination or threshold.
-        text: as `parse` reads it. A rule of one's own is "module:Class(..)".
-    """
+    """What a text makes: the rule "lucb(pulls=2)", the family "Bounded(0, 5)"."""
     return parse(text, argument, names(argument), known())
 
 
@@ -103,10 +98,6 @@ def problem_on(source: Any, text: str) -> Any:
     """The problem of a text on an instance.
 
     "best-item" has the items of the instance's file, and "top-m" its usual m.
-
-    Args:
-        source: a shipped instance's name or a file's path; what else has neither.
-        text: as of `made`.
     """
     if text == "best-item":
         if not isinstance(source, str):

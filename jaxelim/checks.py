@@ -30,14 +30,11 @@ def real_array(
     """Convert `value` to a new C-ordered float64 array.
 
     Converts integers. Refuses bools (at any depth), complex numbers, objects, strings,
-    dates, masked arrays and ragged lists.
+    dates, masked arrays and ragged lists; NaN and infinities where it must be `finite`.
 
     Args:
-        name: the argument's name, for the message.
-        value: anything that NumPy reads as an array, such as JAX arrays.
         ndim: the number of dimensions, or a tuple of allowed numbers; None for any.
         shape: the shape, where None means any length. None for any shape.
-        finite: whether NaN and infinities are refused.
     """
     kind = _shape_in_words(ndim, shape, finite)
     array = _as_array(name, value, kind)
@@ -67,15 +64,10 @@ def real(
     high: float | None = None,
     open: bool | tuple[bool, bool] = False,
 ) -> float:
-    """Convert `value` to a finite Python float.
+    """Convert `value`, a number or an array without dimensions, to a finite Python float.
 
-    Args:
-        name: the argument's name, for the message.
-        value: a Python or NumPy number, or an array without dimensions.
-        low: the smallest number allowed; None for no bound.
-        high: the largest number allowed; None for no bound.
-        open: whether the bounds themselves are refused; a pair for low and
-            high separately.
+    It is from `low` to `high`, None for no bound; without the bounds themselves where the
+    interval is `open`, a pair for both separately.
     """
     open_low, open_high = open if isinstance(open, tuple) else (open, open)
     kind = _bounds_in_words("a finite number", low, high, open_low, open_high)

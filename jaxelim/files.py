@@ -22,10 +22,6 @@ def writable_file(name: str, path: Any) -> Path:
     """Check that a file can be written, by a temporary file in its folder; return its path.
 
     An older file of that name stays as it is.
-
-    Args:
-        name: the argument's name, for the message.
-        path: of the file.
     """
     path, note = path_of(path, name), ""
     try:

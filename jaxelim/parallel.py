@@ -119,11 +119,7 @@ def dealt(
 ) -> Iterator[tuple[int, Any]]:
     """The index of each part with what `compute` returns, as they end.
 
-    Args:
-        compute: of (part, bar) in this process; of (part) in workers.
-        parts: the work.
-        executor: None for this process.
-        bar: shows progress.
+    `compute` is called with (part, bar) in this process, with (part) in a worker.
     """
     if executor is None:
         for number, part in enumerate(parts):

@@ -1,6 +1,5 @@
 """Progress of long work, shown at a terminal, in a notebook, or line by line in a file."""
 
-import contextlib
 import contextvars
 import multiprocessing
 import os
@@ -8,7 +7,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tqdm import tqdm
@@ -37,12 +36,12 @@ def _may_show() -> bool:
 
     Not in threads and worker processes, tests, builds of documentation, and `by_parts`.
     """
-    worker = multiprocessing.parent_process() is not None
-    if worker or threading.current_thread() is not threading.main_thread():
+    here = threading.current_thread() is threading.main_thread()
+    if not here or multiprocessing.parent_process() is not None or _INSIDE.get():
         return False
     if any(os.environ.get(name) for name in _QUIET) or "sphinx" in sys.modules:
         return False
-    return not _INSIDE.get() and (sys.stderr is not None or _in_notebook())
+    return sys.stderr is not None or _in_notebook()
 
 
 def _terminal() -> bool:
@@ -69,12 +68,7 @@ class _Lines:
 
 
 def bar(show: Any = None, **settings: Any) -> Any:
-    """A tqdm bar, or None where `show` and the surroundings ask for none.
-
-    Args:
-        show: as of `Progress`; a callable has no bar.
-        settings: of `tqdm.tqdm`.
-    """
+    """A tqdm bar, or None where `show` and the surroundings ask for none."""
     if show is not True and not (show is None and _may_show()):
         return None
     if _in_notebook():
@@ -115,9 +109,7 @@ class Progress:
 
     def compiling(self) -> None:
         """Say that a program compiles, until the next update."""
-        if self._bar is not None:
-            self._bar.set_description_str("compiling ", refresh=False)
-            self._refresh()
+        self._show(None, "compiling ")
 
     def running(self) -> None:
         """Begin to measure time: the first program is compiled."""
@@ -143,16 +135,15 @@ class Progress:
         """Show that `part` parts of the work are over, and the name of the next."""
         if self._call is not None:
             self._call(part, self._total, 0, time.perf_counter() - self._began)
-        self._show(part, f"{name}: " if name else "", "")
+        self._show(part, f"{name}: " if name else "")
 
-    def _show(self, done: int, description: str, postfix: str) -> None:
-        if self._bar is not None:
-            self._bar.set_description_str(description, refresh=False)
+    def _show(self, done: int | None, description: str, postfix: str = "") -> None:
+        if self._bar is None:
+            return
+        self._bar.set_description_str(description, refresh=False)
+        if done is not None:
             self._bar.set_postfix_str(postfix, refresh=False)
             self._bar.update(done - self._bar.n)
-            self._refresh()
-
-    def _refresh(self) -> None:
         if self._bar.mininterval < 1:  # no lines of a file
             self._bar.refresh()
 
@@ -167,24 +158,17 @@ def by_parts(parts: Sequence[tuple[str, Callable[[], Any]]], show: Any) -> list[
 
     A call in a part that would show progress by itself shows none.
 
-    Args:
-        parts: pairs of a name and a function without arguments.
-        show: as of `Progress`; a callable gets (parts over, parts, 0, seconds).
+    Parts are pairs of a name and a function without arguments.
     """
     check(show)
     results = []
-    with Progress(show, len(parts), "part") as line, _inside():
-        for name, part in parts:
-            line.begin(len(results), name)
-            results.append(part())
-        line.begin(len(parts), "")
+    with Progress(show, len(parts), "part") as line:
+        token = _INSIDE.set(True)
+        try:
+            for name, part in parts:
+                line.begin(len(results), name)
+                results.append(part())
+            line.begin(len(parts), "")
+        finally:
+            _INSIDE.reset(token)
     return results
-
-
-@contextlib.contextmanager
-def _inside() -> Iterator[None]:
-    token = _INSIDE.set(True)
-    try:
-        yield
-    finally:
-        _INSIDE.reset(token)

@@ -20,7 +20,7 @@ from jaxelim.errors import ArgumentError, unknown_name
 
 _CONSTANTS = {"none": None, "true": True, "false": False, "inf": math.inf, "nan": math.nan}
 _ALLOWED = "a name or a call, such as TopM(m=3)"
-_OWN = re.compile(r"([A-Za-z_][\w.]*):(?=[A-Za-z_])")
+_OWN = re.compile(r"^([A-Za-z_][\w.]*):(?=[A-Za-z_])")
 
 
 class NotHere(Exception):
@@ -73,7 +73,7 @@ def parse(
     allowed = _ALLOWED if files else f"{_ALLOWED}; of one's own module:Class(..)"
     if not isinstance(text, str):
         raise ArgumentError(argument, text, allowed)
-    body = _OWN.sub(r"\1.", text.strip(), count=1) if _OWN.match(text.strip()) else text.strip()
+    body = _OWN.sub(r"\1.", text.strip(), count=1)
     head = re.match(r"[A-Za-z][\w-]*(?![\w.])", body)
     if head is not None:
         body = head[0].replace("-", "_") + body[head.end() :]
@@ -122,13 +122,12 @@ def parse(
                 return thing
             if name == "array":
                 return _array
-            if files:
-                raise NotHere(name)
-            raise unknown_name(argument, name, names)
-        if not re.fullmatch(r"[\w.]+", name):
+        elif not re.fullmatch(r"[\w.]+", name):
             raise ArgumentError(argument, text, allowed)
         if files:
             raise NotHere(name)
+        if isinstance(node, ast.Name):
+            raise unknown_name(argument, name, names)
         return _imported(argument, text, name)
 
     def called(thing: Any, name: str, *given: Any, **settings: Any) -> Any:

@@ -91,18 +91,10 @@ class List:
         """Print the table."""
         from jaxelim.tables import aligned  # pandas is slow to import
 
-        rows = [
-            {
-                "name": shipped.name,
-                "arms": shipped.K,
-                "dimensions": shipped.d,
-                "structure": shipped.structure,
-                "problems": ", ".join(shipped.problems),
-                "m": shipped.m or "-",
-                "used in": shipped.used_in,
-            }
-            for shipped in map(instances.describe, instances.names())
-        ]
+        found = map(instances.describe, instances.names())
+        rows = [{"name": one.name, "arms": one.K, "dimensions": one.d, "structure": one.structure,
+                 "problems": ", ".join(one.problems), "m": one.m or "-", "used in": one.used_in}
+                for one in found]  # fmt: skip
         print("\n".join(aligned(rows)))
 
 
@@ -137,17 +129,17 @@ class Describe(OnInstance, Compiles):
             f"duality gap {float(solved.gap):.1e} H*"
         )
         kl = float(kl_bound(self.delta, solved, right))
-        if right > 1:
-            print(
-                f"  {right} right answers: as delta falls, E[tau] >= T* log(1/delta) (1 + o(1)); "
-                f"at delta = {self.delta}: E[tau] >= kl((1 - delta)/{right}, delta)/H* = {kl:.1f}"
-            )
-        else:
+        words = (
+            f"{right} right answers: as delta falls, E[tau] >= T* log(1/delta) (1 + o(1)); "
+            f"at delta = {self.delta}: E[tau] >= kl((1 - delta)/{right}, delta)/H* = {kl:.1f}"
+        )
+        if right == 1:
             bound = float(sample_bound(self.delta, solved))
-            print(
-                f"  at delta = {self.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
+            words = (
+                f"at delta = {self.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
                 f"kl(delta, 1 - delta)/H* = {kl:.1f}"
             )
+        print(f"  {words}")
         if solved.costs is None:
             practical = practical_time(self.delta, solved)
             print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")

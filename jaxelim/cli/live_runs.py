@@ -61,11 +61,17 @@ class New(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Ask(Compiles):
-    """Print the next arm."""
+class OfFile(Compiles):
+    """What the commands on a run that has begun have in common."""
 
     file: File
     """The file of the run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask(OfFile):
+    """Print the next arm."""
+
     n: int | None = None
     """Print the next n arms, which are chosen without the rewards in between."""
 
@@ -78,11 +84,9 @@ class Ask(Compiles):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tell(Compiles):
+class Tell(OfFile):
     """Take rewards."""
 
-    file: File
-    """The file of the run."""
     rewards: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """An arm and its reward, or several: ARM REWARD ARM REWARD .."""
     csv: Path | None = None
@@ -122,11 +126,9 @@ class Tell(Compiles):
 
 
 @dataclasses.dataclass(frozen=True)
-class Show(Compiles):
+class Show(OfFile):
     """Print arms, intervals, p-values and the evidence; change nothing."""
 
-    file: File
-    """The file of the run."""
     forecast: bool = False
     """Say how many more rewards the run needs, by simulating on from the estimates."""
     figure: Path | None = None
@@ -148,11 +150,8 @@ class Show(Compiles):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stop(Compiles):
+class Stop(OfFile):
     """End the run by hand: there is no answer then; intervals and p-values hold."""
-
-    file: File
-    """The file of the run."""
 
     def act(self) -> None:
         """End it."""

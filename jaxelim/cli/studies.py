@@ -84,11 +84,8 @@ def _arguments(path: Path) -> dict[str, Any]:
         given = readers[path.suffix](path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # both parsers raise ValueErrors
         raise ArgumentError("file", str(path), "a readable file", str(error)) from error
-    known = {
-        name: one
-        for name, one in inspect.signature(study).parameters.items()
-        if name not in _ELSEWHERE
-    }
+    parameters = inspect.signature(study).parameters
+    known = {name: parameters[name] for name in parameters if name not in _ELSEWHERE}
     if not isinstance(given, Mapping):
         raise ArgumentError("file", str(path), f"a table of {', '.join(known)}")
     for name in given:

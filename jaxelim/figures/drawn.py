@@ -60,8 +60,7 @@ class Entry:
 def groups_of(results: Any) -> dict[str, dict[str, Result]]:
     """Results by name, by the instance and problem of a study; one group of "" without one.
 
-    Args:
-        results: a `Result`, results by name, or a `Study`.
+    Results are a `Result`, results by name, or a `Study`.
     """
     if hasattr(results, "groups"):
         found = {", ".join(where.values()): dict(named) for where, named in results.groups()}

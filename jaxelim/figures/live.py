@@ -23,14 +23,10 @@ def live_figure(
     """The evidence against P pieces beside its level, and intervals and pulls of K arms.
 
     Args:
-        pieces: P labels.
-        values: [P], their LLRs or log e.
-        level: what they are compared with.
-        active: [P] bool; eliminated pieces are grey.
-        arms: K labels.
-        means: [K], in the units of the rewards.
-        counts: [K], pulls.
-        words: what the values are.
+        pieces, values, active: [P] labels, LLRs or log e (`words`), and whether a piece is
+            left; eliminated ones are grey.
+        level: what the values are compared with.
+        arms, means, counts: [K] labels, means in the units of the rewards, pulls.
         ends: the ends of the arms' intervals, [K] each, and their level; None: there are
             none.
         title: the state of the run.

@@ -251,9 +251,7 @@ class Experiment:
 def takes_settings(*left_out: str, **defaults: Any) -> Callable[[F], F]:
     """Give a function with `**settings` the signature that says them.
 
-    Args:
-        left_out: those that it does not take.
-        defaults: those that differ from an `Experiment`'s.
+    Those in `left_out` it does not take; `defaults` differ from an `Experiment`'s.
     """
 
     def signed(function: F) -> F:

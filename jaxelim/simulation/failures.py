@@ -34,11 +34,7 @@ class Place(NamedTuple):
 def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -> ArgumentError:
     """The error of a run that has failed.
 
-    Args:
-        call: the call.
-        arm, answer: out of range; 0 for none.
-        fault: as `Lane.fault`.
-        place: where.
+    An arm or an answer that is not out of range is 0; a fault is as `Lane.fault`.
     """
     t, where = place.t, place[:3]
     at, after = place.said(f"at t = {t}"), place.said(f"after {t} samples")

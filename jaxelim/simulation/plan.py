@@ -88,10 +88,7 @@ def used_devices(layout: Engine) -> int:
 def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
     """The spec of a call's program, of many lanes (see `settled`).
 
-    Args:
-        call: the call.
-        log: length of the log of a traced run, 0 for none.
-        backend: JAX's name of the platform that it is for; None: the default one.
+    `log` is the length of the log of a traced run, 0 for none; `backend` None is the default.
     """
     gpu = (jax.default_backend() if backend is None else backend) != "cpu"
     source = call.instance.source

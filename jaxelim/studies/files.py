@@ -87,10 +87,8 @@ def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
             continue
         usual = str(result.rule), str(result.settings["instance"]), str(result.problem)
         for labels in cell.told["labels"] or [{}]:
-            rule, instance, problem = (
-                labels.get(axis, name) for axis, name in zip(AXES, usual, strict=True)
-            )
-            found.setdefault((rule, instance, problem), []).append((cell, result))
+            key = tuple(labels.get(axis, name) for axis, name in zip(AXES, usual, strict=True))
+            found.setdefault(key, []).append((cell, result))
     return Study.of(
         ((f"{rule}{apart}", instance, problem), result)
         for (rule, instance, problem), several in found.items()

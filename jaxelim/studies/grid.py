@@ -29,12 +29,7 @@ class Place(NamedTuple):
 
 
 def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Place]:
-    """The combinations of a study, checked.
-
-    Args:
-        instances, problem, rules: as of `study`.
-        shared: the other arguments of `simulate`.
-    """
+    """The combinations of a study, checked."""
     if problem is None and rules is None:
         return _experiments(instances, shared)
     given = (_named("rules", rules, _rule), _named("instances", instances, _instance),

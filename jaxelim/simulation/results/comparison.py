@@ -110,9 +110,7 @@ def compared(
 ) -> "Table":
     """The comparison of several groups of results, as of the instances of a study.
 
-    Args:
-        groups: what names a group, keys of its rows; and its results, as of `compare`.
-        baseline, level, paired, by: as of `compare`.
+    Groups are pairs of what names one, keys of its rows, and its results.
     """
     from jaxelim.tables import Table  # pandas is slow to import
 

@@ -181,10 +181,7 @@ def of_result(
 ) -> Intervals:
     """Intervals of all runs of a result.
 
-    Args:
-        result: with recorded means.
-        compute: the intervals [N, ..] of runs on the same arms.
-        name: what is asked for, for messages.
+    `compute` gives those [N, ..] of runs on the same arms; `name` is of messages.
     """
     instance = result.instance
     if result.means is None:

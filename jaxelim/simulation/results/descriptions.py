@@ -99,15 +99,7 @@ def experiment_of(result: Any) -> dict[str, Any]:
 
 
 def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attributes: Any) -> Any:
-    """The part that a file stores: `passed` if it is that, else made, else its `Text`.
-
-    Args:
-        path: the file, for messages.
-        argument: the name of the part.
-        stored: as from `spoken`.
-        passed: what the caller passes for it; None for nothing.
-        attributes: of the `Text`.
-    """
+    """The part that a file stores: `passed` if it is that, else made, else its `Text`."""
     text, description = stored["text"], stored["value"]
     if passed is not None:
         if text_of(argument, passed) != description:

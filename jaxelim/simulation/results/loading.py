@@ -95,15 +95,7 @@ def assembled(
     stopping: Any = None,
     **passed: Any,
 ) -> Result:
-    """The result of an experiment.
-
-    Args:
-        path: the file, for messages.
-        told: as of `experiment_of`.
-        numbers: arms and theta, perhaps arm_costs, of the instance.
-        arrays: of the result.
-        stopping, passed: what the caller passes for parts that are not jaxelim's own.
-    """
+    """The result of an experiment."""
     for name in passed:
         checks.choice("part", name, _PARTS)
     axes = {**told["axes"], "times_axes": tuple(told["axes"]["times_axes"])}
