@@ -3,6 +3,7 @@
 import functools
 import itertools
 import textwrap
+from typing import Any
 
 from matplotlib import font_manager
 from matplotlib.figure import Figure
@@ -21,14 +22,13 @@ def fit(figure: Figure) -> None:
     them as Python's `ascii` writes them.
     """
     numbers: dict[str, str] = {}
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            labels = [text.get_text() for text in axis.get_ticklabels()]
-            drawn = [_drawn(label, numbers) for label in labels]
-            if drawn != labels:
-                axis.set_ticklabels(drawn)
-    for text in figure.findobj(Text):
-        assert isinstance(text, Text)
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        labels = [text.get_text() for text in axis.get_ticklabels()]
+        drawn = [_drawn(label, numbers) for label in labels]
+        if drawn != labels:
+            axis.set_ticklabels(drawn)
+    texts: Any = figure.findobj(Text)
+    for text in texts:
         text.set_text(_drawn(text.get_text(), numbers))
         fonts, _ = _fonts(_missing(text.get_text()))
         if fonts:

@@ -52,17 +52,16 @@ class Arms:
         *,
         costs: ArrayLike | None = None,
     ):
-        self._settle(features(arms, ndim=2), family_of(None, family), names, costs, None)
+        phi, rewards = features(arms, ndim=2), family_of(None, family)
+        self._settle(costs, arms=phi, family=rewards, names=names, source=None)
         self._refuse_structure()
 
-    def _settle(
-        self, phi: np.ndarray, family: Family, names: tuple[str, ...] | None, costs: Any,
-        source: Source | None,
-    ) -> None:  # fmt: skip
-        phi.setflags(write=False)
-        settled = dict(costs=_costs(costs, phi.shape[-2]), arms=phi, family=family, names=names,
-                       source=source)  # fmt: skip
-        for name, value in settled.items():
+    def _settle(self, costs: Any, **fields: Any) -> None:
+        phi = fields["arms"]
+        fields["costs"] = _costs(costs, phi.shape[-2])
+        for name, value in fields.items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
             object.__setattr__(self, name, value)
         with np.errstate(over="ignore"):
             if not np.isfinite(np.sum(phi**2, axis=-1)).all():
@@ -211,14 +210,13 @@ _RATIO = 1e6
 
 
 def _costs(costs: Any, arms: int) -> np.ndarray | None:
-    """The costs of so many arms, checked and read-only; None: there are none."""
+    """The costs of so many arms, checked; None: there are none."""
     if costs is None:
         return None
     array = checks.real_array("costs", costs, shape=(arms,))
     if array.min() <= 0 or array.max() > _RATIO * array.min():
         allowed = f"{arms} numbers above 0, the largest at most {_RATIO:g} times the least"
         raise ArgumentError("costs", costs, allowed)
-    array.setflags(write=False)
     return array
 
 

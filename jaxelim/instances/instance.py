@@ -84,10 +84,8 @@ class Instance(Arms):
             raise ArgumentError("theta", theta, f"shape {either}, to match arms", note)
         family = family_of(noise_std, family)
         _refuse_unstorable(name)
-        parameter.setflags(write=False)
-        object.__setattr__(self, "theta", parameter)
-        object.__setattr__(self, "name", name)
-        self._settle(phi, family, None, costs, _known(source))
+        self._settle(costs, arms=phi, theta=parameter, name=name, family=family, names=None,
+                     source=_known(source))  # fmt: skip
         self._refuse_overflow()
         self._refuse_structure()
         family.check(self)
