@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from jaxelim import figures as figures
     from jaxelim import store as store
     from jaxelim import testing as testing
-    from jaxelim.simulation.results.files import load_result as load_result
+    from jaxelim.simulation.results.loading import load_result as load_result
     from jaxelim.studies.files import load_store as load_store
     from jaxelim.studies.files import load_study as load_study
 
@@ -106,7 +106,7 @@ __all__ = [
 ]  # fmt: skip
 
 _LATE = {
-    "load_result": "jaxelim.simulation.results.files",
+    "load_result": "jaxelim.simulation.results.loading",
     "load_store": "jaxelim.studies.files",
     "load_study": "jaxelim.studies.files",
 }  # as matplotlib, xarray and scipy.stats are slow to import

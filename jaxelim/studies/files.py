@@ -14,8 +14,9 @@ from jaxelim.errors import DamagedFileError, JaxelimError, StoreError, warn
 from jaxelim.files import path_of
 from jaxelim.simulation.blocks import joined, worked
 from jaxelim.simulation.results.descriptions import made
-from jaxelim.simulation.results.files import FORMAT, assembled, opened, result_of
+from jaxelim.simulation.results.loading import assembled, opened, result_of
 from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.results.saving import FORMAT
 from jaxelim.store import CELL, Cell, Store
 from jaxelim.studies.grid import LONGEST
 from jaxelim.studies.study import AXES, Key, Study

@@ -229,7 +229,7 @@ class Study:
         """
         import xarray as xr  # slow to import
 
-        from jaxelim.simulation.results.files import FORMAT, dataset_of, write
+        from jaxelim.simulation.results.saving import FORMAT, dataset_of, write
 
         parts = {}
         for n, (key, result) in enumerate(self.results.items()):

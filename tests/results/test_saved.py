@@ -12,7 +12,7 @@ import xarray as xr
 import jaxelim as je
 from jaxelim import figures
 from jaxelim.simulation.results.descriptions import ARRAYS, made
-from jaxelim.simulation.results.files import checksum
+from jaxelim.simulation.results.saving import checksum
 from jaxelim.text import text_of
 from tests.results.result_cases import (
     COINS,

@@ -353,7 +353,7 @@ class Result:
                 with `__call__` is one that it can.
             StoreError: the file cannot be written, such as on a full disk.
         """
-        from jaxelim.simulation.results.files import dataset_of, write
+        from jaxelim.simulation.results.saving import dataset_of, write
 
         write(path, dataset_of(self))
 

@@ -1,67 +1,30 @@
-"""Writes results to files, and reads them: one NetCDF file with the arrays and the experiment."""
+"""Reads results from files."""
 
 import dataclasses
-import hashlib
 import io
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, DamagedFileError, JaxelimError, StoreError
-from jaxelim.files import path_of, writable_file, write_whole
+from jaxelim.files import path_of
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.experiment import Experiment
-from jaxelim.simulation.results.descriptions import ARRAYS, TABLES, experiment_of, made, recovered
+from jaxelim.simulation.results.descriptions import ARRAYS, TABLES, made, recovered
 from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.results.saving import FORMAT, NUMBERS, checksum
 
-FORMAT = 2
-"""Version of the files' layout; raise it when the layout changes."""
-NUMBERS = {"arms": ("arm", "dimension"), "theta": ("dimension",)}
-"""The arrays of an instance, and their axes."""
+if TYPE_CHECKING:
+    from xarray import Dataset
+
 _PARTS = ("instance", "problem", "rule", "family", "source", "elimination", "threshold")
 """What a caller may pass, beside stopping rules."""
-
-
-def write(path: Any, data: Any, parts: Mapping[str, xr.Dataset] | None = None) -> None:
-    """Write a dataset, or a tree of `parts` by their places, to a NetCDF file, compressed."""
-    target = writable_file("path", path)
-
-    def packed(part: xr.Dataset) -> dict:
-        return {str(name): {"zlib": True, "complevel": 4} for name in part.data_vars}
-
-    encoding = packed(data) if parts is None else {name: packed(x) for name, x in parts.items()}
-    write_whole(target, bytes(data.to_netcdf(engine="h5netcdf", encoding=encoding)))
-
-
-def dataset_of(result: Result) -> xr.Dataset:
-    """A result with all that `load_result` needs, as a dataset."""
-    told = json.dumps(experiment_of(result), separators=(",", ":"), allow_nan=False)
-    data = result.to_xarray()
-    lead = ("instance",) if result.batched else ()
-    for name, axes in NUMBERS.items():
-        data[name] = ((*lead, *axes), getattr(result.instance, name))
-    if result.instance.costs is not None:
-        data["arm_costs"] = (("arm",), result.instance.costs)
-    data.attrs |= {"jaxelim_result": FORMAT, "experiment": told, "checksum": checksum(data, told)}
-    return data
-
-
-def checksum(data: xr.Dataset, told: str) -> str:
-    """SHA-256 of the experiment and of all numbers."""
-    total = hashlib.sha256(told.encode())
-    for name in sorted(map(str, data.variables)):
-        x = np.asarray(data[name].values)
-        text = str(x.tolist()) if x.dtype.kind in "OUT" else ""
-        total.update(f"{name}{x.shape}{text}".encode())
-        if not text:
-            total.update(np.ascontiguousarray(x, x.dtype.newbyteorder("<")).tobytes())
-    return total.hexdigest()
 
 
 def load_result(path: str | os.PathLike[str], **parts: Any) -> Result:
@@ -104,7 +67,7 @@ def opened(path: Path, read: Any) -> Any:
         raise DamagedFileError(path, f"it is no readable NetCDF file ({kind})") from error
 
 
-def result_of(path: Path, data: xr.Dataset, **passed: Any) -> Result:
+def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
     """The result in a dataset of a file, with the parts that are passed."""
     if "jaxelim_result" not in data.attrs:
         raise StoreError(path, "it holds no result of jaxelim")
