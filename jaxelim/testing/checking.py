@@ -47,26 +47,25 @@ def check(
     thing: Any, problem: Problem | None = None, instance: Instance | None = None, *,
     seed: int = 0, progress: Any = None, **settings: Any,
 ) -> Report:  # fmt: skip
-    """Check what a user wrote against the laws of its kind.
+    """Check what a user wrote against the laws of its kind, and say what the check cannot see.
 
-    All laws of the kind are tried; those of its form end the check if they are broken. A law
-    that samples fails what is right with probability 1e-6 at most. The report says its n, and
-    the smallest defect that it sees.
+    A law that samples fails what is right with probability 1e-6 at most. The report says its
+    n, and the smallest defect that it sees. Laws of form that are broken end the check.
 
-    - A sampling rule: it is traced once and chooses arms in range. A run alone, in other lanes,
-      in its one-run form and in a single lane is the same run; so it is while rewards wait.
-      `prepare` does not depend on theta. Its numbers are finite under extreme rewards. Wrong
-      answers are as rare as delta allows, with the arms in several orders, at delta/10, with
-      gaps of a twentieth, and with equal rivals.
-    - A problem: for random theta and lambda the answer of lambda is another exactly where it
-      lies in a piece of the answer of theta. `correct`, `check` and `width` agree. The set of
-      pieces loses what is refuted alone, and settles once an answer has no piece left.
-    - A family: the loss is a divergence. Rewards have its likelihood ratio. Statistics keep
-      counts and means, the evidence is the least sum of losses, mixtures have mean 1 at most.
-    - An instance with a source: its rewards have the arms' means.
-    - A threshold, any callable of (t, delta): it is positive and monotone, and wrong answers
-      are as rare as delta allows on hard instances. It is no proof.
-    - A stopping rule: the same runs alone and in a batch; it changes no other stop.
+    - A sampling rule is traced once and chooses arms in range. A run is the same alone, in other
+      lanes, in its one-run form and in a single lane, also while rewards wait. `prepare` does
+      not depend on theta. Numbers are finite under extreme rewards. Wrong answers are as rare
+      as delta allows: in several orders of the arms, at delta/10, with gaps of a twentieth, and
+      with equal rivals.
+    - A problem has another answer at lambda than at theta exactly where lambda lies in a piece
+      of theta's. `correct`, `check` and `width` agree. Its set of pieces loses what is refuted
+      alone, and settles once an answer has no piece left.
+    - A family's loss is a divergence, and rewards have its likelihood ratio. The evidence is the
+      least sum of losses; statistics keep counts and means; mixtures have mean 1 at most.
+    - The source of an instance has rewards with the arms' means.
+    - A threshold, any callable of (t, delta), is positive and monotone, and errs as rarely as
+      delta allows on hard instances. It is no proof.
+    - A stopping rule ends the same runs alone and in a batch, and changes no other stop.
 
     Args:
         thing: what to check.

@@ -13,17 +13,9 @@ from jaxelim.lanes import ArmBlock, LaneOps
 from jaxelim.mixtures import Grid
 from jaxelim.mixtures.pieces import each
 from jaxelim.problems import BestArm, Thresholding, TopM
+from jaxelim.testing import rewards
 from jaxelim.testing.exact import half_spaces
 from jaxelim.testing.report import ERRORS, Generator, World, require
-from jaxelim.testing.rewards import (
-    divergence,
-    inside,
-    is_exact,
-    of,
-    per_pull,
-    rewards,
-    with_ends,
-)
 
 BETAS = (1e-3, 1.0, 4.0, 40.0)
 """Levels of the intervals."""
@@ -68,12 +60,13 @@ def walks(world: World, rng: Generator) -> str:
     other weights w'. So it is the gradient of a concave function of degree 1. Intervals hold
     the means, grow with beta, and invert the loss.
     """
-    k, steps, cases, exact = 4, 60, 3, is_exact(world.thing)
+    k, steps, cases, exact = 4, 60, 3, rewards.is_exact(world.thing)
     family = world.thing.for_arms(k)
-    level, slack = float(inside(family, rng, 1)[0]), 0.1 * min(1.0, family.high - family.low)
+    level = float(rewards.inside(family, rng, 1)[0])
+    slack = 0.1 * min(1.0, family.high - family.low)
     problems = TopM(2), Thresholding(level), BestArm(epsilon=slack) if family.slack else BestArm()
     for problem in problems:
-        instance = of(family, np.sort(with_ends(family, rng, k)))
+        instance = rewards.instance_of(family, np.sort(rewards.with_ends(family, rng, k)))
         tables = jax.tree.map(lambda x: x[0], family.tables(instance))
         walk = jax.jit(partial(_walk, family, problem))
         for _ in range(cases):
@@ -81,7 +74,7 @@ def walks(world: World, rng: Generator) -> str:
             go = (rng.random((steps, 2)) < 0.8) | (np.arange(steps) < 3 * k)[:, None]
             weights = rng.dirichlet(np.ones(k), 3) + 1e-3
             weights[2] = [1e-12, 1, 1, 1e-12] if exact else weights[2]
-            x = rewards(instance, rng, 2 * steps).reshape(k, steps, 2)[arms, np.arange(steps)]
+            x = rewards.drawn(instance, rng, 2 * steps).reshape(k, steps, 2)[arms, np.arange(steps)]
             first, last, shape, seen = jax.device_get(
                 walk(tables, arms.astype(np.int32), x, go, weights))  # fmt: skip
             took = (arms[:, None] == np.arange(k))[..., None] & go[:, None]
@@ -116,12 +109,12 @@ def _check_evidence(
     good = good & ((upper[1:] > upper[:-1]) | (upper[1:] == family.high))
     require(good & (lower[1:] <= means) & (means <= upper[1:]), f"{said}: intervals at beta = "
             f"{BETAS} are from {lower} to {upper}; each has to hold {means}, and the one before")
-    if not is_exact(family):
+    if not rewards.is_exact(family):
         return
-    d = jax.jit(partial(divergence, family))
+    d = jax.jit(partial(rewards.divergence, family))
     require(np.allclose(values, at[0], rtol=1e-12), f"{said}: the evidence is not the LLR at the "
             "counts")  # fmt: skip
-    sizes = weights * per_pull(family, len(means))
+    sizes = weights * rewards.per_pull(family, len(means))
     for w, size, value in zip(weights[:-1], sizes, at, strict=False):  # the last is extreme
         for y, c, own in zip(*half_spaces(np.eye(len(means)), shape), value[there], strict=True):
             least = _least(family, d, size, means, y, c)
@@ -160,7 +153,7 @@ def mixtures(world: World, rng: Generator) -> str:
     """
     k, many, seen = 5, world.draws // 4, 0.0
     family, strengths = world.thing.for_arms(k), Grid().strengths
-    units, curve = per_pull(family, k), family.convex_in
+    units, curve = rewards.per_pull(family, k), family.convex_in
 
     @partial(jax.jit, static_argnums=0)
     @partial(jax.vmap, in_axes=(None, 0, 0))
@@ -168,13 +161,14 @@ def mixtures(world: World, rng: Generator) -> str:
         """log M_j [K, J] and the log-likelihood ratio [K, 1] after some pulls of each arm."""
         n = jnp.full_like(m, pulls)
         logs = each(family, family.stat_of(n, m, None), at, strengths)
-        return logs, (n * units * divergence(family, m, at))[:, None]
+        return logs, (n * units * rewards.divergence(family, m, at))[:, None]
 
     for pulls in (1, 8, 32):
-        truth = inside(family, rng, k)
-        means = rewards(of(family, truth), rng, many * pulls).reshape(k, many, pulls).mean(-1).T
+        truth = rewards.inside(family, rng, k)
+        drawn = rewards.drawn_at(family, truth, rng, many * pulls)
+        means = drawn.reshape(k, many, pulls).mean(-1).T
         few = means[:100]
-        u, v = (inside(family, rng, few.size).reshape(few.shape) for _ in range(2))
+        u, v = (rewards.inside(family, rng, few.size).reshape(few.shape) for _ in range(2))
         middle = 2 / (1 / u + 1 / v) if curve == "reciprocal" else (u + v) / 2
         (first, cost), (between, _), (last, _) = (
             map(np.asarray, log_m(pulls, few, x)) for x in (u, middle, v))  # fmt: skip

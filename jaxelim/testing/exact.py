@@ -18,13 +18,7 @@ _exact = np.vectorize(lambda x: Fraction(float(x)), otypes=[object])
 
 
 def half_spaces(z: Any, shape: Any, number: Callable = np.asarray) -> tuple[Any, Any]:
-    """The pieces that exist, y . theta <= c, as y [P, d] and c [P].
-
-    Args:
-        z: of the candidates that the pieces compare, arms or items, [C, d].
-        shape: of the pieces.
-        number: what makes numbers of floats, for other arithmetic than theirs.
-    """
+    """The pieces that exist, y . theta <= c: y [P, d] and c [P], of candidates z [C, d]."""
     shape = jax.tree.map(np.asarray, shape)
     places = np.flatnonzero(shape.exists)
     if isinstance(shape, HalfSpaces):

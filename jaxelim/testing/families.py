@@ -19,20 +19,9 @@ from jaxelim.families import OneParameter, noise
 from jaxelim.lanes import LaneOps
 from jaxelim.problems import BestArm
 from jaxelim.rules import EBTCI, Uniform
-from jaxelim.testing import evidence
+from jaxelim.testing import evidence, rewards
 from jaxelim.testing.instances import means_at
 from jaxelim.testing.report import ERRORS, LUCK, Generator, World, require, settings
-from jaxelim.testing.rewards import (
-    allowed,
-    divergence,
-    ends,
-    inside,
-    is_exact,
-    of,
-    per_pull,
-    rewards,
-    with_ends,
-)
 from jaxelim.testing.runs import waiting_runs, whole_runs
 
 OWN = ("nature", "draw", "start", "update", "evidence", "interval", "low", "high")
@@ -46,16 +35,14 @@ def laws(world: World) -> list[tuple[str, Any]]:
     """The laws of a family; fewer of one that has no divergence."""
     family, kind = world.thing, type(world.thing)
     own = all(getattr(kind, x, None) is not getattr(Family, x, None) for x in OWN)
-    if not is_exact(family) and (isinstance(family, OneParameter) or not own):
+    if not rewards.is_exact(family) and (isinstance(family, OneParameter) or not own):
         words = f"it is not a OneParameter family, or one that defines {', '.join(OWN)}"
         return [("settings", lambda *_: require(False, words))]
-    found = dict(settings=named, loss=loss, draws=draws, evidence=evidence.walks,
-                 mixtures=evidence.mixtures, runs=runs)  # fmt: skip
-    if not is_exact(family):
-        del found["loss"]
-    if not is_exact(family) or not family.has("log_mixture"):
-        del found["mixtures"]
-    return list(found.items())
+    found: list = [("settings", named), ("draws", draws), ("evidence", evidence.walks)]
+    if rewards.is_exact(family):
+        found[1:1] = [("loss", loss)]
+        found += [("mixtures", evidence.mixtures)] if family.has("log_mixture") else []
+    return [*found, ("runs", runs)]
 
 
 def named(world: World, rng: Generator) -> str:
@@ -67,7 +54,7 @@ def named(world: World, rng: Generator) -> str:
     known = tuple(noise.SAMPLERS)
     require(family.noise in known, f"noise is {family.noise!r}; it has to be one of {known}")
     require(family.low < family.high, f"no mean is between {family.low} and {family.high}")
-    at = " and ".join(f"{end:g}" for end in ends(family)) or "none"
+    at = " and ".join(f"{end:g}" for end in rewards.ends(family)) or "none"
     return f"means from {family.low:g} to {family.high:g}, ends included: {at}"
 
 
@@ -75,8 +62,8 @@ def runs(world: World, rng: Generator) -> str:
     """Whole runs with uniform sampling, and runs with EB-TCI whose rewards wait."""
     for shift in (0, -1, -2, 1, 2):
         means = means_at(world.thing, np.array([0.9, 0.0, -0.5, -1.0]) + shift)
-        if allowed(world.thing, means):
-            job: Any = dict(problem=BestArm(), instance=of(world.thing, means))
+        if rewards.allowed(world.thing, means):
+            job: Any = dict(problem=BestArm(), instance=rewards.instance_of(world.thing, means))
             waits = waiting_runs(world, rng, rule=EBTCI(), **job)
             return f"{whole_runs(world, rng, rule=Uniform(), **job)}; {waits}"
     return "no runs: check refuses means that are far apart"
@@ -85,10 +72,10 @@ def runs(world: World, rng: Generator) -> str:
 def loss(world: World, rng: Generator) -> str:
     """The loss is a divergence: 0 for no shift, with slope (y - x)/V(y) in y, by JAX."""
     family, n = world.thing, 400
-    x, y = with_ends(family, rng, n), inside(family, rng, n)
+    x, y = rewards.with_ends(family, rng, n), rewards.inside(family, rng, n)
     x[::7] = y[::7]
     step = 1e-6 * np.minimum(1.0, np.minimum(y - family.low, family.high - y))
-    d = partial(divergence, family)
+    d = partial(rewards.divergence, family)
     slope = jax.jacfwd(d, 1)
     small = jax.vmap(lambda y, step: d(y - step, y) + d(y + step, y))(y, step)
     value, zero, slopes, v = (np.asarray(jax.jit(jax.vmap(f))(*at)) for f, at in (
@@ -127,27 +114,27 @@ def draws(world: World, rng: Generator) -> str:
     mean y as W f(W) over those of mean mu. It is compared for f(W) = (1 + W)^-1 and (1 + W)^-3,
     whose averages are bounded, so that few rewards cannot decide.
     """
-    k, n, exact = 5, world.draws, is_exact(world.thing)
-    family, means, at = world.thing.for_arms(k), inside(world.thing, rng, k), ends(world.thing)
-    x = rewards(of(family, means), rng, n)
+    k, n, exact = 5, world.draws, rewards.is_exact(world.thing)
+    family, means = world.thing.for_arms(k), rewards.inside(world.thing, rng, k)
+    x, at = rewards.drawn_at(family, means, rng, n), rewards.ends(family)
     if at.size:
-        one = rewards(of(family, np.append(at, means[at.size :])), rng, n)[: at.size]
+        one = rewards.drawn_at(family, np.append(at, means[at.size :]), rng, n)[: at.size]
         require(one == at[:, None], "rewards other than the mean, at an end of the range")
     said = f"n = {n} rewards at each of {k} means have "
     if not exact:
         return f"{said}{_means_hold(x, means)}; the law of the rewards is not checked"
     stat = family.kind(jnp.ones(k), jnp.asarray(means))
-    unit = per_pull(family, k)[:, None]
-    d = jax.jit(partial(divergence, family))
+    unit = rewards.per_pull(family, k)[:, None]
+    d = jax.jit(partial(rewards.divergence, family))
     # n d(mean, mu) is above it with probability 1e-7 (Chernoff's bound)
     few = n * unit[:, 0] * d(x.mean(1), means) <= np.log(20 / LUCK)
     said, least = said + _means_hold(x, means, np.asarray(few)), 0.0
     for up, room in ((False, means - family.low), (True, family.high - means)):
         by = np.asarray(jax.jit(partial(family.reach, up=up))(stat, RADIUS / unit[:, 0]))
         y = means + (1 if up else -1) * np.minimum(by, 0.9 * room)
-        y = y if allowed(family, y) else means
+        y = y if rewards.allowed(family, y) else means
         s, r = (expit(unit * np.asarray(d(z, means[:, None]) - d(z, y[:, None])))
-                for z in (x, rewards(of(family, y), rng, n)))  # fmt: skip
+                for z in (x, rewards.drawn_at(family, y, rng, n)))  # fmt: skip
         for power in (1, 3):
             ours, theirs = s * (1 - s) ** (power - 1), (1 - r) ** power
             a, b = ours.mean(1), theirs.mean(1)
@@ -171,7 +158,7 @@ def source_draws(world: World, rng: Generator) -> str:
     """First rewards have the mean of their arm; so have those until it is used up, exactly."""
     instance, n, longest = world.thing, world.draws, 20_000
     source, means = instance.source, instance.means
-    first = rewards(instance, rng, n, 0)
+    first = rewards.drawn(instance, rng, n, 0)
     said = _means_hold(first, means, np.ptp(first, 1) == 0)
     nature = jax.tree.map(lambda x: jnp.asarray(x[0]), source.nature(instance))
     pulls = np.arange(longest, dtype=np.int32)

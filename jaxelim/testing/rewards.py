@@ -20,7 +20,7 @@ def is_exact(family: Any) -> bool:
     return isinstance(family, OneParameter) and family.exponential
 
 
-def of(family: Any, means: Any) -> Instance:
+def instance_of(family: Any, means: Any) -> Instance:
     """An instance of these means, [K], the settings repeated for K arms."""
     return Instance.unstructured(means, family.for_arms(len(means)))
 
@@ -28,7 +28,7 @@ def of(family: Any, means: Any) -> Instance:
 def allowed(family: Any, means: Any) -> bool:
     """Whether `check` allows these means."""
     try:
-        of(family, np.resize(means, max(2, np.size(means))))
+        instance_of(family, np.resize(means, max(2, np.size(means))))
     except ArgumentError:
         return False
     return True
@@ -70,7 +70,7 @@ def divergence(family: Any, x: Any, y: Any) -> Array:
     return family.loss(family.kind(jnp.ones_like(x), x), y - x)
 
 
-def rewards(instance: Instance, rng: Generator, n: int, last: int = 2**15) -> np.ndarray:
+def drawn(instance: Instance, rng: Generator, n: int, last: int = 2**15) -> np.ndarray:
     """n rewards of each arm, [K, n], at pulls 0, 1, 3, 7, .. up to `last`, that can be."""
     family: Any = instance.family
     origin, k = family if instance.source is None else instance.source, instance.K
@@ -109,3 +109,8 @@ def rewards(instance: Instance, rng: Generator, n: int, last: int = 2**15) -> np
     except ArgumentError as error:
         require(False, f"rewards are out of the range: {error}")
     return x[:, 2:]  # the first two are of extreme noise
+
+
+def drawn_at(family: Any, means: np.ndarray, rng: Generator, n: int) -> np.ndarray:
+    """`drawn` of a family at these means."""
+    return drawn(instance_of(family, means), rng, n)

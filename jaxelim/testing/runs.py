@@ -51,11 +51,7 @@ def whole_runs(
 ) -> str:  # fmt: skip
     """Runs are the same in every layout, their stops are in order, and seldom wrong.
 
-    Args:
-        world: of the check; a rule is tried with near ties, equal rivals and delta/10, too.
-        rng: not used.
-        problem, rule, instance, stopping: of the runs.
-        one_run: the rule in a form for one run, to compare with.
+    A rule is tried with near ties, equal rivals and delta/10, too, and with its form for one run.
     """
     where = f"{problem!r}, {rule!r}, {instance.name or instance.structure}"
 

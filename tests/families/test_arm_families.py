@@ -13,7 +13,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.families.arm import Stat
 from jaxelim.lanes import LaneOps
-from jaxelim.testing import check, families
+from jaxelim.testing import check, families, rewards
 from jaxelim.testing.instances import means_at
 from jaxelim.testing.report import World
 from tests.calls import NAMES
@@ -89,8 +89,8 @@ def test_rewards_are_quantiles():
     known = expon.ppf(noise, scale=means[:, None])
     np.testing.assert_allclose(times[:, 1:], known[:, 1:], rtol=1e-13)
     assert (times > 0).all()
-    for rewards in (counts, times):
-        assert (np.diff(rewards, axis=0) >= 0).all()
+    for one in (counts, times):
+        assert (np.diff(one, axis=0) >= 0).all()
 
 
 def test_the_table_of_a_large_mean():
@@ -185,8 +185,8 @@ def test_a_capped_range_is_drawn_from():
     family = wrong(Geometric, check=_capped)
     with scope.engine():
         for seed in range(20):
-            means = families.inside(family, np.random.default_rng(seed), 9)
+            means = rewards.inside(family, np.random.default_rng(seed), 9)
             assert means.shape == (9,) and means.max() <= 2.5
         with pytest.raises(je.testing.ContractError, match="check refuses means inside"):
-            families.inside(wrong(Geometric, check=_capped_low), np.random.default_rng(0), 400)
+            rewards.inside(wrong(Geometric, check=_capped_low), np.random.default_rng(0), 400)
     assert np.all(np.diff(means_at(family, [-2.0, 0.0, 1.0])) > 0)
