@@ -143,7 +143,7 @@ class Show(OfFile):
         run = LiveRun.load(self.file, attach=False)
         print(run.summary(self.forecast))
         if run.answer is not None:
-            _show_pieces(run)
+            print(run.evidence)
         if self.figure is not None:
             save(run.figure(), self.figure)
             print(f"wrote {self.figure}")
@@ -173,15 +173,3 @@ def _keep_state(run: LiveRun) -> None:
     """
     with contextlib.suppress(StoreError):
         run.save()
-
-
-def _show_pieces(run: LiveRun) -> None:
-    """Print the evidence against each alternative to the answer."""
-    now = run.evidence
-    values, words = now.llr, "Log-likelihood ratio"
-    if now.log_e is not None:
-        values, words = now.log_e, "Evidence (log e, where 1/e is a p-value)"
-    print(f"{words} of each comparison; the run needs more than {now.beta:.4g}:")
-    for n, piece in enumerate(now.labels):
-        left = "" if now.active[n] else "  decided"
-        print(f"  {piece}: {values[n]:.4g}{left}")

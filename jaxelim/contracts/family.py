@@ -40,7 +40,7 @@ class Family:
     ridge: float = 0.0  # of the design matrix, for a family that has one
     design: ClassVar[bool] = False  # whether `view.linear` is the evidence: it has a design
     square: ClassVar[bool] = False  # whether rewards are Gaussian, of variances that are known
-    sufficient: ClassVar[int] = 0  # sums of powers that `pooled` needs; 0: there is none
+    sufficient: ClassVar[int] = 0  # sums of powers that its statistics are made of; 0: more
     convex_in: ClassVar[str | None] = "mean"
     """Where `log_mixture` is convex, or "reciprocal"; None: it falls up to the estimate."""
     any_law: ClassVar[bool] = False  # independent rewards that it can have are all of its law
@@ -167,20 +167,6 @@ class Family:
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
         """The statistics after one more sample where `go` [] bool holds; unchanged elsewhere."""
         raise undefined(self, "update(seen, arm, reward, go)")
-
-    def pooled(
-        self, space: ArmContext, stats: Statistics, pulls: Array, means: Array, squares: Array
-    ) -> Statistics:
-        """The statistics after further samples of all arms at once; t stays.
-
-        Args:
-            space: of the run.
-            stats: before them.
-            pulls: [K] their number, in the floating type.
-            means: [K] their means; any number where there are none.
-            squares: [K] sums of their squared differences to the mean.
-        """
-        raise undefined(self, "pooled(space, stats, pulls, means, squares)")
 
     def with_pending(
         self, space: ArmContext, entered: Statistics, ahead: Statistics,

@@ -160,6 +160,10 @@ class Step:
         """
         return self._taken(inputs, lane, None, work=work)
 
+    def choose(self, inputs: Inputs, lane: Lane) -> Taken:
+        """A step whose reward comes from outside: the pull is pending, and no reward is read."""
+        return self._taken(inputs, lane, lambda _, arm: jnp.zeros(arm.shape, self.spec.dtype))
+
     def _taken(
         self, inputs: Inputs, lane: Lane,
         draw: Callable[[Lane, Array], Array] | None, light: bool = False, work: bool = True,
@@ -296,7 +300,12 @@ class Step:
         return _started(self, arguments)(*arguments)[0]
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
-        """The rewards of the initial pulls, in rounds of all arms: [n K, B]; noise [n K, B]."""
+        """The rewards of the initial pulls, in rounds of all arms: [n K, B]; noise [n K, B].
+
+        Where rewards come from outside these are given in place of noise.
+        """
+        if self.spec.schedule is not None and not self.spec.schedule.places:
+            return noise
         lanes, zero = (
             self.spec.execution.lane_ops(inputs.flag),
             jnp.zeros(noise.shape[1:], jnp.int32),

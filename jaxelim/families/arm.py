@@ -177,15 +177,6 @@ class ArmModel(Family):
             stats, t=t, counts=counts, means=means, reward_sums=sums, rest=rest
         )
 
-    def pooled(
-        self, space: ArmContext, stats: Statistics, pulls: Array, means: Array, squares: Array
-    ) -> Statistics:
-        if not self._sums():
-            return super().pooled(space, stats, pulls, means, squares)
-        assert stats.reward_sums is not None
-        counts, sums = stats.counts + pulls, stats.reward_sums + pulls * means
-        return dataclasses.replace(stats, counts=counts, means=sums / counts, reward_sums=sums)
-
     def with_pending(
         self, space: ArmContext, entered: Statistics, ahead: Statistics, pull: Any = None
     ) -> Statistics:

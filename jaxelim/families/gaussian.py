@@ -28,7 +28,6 @@ from jaxelim.families.linear_statistics import (
     LinearStatistics,
     initial_tables,
     may_cancel,
-    pooled,
     started,
     updated,
 )
@@ -308,11 +307,6 @@ class LinearGaussian(Gaussian):
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
         return updated(seen, arm, reward, go)
-
-    def pooled(
-        self, space: LinearContext, stats: Statistics, pulls: Array, means: Array, squares: Array
-    ) -> LinearStatistics:
-        return pooled(space, stats, pulls, means)  # type: ignore[arg-type]
 
     def with_pending(
         self, space: LinearContext, entered: Statistics, ahead: Statistics, pull: Any = None

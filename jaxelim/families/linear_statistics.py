@@ -137,24 +137,3 @@ def updated(seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStati
         reward_sums=sums,
         products=products,
     )
-
-
-def pooled(
-    space: LinearContext, stats: LinearStatistics, pulls: Array, means: Array
-) -> LinearStatistics:
-    """The statistics after pulls [K] of the arms, of these means [K]; t stays."""
-
-    def of_arm(k: Array, stats: LinearStatistics) -> LinearStatistics:
-        arm = jnp.broadcast_to(k, stats.t.shape)
-        design, along, toward = stats.design.add(space, arm, pulls[k])
-        surprise = means[k] - stats.means[k]
-        theta_hat = None if stats.theta_hat is None else stats.theta_hat + toward * surprise
-        own = dict(design=design, means=stats.means + along * surprise, theta_hat=theta_hat)
-        return dataclasses.replace(stats, **own)
-
-    stats = jax.lax.fori_loop(0, pulls.shape[0], of_arm, stats)
-    sums = None if stats.reward_sums is None else stats.reward_sums + pulls * means
-    products = None if stats.products is None else stats.products.forgotten()
-    return dataclasses.replace(
-        stats, counts=stats.counts + pulls, reward_sums=sums, products=products
-    )

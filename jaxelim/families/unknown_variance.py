@@ -11,7 +11,7 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
-from jaxelim.contracts.views import ArmContext, Statistics
+from jaxelim.contracts.views import Statistics
 from jaxelim.evidence import student
 from jaxelim.evidence.student import Spread
 from jaxelim.families.arm import ArmModel, ArmStatistics
@@ -119,18 +119,6 @@ class GaussianUnknownVariance(ArmModel):
 
     def reach(self, stat: Spread, radius: Array, up: Array | bool) -> Array:
         return student.reach(stat, radius)
-
-    def pooled(
-        self, space: ArmContext, stats: Statistics, pulls: Array, means: Array, squares: Array
-    ) -> Statistics:
-        """M2 of both, and what their means are apart."""
-        squares = self.stat(stats).squares + squares
-        counts, off = stats.counts + pulls, means - stats.means
-        now, between = stats.means + off * (pulls / counts), stats.counts * (pulls / counts)
-        return dataclasses.replace(
-            stats, counts=counts, means=now, reward_sums=now * counts,
-            rest=(squares + off**2 * between,),
-        )  # fmt: skip
 
     def degenerate(self, stats: Statistics) -> Array:
         """1 + the first arm with three or more rewards that are all equal, else 0."""

@@ -1,8 +1,8 @@
 """Live runs: a sampling rule chooses arms, and the rewards come from outside."""
 
-from jaxelim.live.evidence import LiveEvidence
+from jaxelim.live.evidence import PValues
 from jaxelim.live.forecast import LiveForecast
 from jaxelim.live.run import LiveRun
 from jaxelim.simulation.results.confidence import Intervals
 
-__all__ = ["Intervals", "LiveEvidence", "LiveForecast", "LiveRun"]
+__all__ = ["Intervals", "LiveForecast", "LiveRun", "PValues"]

@@ -1,7 +1,6 @@
 """The evidence of a live run: e-values of the pieces of its answer, and anytime p-values."""
 
-import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -9,9 +8,11 @@ from jaxelim.checks import wrong_answers
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
 
+if TYPE_CHECKING:
+    from jaxelim.tables import Table
 
-@dataclasses.dataclass(frozen=True)
-class PValues:
+
+class PValues(NamedTuple):
     """p-values of the pieces of a run; valid at every look, so at any stop.
 
     They hold where the rewards are independent draws of the family. One of these holds
@@ -58,63 +59,32 @@ class PValues:
         return PValues(pairs, together, of_arms, np.fmax.reduce(of_arms))
 
 
-@dataclasses.dataclass(frozen=True)
-class LiveEvidence:
-    """The pieces of the empirical answer, and the evidence against them.
+def table(looked: dict[str, np.ndarray], p_values: PValues | None, call: Any) -> "Table":
+    """The table of `Look.evidence`, from the arrays of `fold.look`."""
+    from jaxelim.tables import Table  # pandas is slow to import
 
-    A threshold such as `Mixture` refutes a piece where its log e exceeds the level
-    `beta`. Any other refutes it where its LLR does.
+    exists, arms, beta = looked["exists"], call.instance, float(looked["beta"])
+    shape = traced_shape(call.problem, arms.K, arms.d)
+    pairs = looked["pairs"][exists].tolist() if "pairs" in looked else []
+    pieces = [str(n) for n in np.flatnonzero(exists)]
+    if pairs and call.problem.answer_axis is None:
 
-    Attributes:
-        pieces: P pairs (better arm, rival) as the caller names arms, one arm twice for a
-            level; indices of pieces where they are not made of arms.
-        labels: [P], the pieces in words: "a > b", or "a > 0.5" and "a < 0.5" for a level.
-        llr: [P], the LLR of each piece.
-        beta: the threshold at the present t; of a `Mixture` the level log(P/delta).
-        active: [P] bool, which pieces the stopping rule has not eliminated.
-        log_e: [P], log e of each piece at the present t, and 0 where it is below 0; None
-            for other thresholds.
-        p_values, p_together: [P], those of `PValues.pairs` and `PValues.together` of each
-            piece. They never rise.
-        p_answer: that of the present answer, as `PValues.answer`. The p-values are None where
-            the run keeps none; see `LiveState.p_values`.
-    """
+        def words(i: int, k: int) -> str:
+            first = arms.label(k if i == arms.K else i)
+            if shape.signs or arms.K in (i, k):  # a level, or the reference
+                return f"{first} {'<>'[int(looked['public'][arms.index(first)])]} {shape.level:g}"
+            return f"{first} > {arms.label(k)}"
 
-    pieces: tuple
-    labels: list[str]
-    llr: np.ndarray
-    beta: float
-    active: np.ndarray
-    log_e: np.ndarray | None = None
-    p_values: np.ndarray | None = None
-    p_together: np.ndarray | None = None
-    p_answer: float | None = None
-
-    @staticmethod
-    def of(looked: dict[str, np.ndarray], p_values: PValues | None, call: Any) -> "LiveEvidence":
-        """From the arrays of `look`, and the p-values of the run; None: it keeps none."""
-        exists, public, arms = looked["exists"], looked["public"], call.instance
-        shape = traced_shape(call.problem, arms.K, arms.d)
-        known: dict[str, Any] = {}
-        pieces: tuple = tuple(np.flatnonzero(exists).tolist())
-        labels = list(map(str, pieces))
-        pairs = looked["pairs"][exists] if "pairs" in looked else None
-        if pairs is not None and call.problem.answer_axis is None:
-            both = [_arms(i, k, shape.signs, arms.K) for i, k in pairs.tolist()]
-            pieces = tuple((arms.label(a), arms.label(b)) for a, b in both)
-            labels = [f"{x} > {y}" if a != b else f"{x} {'<>'[int(public[a])]} {shape.level:g}"
-                      for (a, b), (x, y) in zip(both, pieces, strict=True)]  # fmt: skip
-        if p_values is not None and pairs is not None:
-            at = tuple(pairs.T)
-            known = dict(p_values=p_values.pairs[at], p_together=p_values.together[at],
-                         p_answer=float(p_values.answer))  # fmt: skip
-        if "log_e" in looked:
-            known["log_e"] = looked["log_e"][exists]
-        return LiveEvidence(pieces, labels, looked["llr"][exists], float(looked["beta"]),
-                            looked["active"][exists], **known)  # fmt: skip
-
-
-def _arms(i: int, k: int, signs: bool, arms: int) -> tuple[int, int]:
-    """The arms of a piece of candidates i and k; one arm twice for the reference or a level."""
-    first = k if i == arms else i
-    return first, first if signs or arms in (i, k) else k
+        pieces = [words(*pair) for pair in pairs]
+    columns: dict[str, Any] = {"piece": pieces, "llr": looked["llr"][exists]}
+    said = "Log-likelihood ratio"
+    if "log_e" in looked:
+        columns["log_e"] = looked["log_e"][exists]
+        said = "Evidence (log e, where 1/e is a p-value)"
+    columns |= {"needed": np.full(len(pieces), beta), "active": looked["active"][exists]}
+    if p_values is not None and pairs:
+        at = tuple(np.transpose(pairs))
+        columns |= {"p": p_values.pairs[at], "p_together": p_values.together[at]}
+    values = [x if isinstance(x, list) else x.tolist() for x in columns.values()]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    return Table(rows, f"{said} of each comparison; the run needs more than {beta:.4g}")

@@ -2,50 +2,50 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxelim import engine, scope
+from jaxelim import checks, engine, scope
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
-from jaxelim.live.moment import LiveJob, Moment
+from jaxelim.live.fold import Fold, State
 from jaxelim.numerics.jacobi import least_squares
 from jaxelim.simulation.experiment import Engine, Experiment
 from jaxelim.simulation.plan import inputs_of, queue_of, spec_of
 
-RUNS, MOST = 32, 10**6
-"""Simulated runs of a forecast, and rewards after which one is cut off."""
-MOST_RUNS, LONGEST = 10**4, 10**9
 _CHUNKS = 256
 """Chunks of steps in one call, after which Ctrl-C is heard."""
 SHARE = 0.8
 """The probability at least with which the range of a forecast covers one more such run."""
 
 
-@dataclasses.dataclass(frozen=True)
-class LiveForecast:
+class LiveForecast(NamedTuple):
     """What simulated runs needed from the present state on, if the estimates are right.
 
     Attributes:
-        more: [runs] int64, further rewards until the simulated run was over.
-        stopped: [runs] bool, whether it stopped; else it was cut off at `most`.
+        more: [runs] float64, further rewards until the simulated run stopped; infinite
+            where it was cut off at `most`.
         answers: [runs, W] bool, the answers as in `Trace`.
         now: [W] bool, the present empirical answer.
         most: rewards after which a run was cut off.
     """
 
     more: np.ndarray
-    stopped: np.ndarray
     answers: np.ndarray
     now: np.ndarray
     most: int
 
     @property
+    def stopped(self) -> np.ndarray:
+        """[runs] bool, whether the simulated run stopped."""
+        return np.isfinite(self.more)
+
+    @property
     def median(self) -> float:
         """The median number of further rewards; infinite if so many runs were cut off."""
-        return float(np.quantile(self._ends, 0.5, method="lower"))
+        return float(np.quantile(self.more, 0.5, method="lower"))
 
     @property
     def range(self) -> tuple[float, float]:
@@ -55,21 +55,17 @@ class LiveForecast:
         The place below the first is 0. An end is infinite where that run was cut off, and
         where the place is above n.
         """
-        width = math.ceil(SHARE * (self.more.size + 1))
-        first = max((self.more.size + 1 - width) // 2, 0)
-        places = np.concatenate([[0.0], self._ends, [np.inf]])
-        return float(places[first]), float(places[min(first + width, places.size - 1)])
+        n = self.more.size
+        width = math.ceil(SHARE * (n + 1))
+        first = max((n + 1 - width) // 2, 0)
+        places = np.concatenate([[0.0], np.sort(self.more), [np.inf]])
+        return float(places[first]), float(places[min(first + width, n + 1)])
 
     @property
     def same_answer(self) -> float:
         """The share of the runs that stopped with the present answer, of those that stopped."""
-        if not self.stopped.any():
-            return float("nan")
-        return float((self.answers == self.now).all(-1)[self.stopped].mean())
-
-    @property
-    def _ends(self) -> np.ndarray:
-        return np.sort(np.where(self.stopped, self.more, np.inf))
+        same = (self.answers == self.now).all(-1)[self.stopped]
+        return float(same.mean()) if same.size else math.nan
 
     def __str__(self) -> str:
         median, low, high = (
@@ -88,51 +84,43 @@ class LiveForecast:
 
 
 def simulated(
-    job: LiveJob, moment: Moment, now: np.ndarray, runs: int, most: int, seed: int
+    fold: Fold, state: State, now: np.ndarray, runs: Any, most: Any, seed: Any
 ) -> LiveForecast:
-    """Simulate runs on from a moment, with the estimates as the truth.
+    """The `LiveForecast` of a state with lanes, not over, and its present answer, [W] bool.
 
-    Args:
-        job: of the live run.
-        moment: with lanes, not over.
-        now: the present answer, [W] bool.
-        runs: number of simulated runs.
-        most: rewards after which a run is cut off.
-        seed: of the rewards.
+    Raises:
+        ArgumentError, UnsupportedError: as `LiveRun.forecast`.
     """
-    assert moment.lane is not None
+    runs = checks.integer("runs", runs, low=1, high=10**4)
+    most = checks.integer("most", most, low=1, high=10**9)
     with scope.engine():
-        own = dict(instance=_estimated(job, moment), runs=np.arange(runs), seed=seed,
+        own = dict(instance=_estimated(fold, state), runs=np.arange(runs), seed=checks.seed(seed),
                    engine=Engine(lanes=runs, devices=1))  # fmt: skip
-        call, began = Experiment.unchecked(**job.call.fields | own), int(moment.stats.t[0])
+        call, began = Experiment.unchecked(**fold.call.fields | own), int(state.stats.t[0])
         spec = spec_of(call)
-        cap: Any = np.int32(began + most)
-        inputs = dataclasses.replace(inputs_of(call, spec), cap=cap)
-        queue, _ = queue_of(call, spec)
-        places, length = np.arange(spec.execution.lanes, dtype=np.int32), np.int32(runs)
-        over, none = places >= runs, np.zeros_like(places)
-        now_known: Any = dict(stats=moment.stats, pending=None, log_e=None, prepared=())
-        lane = jax.tree.map(lambda x: x[..., none], dataclasses.replace(moment.lane, **now_known))
-        item = np.where(over, np.int32(spec.execution.queue), places)
-        of_lanes: Any = dict(item=item, row=places, run=places, done=over,
-                             prepared=moment.lane.run.prepared)  # fmt: skip
-        program = engine.program(spec, inputs)
-        carry: Any = dataclasses.replace(
-            program.empty(inputs, queue), lane=dataclasses.replace(lane, **of_lanes), next=length,
-            live=length,
-        )  # fmt: skip
+        inputs: Any = dataclasses.replace(inputs_of(call, spec), cap=np.int32(began + most))
+        queue, places = queue_of(call, spec)[0], np.arange(spec.execution.lanes, dtype=np.int32)
+        over = places >= runs
+        fixed: Any = dict(stats=state.stats, pending=None, log_e=None, prepared=())
+        lane = dataclasses.replace(state.lane, **fixed)
+        lane = jax.tree.map(lambda x: x[..., np.zeros_like(places)], lane)
+        own = dict(item=np.where(over, np.int32(spec.execution.queue), places), row=places,
+                   run=places, done=over, prepared=state.lane.prepared)  # fmt: skip
+        program, begun = engine.program(spec, inputs), np.int32(runs)
+        empty, lane = program.empty(inputs, queue), dataclasses.replace(lane, **own)
+        carry: Any = dataclasses.replace(empty, lane=lane, next=begun, live=begun)
         inputs, queue, carry = program.begun(inputs, queue, carry)
         while int(carry.live) > 0 and not bool(carry.failed):
             carry = program.advance(inputs, queue, carry, np.int32(_CHUNKS))
         out = jax.tree.map(lambda x: np.asarray(x)[: int(carry.finished)], carry.out)
     order = np.argsort(out.item)
-    more = out.samples[order, 0, 0].astype(np.int64) - began
-    return LiveForecast(more, out.stopped[order, 0, 0], out.answer[order, 0, 0], now, most)
+    samples, stopped, answers = (x[order, 0, 0] for x in (out.samples, out.stopped, out.answer))
+    return LiveForecast(np.where(stopped, samples - float(began), np.inf), answers, now, most)
 
 
-def _estimated(job: LiveJob, moment: Moment) -> Instance:
+def _estimated(fold: Fold, state: State) -> Instance:
     """The instance whose truth are the estimates, a little inside the family's range."""
-    stats, arms = moment.stats, job.arms
+    stats, arms = state.stats, fold.arms
     family: Any = arms.family
     counts, means = np.asarray(stats.counts)[:, 0], np.asarray(stats.means)[:, 0] * family.scale
     moments = None if stats.moments is None else np.asarray(stats.moments)[:, 0]

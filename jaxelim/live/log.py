@@ -3,8 +3,7 @@
 A transaction is whole or absent, and on the disk before the call that made it returns. An open
 run holds the write lock of its file, which the system frees when the process ends.
 
-Arguments are text, as in the files of results. An object of one's own is written by the name of
-its class alone, and is given again when the file is read.
+Arguments are text, as in the files of results.
 """
 
 import contextlib
@@ -21,37 +20,28 @@ import jax
 import numpy as np
 
 import jaxelim
-from jaxelim.errors import ArgumentError, DamagedFileError, StoreError
-from jaxelim.simulation.results.descriptions import made
-from jaxelim.text import text_of
+from jaxelim.errors import DamagedFileError, StoreError
 
-FORMAT = 3
+FORMAT = 4
 """Version of the file's layout."""
-STATE = 4
+STATE = 5
 """Version of a state; raise it when the engine's lanes or a rule's state change."""
 _WAIT = 5000
 """Milliseconds that a transaction waits for others to read."""
 _TABLES = (
     "CREATE TABLE head (format INTEGER, settings TEXT)",
     "CREATE TABLE event (n INTEGER PRIMARY KEY, body TEXT, checksum INTEGER)",
-    "CREATE TABLE state (after INTEGER, body TEXT, arrays BLOB)",
+    "CREATE TABLE state (after INTEGER, versions TEXT, arrays BLOB)",
 )
-
-
-class State(NamedTuple):
-    """The state of a run after so many events. The events give it again."""
-
-    after: int
-    body: dict  # what JSON can hold
-    arrays: list[np.ndarray]
 
 
 class Contents(NamedTuple):
     """What a file holds."""
 
-    settings: dict
+    settings: dict[str, str]  # the text of each argument
     events: list[dict]
-    state: State | None
+    after: int = 0  # the number of events before the kept state
+    state: Sequence[np.ndarray] = ()  # of this version; empty where there is none
 
 
 def read(path: Path) -> Contents:
@@ -77,12 +67,11 @@ def read(path: Path) -> Contents:
     for n, (number, body, checksum) in enumerate(rows):
         if number != n or zlib.crc32(body.encode()) != checksum:
             raise DamagedFileError(path, f"event {n} is not as it was written")
-    events = [json.loads(body) for _, body, _ in rows]
-    if kept is None:
-        return Contents(json.loads(settings), events, None)
+    found = Contents(json.loads(settings), [json.loads(body) for _, body, _ in rows])
+    if kept is None or kept[1] != _versions():
+        return found
     with np.load(io.BytesIO(kept[2])) as file:
-        state = State(kept[0], json.loads(kept[1]), [file[name] for name in file.files])
-    return Contents(json.loads(settings), events, state)
+        return found._replace(after=kept[0], state=[file[name] for name in file.files])
 
 
 class Log:
@@ -139,11 +128,11 @@ class Log:
         """
         self._commit([_row(n, event)])
 
-    def keep(self, state: State) -> None:
-        """Write a state in place of an older one; raises as `append`."""
+    def keep(self, after: int, state: Sequence[np.ndarray]) -> None:
+        """Write the state after so many events in place of an older one; raises as `append`."""
         blob = io.BytesIO()
-        np.savez(blob, *state.arrays)
-        row = state.after, json.dumps(state.body), blob.getvalue()
+        np.savez(blob, *state)
+        row = after, _versions(), blob.getvalue()
         self._commit([("DELETE FROM state", ()), ("INSERT INTO state VALUES (?, ?, ?)", row)])
 
     def _commit(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
@@ -164,41 +153,6 @@ def _row(n: int, event: dict) -> tuple[str, tuple]:
     return "INSERT INTO event VALUES (?, ?, ?)", (n, body, zlib.crc32(body.encode()))
 
 
-# Arguments as text.
-
-
-def versions() -> dict[str, Any]:
+def _versions() -> str:
     """What must be equal for a state to be read."""
-    return {"jaxelim": jaxelim.__version__, "state": STATE, "jax": jax.__version__}
-
-
-def encoded(value: Any) -> Any:
-    """The value as text; a class outside jaxelim, or a function, by its name alone."""
-    try:
-        text = text_of("value", value)
-        if made(text) == value:
-            return text
-    except Exception:  # what is not jaxelim's own, or a constructor of other arguments
-        pass
-    return {"own": _name(value)}
-
-
-def decoded(written: Any, own: Any = None, argument: str = "value") -> Any:
-    """The value of `encoded`; `own`: in place of one that only its class names.
-
-    Raises:
-        ArgumentError: such an object is missing, or is one of another class.
-        NotHere, KeyError, TypeError, ValueError: this is nothing of `encoded`.
-    """
-    if isinstance(written, str):
-        return made(written)
-    if own is None or _name(own) != written["own"]:
-        allowed = f"the {written['own']} that the run was made with, given to load"
-        raise ArgumentError(argument, own, allowed)
-    return own
-
-
-def _name(value: Any) -> str:
-    """The name of a function, or of the class of another object."""
-    kind = value if hasattr(value, "__qualname__") else type(value)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return f"jaxelim {jaxelim.__version__}, state {STATE}, JAX {jax.__version__}"

@@ -36,17 +36,14 @@ class Report:
     """What is said of a live run as it is now."""
 
     def __init__(self, run: "LiveRun"):
-        self.run, self.call, self.counts = run, run._job.call, run.counts
-        problem, arms = self.call.problem, run._job.arms
-        self.began = run._moment.lane is not None
-        self.levels = traced_shape(problem, arms.K, arms.d).signs
+        self.run, self.call, self.counts = run, run._fold.call, run.counts
+        self.delta, self.p, self.leader = float(self.call.delta[0]), None, None
+        self.began, problem = run._state.lane is not None, self.call.problem
+        self.levels = traced_shape(problem, self.call.instance.K, self.call.instance.d).signs
         self.of_arms = self.began and problem.answer_axis is None
-        self.p: Any = None
-        self.leader: Any = None
         if self.of_arms:
             self.answer, p = run._public(), run.p_values
-            if p is not None and not np.isnan(p.answer):
-                self.p = p.arms
+            self.p = None if p is None or np.isnan(p.answer) else p.arms
             if not self.levels:
                 one = self.answer.sum() == 1
                 self.leader = int(np.argmax(self.answer if one else run.means))
@@ -55,17 +52,17 @@ class Report:
         """A table with a row for each arm, and the state of the run in words."""
         from jaxelim.tables import Table  # pandas is slow to import
 
-        run = self.run
-        title = f"{self.call.rule!r}, {self.call.problem!r}, delta = {run.settings['delta']:g}"
+        run, family = self.run, self.call.instance.family
         notes = [self.standing()]
         if self.began:
-            guarantee = sentence(self.call.threshold, run.proven, self.call.instance.family)
-            notes += [guarantee] * (not run.ended_by_hand)
-            notes += [*doubt(self.call.instance.family, run._rewards()), *self._columns()]
-            if not run._moment.ended:
+            if not run.ended_by_hand:
+                notes.append(sentence(self.call.threshold, run.proven, family))
+            notes += [*doubt(family, run._rewards()), *self._columns()]
+            if not run._state.ended:
                 whose = f"Their arms are chosen by {self.call.rule!r}, the rule of this run."
                 more = FORECAST if forecast is None else f"{forecast} {whose} {PAGE}"
                 notes += [*self._slack_that_ends(), more]
+        title = f"{self.call.rule!r}, {self.call.problem!r}, delta = {self.delta:g}"
         return Table(self._rows(), title, notes)
 
     def _differences(self, pairs: int) -> Intervals:
@@ -123,20 +120,13 @@ class Report:
             epsilon = self.call.problem.epsilon
             slack = f", whose mean is within {epsilon:g} of the largest" if epsilon else ""
             return f"The run stopped {after}. The answer: {answer}{slack}{later}"
-        leads = "Above the level" if self.levels else "In the lead"
-        return f"The run is open {after}. {leads}: {answer}; an answer needs {self._needed()}."
-
-    def _needed(self) -> str:
-        """What an answer needs."""
+        leads, needed = "Above the level" if self.levels else "In the lead", run.evidence
         if self.p is not None:
-            return f"a p of at most {self.run.settings['delta']:g}"
-        now = self.run.evidence
-        words, values = "a log-likelihood ratio", now.llr
-        if now.log_e is not None:
-            words, values = "a log e (1/e is a p-value)", now.log_e
-        least = float(np.min(values[now.active], initial=np.inf))
-        so_far = f"; the least is {least:.4g}" if least > -np.inf else ""
-        return f"{words} above {now.beta:.4g} against each alternative{so_far}"
+            words = f"a p of at most {self.delta:g}"
+        else:
+            kind = "log e (1/e is a p-value)" if "log_e" in needed else "log-likelihood ratio"
+            words = f"a {kind} above {needed['needed'].max():.4g} against each alternative"
+        return f"The run is open {after}. {leads}: {answer}; an answer needs {words}."
 
     def _columns(self) -> list[str]:
         """What the columns are."""
@@ -172,10 +162,10 @@ class Report:
         most = 1.005 * float(self._differences(pieces).high.max())  # so rounded up
         if not 0 < most < family.high - family.low:
             return []
-        leader = self.run.names[self.leader]
         return [
-            f"No arm is better than {leader} by {most:.3g}, with the same probability. If so much "
-            f"does not matter, BestArm(epsilon={most:.3g}) would end this run now."
+            f"No arm is better than {self.run.names[self.leader]} by {most:.3g}, with the same "
+            f"probability. If so much does not matter, BestArm(epsilon={most:.3g}) would end this "
+            "run now."
         ]
 
 
@@ -191,10 +181,10 @@ def doubt(family: Any, rewards: Mapping[Any, np.ndarray]) -> list[str]:
     if law not in (GAUSSIAN, UNKNOWN_VARIANCE) and family.name != "exponential":
         return []
     if law == GAUSSIAN:
-        arms = [x for x in rewards.values() if x.size]
-        stds = np.broadcast_to(family.std, len(rewards))[[x.size > 0 for x in rewards.values()]]
-        squares = sum(x.size * x.var() / std**2 for x, std in zip(arms, stds, strict=True))
-        freedom = sum(x.size - 1 for x in arms)
+        stds = np.broadcast_to(family.std, len(rewards)).tolist()
+        some = [(x, std) for x, std in zip(rewards.values(), stds, strict=True) if x.size]
+        squares = sum(x.size * x.var() / std**2 for x, std in some)
+        freedom = sum(x.size - 1 for x, _ in some)
         if freedom and scipy.special.chdtrc(freedom, squares) < ALPHA:
             times = (squares / freedom) ** 0.5
             found = f"their standard deviation is {times:.3g} times that of {family!r}"
@@ -204,10 +194,8 @@ def doubt(family: Any, rewards: Mapping[Any, np.ndarray]) -> list[str]:
             share, value = counts.max() / of_arm.size, values[counts.argmax()]
             found = f"{share:.0%} of the rewards of {name} are {value:g}"
             break
-    if not found:
-        return []
-    return [
+    return [] if not found else [
         f"WARNING: {found}. So the rewards are not of this law, and nothing here is proven: not "
         "the answer, p or intervals. Bounded(low, high) needs no law but an interval of the "
         "rewards."
-    ]
+    ]  # fmt: skip

@@ -1,6 +1,5 @@
 """A run on rewards that come from outside: a log of events, and the state after them."""
 
-import dataclasses
 import os
 import threading
 import warnings
@@ -15,10 +14,11 @@ from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, Uns
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
 from jaxelim.live import given, log
-from jaxelim.live.moment import LiveJob, Moment
+from jaxelim.live.fold import Fold, State
+from jaxelim.live.look import Look
 from jaxelim.live.report import Report
-from jaxelim.live.state import LiveState
-from jaxelim.simulation.experiment import Settings, takes_settings
+from jaxelim.simulation.experiment import LONGEST, Settings, takes_settings
+from jaxelim.simulation.results.descriptions import made
 from jaxelim.text import NotHere, text_of
 from jaxelim.thresholds.mixture import Mixture
 
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 _NOT_LIVE = {"runs", "noise", "record", "engine", "batch", "delay", "max_samples"}
 """Arguments of `simulate` that a live run has not."""
-_OWN = ("problem", "rule", "family", "stopping", "elimination", "threshold")
-"""Arguments that may be objects of one's own."""
 
 
-class LiveRun(LiveState):
+class LiveRun(Look):
     """A run of a sampling rule on rewards from outside, one at a time.
 
     `ask` gives the next arm, `tell` takes a reward. Each reward is followed by a check
@@ -75,12 +73,11 @@ class LiveRun(LiveState):
         **settings: Unpack[Settings],
     ):
         given: Any = {"threshold": Mixture(), **settings}
-        self._job = LiveJob.checked(Arms.of(arms, family, costs), problem=problem, rule=rule,
-                                    run=run, **given)  # fmt: skip
-        self._moment = Moment()
+        arms = Arms.of(arms, family, costs)
+        self._fold = Fold.of(arms, problem=problem, rule=rule, run=run, **given)
+        self._state = State()
         self._events: list[dict] = []
         self._log: log.Log | None = None
-        self._chose_otherwise = False  # than the events of a file say
         self._lock = threading.RLock()
 
     # Asking and telling.
@@ -108,16 +105,16 @@ class LiveRun(LiveState):
         count = 1 if n is None else checks.integer("n", n, low=1)
         with self._lock:
             self._refuse_over()
-            arms = self._job.due(self._moment)
+            arms = self._fold.due(self._state)
             if 0 < len(arms) < count:
                 allowed = f"at most {len(arms)} until every arm has its first rewards"
                 raise UnsupportedError("n", count, allowed)
             if not arms:
-                after = self._job.chosen(self._moment, count)
-                if new := after.waiting[len(self._moment.waiting) :]:
+                after = self._fold.chosen(self._state, count)
+                if new := after.waiting[len(self._state.waiting) :]:
                     self._commit({"ask": list(new)}, after)
                 arms = list(after.waiting)
-        named = [self._job.arms.label(k) for k in arms[:count]]
+        named = [self._fold.arms.label(k) for k in arms[:count]]
         return named[0] if n is None else named
 
     def tell(
@@ -167,23 +164,25 @@ class LiveRun(LiveState):
         if told is None:
             told, arm = arm, None
         if counts is None:
-            found = given.entries(told, value, arm, reward, missing, self._job.arms)
+            arms, rewards, left_out = given.entries(
+                told, value, arm, reward, missing, self._fold.arms
+            )
             with self._lock:
-                self._commit({"tell": found.arms, "rewards": found.rewards})
-            return found.left_out
+                self._commit({"tell": arms, "rewards": rewards})
+            return left_out
         if told is not None:
             raise ArgumentError("counts", counts, "None beside an arm or a table")
-        rows = given.counts(counts, self._job.arms)
         with self._lock:
-            self._job.check_counts(self._moment, given.Pooled.of(rows, len(self.names)), counts)
-            self._commit({"counts": rows})
+            due, most = self._fold.due(self._state), LONGEST - self._state.told
+            arms, rewards, times = given.counts(counts, self._fold.arms, due, most)
+            self._commit({"tell": arms, "rewards": rewards, "times": times})
         return 0
 
     def stop(self) -> "Table":
         """End the run by hand, for good.
 
         There is no answer then. Intervals and p-values hold, as they do at any time; see
-        `LiveState.intervals` and `LiveState.p_values`. Later rewards are recorded.
+        `intervals` and `p_values`. Later rewards are recorded.
 
         Returns:
             The summary.
@@ -199,27 +198,13 @@ class LiveRun(LiveState):
             self._commit({"stop": True})
         return self.summary()
 
-    def _commit(self, event: dict, after: Moment | None = None) -> None:
-        """Write an event, then change the state to the moment after it."""
-        after = self._after(event) if after is None else after
+    def _commit(self, event: dict, after: State | None = None) -> None:
+        """Write an event, then change the state to that after it."""
+        after = self._fold(self._state, event) if after is None else after
         if self._log is not None:
             self._log.append(len(self._events), event)
         self._events.append(event)
-        self._moment = after
-
-    def _after(self, event: dict) -> Moment:
-        """The moment after an event."""
-        now = self._moment
-        if "tell" in event:
-            return self._job.told(now, event["tell"], event["rewards"])
-        if "counts" in event:
-            return self._job.pooled(now, given.Pooled.of(event["counts"], len(self.names)))
-        if "stop" in event:
-            return self._job.ended(now)
-        waiting = (*now.waiting, *event["ask"])
-        chosen = now if now.ended else self._job.chosen(now, len(waiting))
-        self._chose_otherwise |= chosen.waiting != waiting
-        return dataclasses.replace(chosen, waiting=waiting)
+        self._state = after
 
     # What is shown.
 
@@ -232,13 +217,13 @@ class LiveRun(LiveState):
         Args:
             forecast: whether to say how many more rewards the run needs, as `forecast()`.
         """
-        may = forecast and self._moment.lane is not None and not self._moment.ended
+        may = forecast and self._state.lane is not None and not self._state.ended
         return Report(self).summary(self.forecast() if may else None)
 
     def __repr__(self) -> str:
         state = f"stopped: {', '.join(map(str, self.answer_arms))}" if self.stopped else "open"
         state = "ended by hand" if self.ended_by_hand else state
-        rule = type(self._job.call.rule).__name__
+        rule = type(self._fold.call.rule).__name__
         return f"<LiveRun of {rule}, {len(self.names)} arms, {self.told} rewards, {state}>"
 
     def _repr_html_(self) -> str:
@@ -248,8 +233,9 @@ class LiveRun(LiveState):
         """The rewards of each arm that were told one by one, in order."""
         of_arms: list[list[float]] = [[] for _ in self.names]
         for event in self._events:
-            for k, reward in zip(event.get("tell", ()), event.get("rewards", ()), strict=True):
-                of_arms[k].append(reward)
+            if "tell" in event and "times" not in event:
+                for k, reward in zip(event["tell"], event["rewards"], strict=True):
+                    of_arms[k].append(reward)
         return dict(zip(self.names, map(np.array, of_arms), strict=True))
 
     # Files.
@@ -271,18 +257,17 @@ class LiveRun(LiveState):
         with self._lock:
             if path is None and self._log is None:
                 raise ArgumentError("path", None, "the path of a new file")
-            if self._log is None or (path is not None and not _same(path, self._log.path)):
+            if self._log is None or (
+                path is not None and os.path.abspath(path) != os.path.abspath(self._log.path)
+            ):
                 path = writable_file("path", path)
                 if path.exists():
                     raise ArgumentError("path", str(path), "a new file; this one exists")
                 new = log.Log(path, self._settings(), self._events)
                 self.close()
                 self._log = new
-            state = self._job.kept(self._moment)
-            if state is not None:
-                body, arrays = state
-                body["versions"] = log.versions()
-                self._log.keep(log.State(len(self._events), body, arrays))
+            if state := self._fold.kept(self._state):
+                self._log.keep(len(self._events), state)
 
     def close(self) -> None:
         """Release the file; the run goes on without one."""
@@ -297,16 +282,15 @@ class LiveRun(LiveState):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _settings(self) -> dict[str, Any]:
-        """The arguments of the run, for its file."""
-        call, arms = self._job.call, self._job.arms
-        own: dict[str, Any] = {name: getattr(call, name) for name in ("problem", "rule")}
-        own |= {name: getattr(call, name) for name in Settings.__annotations__.keys() - _NOT_LIVE}
-        own |= dict(family=arms.family, run=int(call.runs[0]), stopping=call.stopping[0],
-                    delta=float(call.delta[0]))
-        own["costs"] = None if arms.costs is None else arms.costs.tolist()
-        named = arms.arms if arms.names is None else dict(zip(arms.names, arms.arms, strict=True))
-        return {name: log.encoded(x) for name, x in own.items()} | {"arms": text_of("arms", named)}
+    def _settings(self) -> dict[str, str]:
+        """The arguments of the run as text, for its file."""
+        call, arms = self._fold.call, self._fold.arms
+        own = {name: getattr(call, name) for name in Settings.__annotations__.keys() - _NOT_LIVE}
+        own |= {"problem": call.problem, "rule": call.rule, "family": arms.family}
+        own |= {"delta": call.delta[0], "stopping": call.stopping[0], "run": int(call.runs[0])}
+        named = None if arms.names is None else dict(zip(arms.names, arms.arms, strict=True))
+        own |= {"arms": arms.arms if named is None else named, "costs": arms.costs}
+        return {name: text_of(name, value) for name, value in own.items()}
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, attach: bool = True, **own: Any) -> "LiveRun":
@@ -334,41 +318,43 @@ class LiveRun(LiveState):
         path = Path(path)
         held = log.Log(path) if attach and path.is_file() else None
         try:
-            contents = log.read(path)
-            for name in own:
-                checks.choice("own", name, _OWN)
-            try:
-                settings = {name: log.decoded(value, own.get(name), name)
-                            for name, value in contents.settings.items()}  # fmt: skip
-                run = LiveRun(**settings)
-            except (NotHere, KeyError, TypeError) as error:
-                raise DamagedFileError(path, "its settings cannot be read") from error
-            run._replay(path, contents)
+            run = LiveRun._read(path, own)
         except BaseException:
             if held is not None:
                 held.close()
             raise
         run._log = held
-        if run._chose_otherwise:
+        if run._state.strayed:
             text = f"{path}: the rule chooses other arms here than in the file; those stay"
             warnings.warn(text, LiveFileWarning, stacklevel=2)
         return run
 
-    def _replay(self, path: Path, contents: log.Contents) -> None:
-        """Take the state of a file, if this version wrote it, and repeat the events after it."""
-        state, done = contents.state, 0
-        if state is not None and state.body.pop("versions", None) == log.versions():
-            kept = self._job.restored(state.body, state.arrays)
-            if kept is not None:
-                self._moment, done = kept, state.after
+    @staticmethod
+    def _read(path: Path, own: dict[str, Any]) -> "LiveRun":
+        """The run of a file: its state, if this version wrote one, and the events after it."""
+        contents = log.read(path)
+        for name in own:
+            checks.choice("own", name, contents.settings)
+
+        def value(name: str, text: str) -> Any:
+            if name in own and text_of(name, own[name]) == text:
+                return own[name]
+            try:
+                return made(text)
+            except (NotHere, ArgumentError):
+                allowed = f"the {text} that the run was made with, given to load"
+                raise ArgumentError(name, own.get(name), allowed) from None
+
+        try:
+            run = LiveRun(**{name: value(name, text) for name, text in contents.settings.items()})
+        except (KeyError, TypeError) as error:
+            raise DamagedFileError(path, "its settings cannot be read") from error
+        state = run._fold.restored(contents.state) if contents.state else None
+        run._state, done = (State(), 0) if state is None else (state, contents.after)
         for n, event in enumerate(contents.events[done:], done):
             try:
-                self._moment = self._after(event)
+                run._state = run._fold(run._state, event)
             except (KeyError, TypeError, ValueError) as error:
                 raise DamagedFileError(path, f"event {n} cannot be replayed") from error
-        self._events = list(contents.events)
-
-
-def _same(one: Any, other: Path) -> bool:
-    """Whether two paths are of one file."""
-    return os.path.abspath(one) == os.path.abspath(other)
+        run._events = contents.events
+        return run

@@ -103,6 +103,11 @@ def same_run(live: je.LiveRun, traced: je.Trace) -> None:
         np.testing.assert_array_equal(live.elimination_times, traced.elimination_times)
 
 
+def traces(run: je.LiveRun) -> int:
+    """How many programs the functions of a run were compiled to."""
+    return sum(one.jit._cache_size() for one in run._fold.programs.values())
+
+
 def fed(live: je.LiveRun, traced: je.Trace, last: int | None = None) -> None:
     """Tell a live run the simulated rewards, one by one, and compare every pull."""
     for s in range(live.told, traced.samples if last is None else last):

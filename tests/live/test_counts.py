@@ -60,13 +60,13 @@ def test_counts_are_their_rewards_told_at_once(name, tmp_path):
         for other in (two, again):
             assert other.told == one.told and other.counts.tolist() == one.counts.tolist()
             np.testing.assert_allclose(other.means, one.means, rtol=1e-10)
-            for field in ("llr", "log_e", "p_values"):
+            for field in ("llr", "log_e", "p"):
                 mine, theirs = getattr(one.evidence, field), getattr(other.evidence, field)
                 tolerance = 1e-8 if squares else 1e-10  # sums of squares have fewer digits
                 np.testing.assert_allclose(theirs, mine, rtol=tolerance, atol=1e-10)
     two.close()
     found = log.read(path)
-    assert [set(event) for event in found.events] == [{"counts"}] * 2
+    assert [set(event) for event in found.events] == [{"tell", "rewards", "times"}] * 2
     with je.LiveRun.load(path) as saved:
         saved.save()
     by_state = je.LiveRun.load(path, attach=False)
@@ -104,7 +104,7 @@ REFUSED = {
     "a sum of nothing": ({"red": (1, 0)}, "sums of 0 where there is no reward"),
     "nothing": ({"red": (0, 0)}, "1 to [0-9]+ further rewards"),
     "too many": ({name: (1, 2**31) for name in NAMES}, "1 to 2147418112 further rewards"),
-    "an arm too few": ({"red": (1, 2), "green": (1, 2)}, ".blue has 0.; allowed: at least 1"),
+    "an arm too few": ({"red": (1, 2), "green": (1, 2)}, ".blue lacks 1.; allowed: the first"),
     "an arm twice": ({"red": (1, 2), "green": (1, 2), 0: (1, 2)}, "each arm once"),
 }  # fmt: skip
 

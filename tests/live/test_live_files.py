@@ -20,9 +20,10 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue
-from jaxelim.live import log, run
-from jaxelim.live.log import decoded, encoded
-from tests.live.live_cases import CASES, Case, fed, same_run
+from jaxelim.live import fold, log
+from jaxelim.simulation.results.descriptions import made
+from jaxelim.text import text_of
+from tests.live.live_cases import CASES, Case, fed, same_run, traces
 
 pytestmark = pytest.mark.xdist_group("live")
 PAIRS = CASES["lucb-pairs"]
@@ -60,16 +61,14 @@ def test_saved_and_loaded_at_every_pull(tmp_path):
         assert copy.told == live.told and copy.stopped == live.stopped
     same_run(live, traced)
     equal(live, copy)
-    held = live._job.program
-    assert held is PAIRS.live()._job.program and held.traces <= 4  # start, told, chosen, look
+    assert live._fold.programs is PAIRS.live()._fold.programs
+    assert traces(live) <= 4  # start, told, chosen, look
     assert live.summary().equals(copy.summary())
 
 
 def restored(live: je.LiveRun, path: Path) -> bool:
     """Whether the state in a file can be read."""
-    state = log.read(path).state
-    assert state is not None
-    return live._job.restored(state.body, state.arrays) is not None
+    return live._fold.restored(log.read(path).state) is not None
 
 
 def changed(path: Path, statement: str, *values) -> None:
@@ -103,7 +102,7 @@ def test_damage_is_an_error(tmp_path):
                 je.LiveRun.load(path, attach=attach)
     path.write_bytes(whole)
     changed(path, "UPDATE head SET format = ?", log.FORMAT + 1)
-    with pytest.raises(je.errors.StoreError, match=r"its format is 4; .* reads 3"):
+    with pytest.raises(je.errors.StoreError, match=r"its format is 5; .* reads 4"):
         je.LiveRun.load(path)
     with pytest.raises(je.errors.StoreError, match="cannot be read: No such file"):
         je.LiveRun.load(tmp_path / "none.live")
@@ -116,8 +115,8 @@ def test_a_state_of_another_version_is_replayed(tmp_path, monkeypatch):
     live.close()
     monkeypatch.setattr(log, "STATE", log.STATE + 1)
     calls = []
-    told = run.LiveJob.told
-    monkeypatch.setattr(run.LiveJob, "told", lambda *given: calls.append(1) or told(*given))
+    told = fold.Fold._told
+    monkeypatch.setattr(fold.Fold, "_told", lambda *given: calls.append(1) or told(*given))
     again = je.LiveRun.load(path)
     assert len(calls) == 12
     equal(again, live)
@@ -214,16 +213,14 @@ def test_settings_survive_a_file():
         0.1, 1e-300, (1, "two", None),
     ]  # fmt: skip
     for value in values:
-        written = encoded(value)
-        assert isinstance(written, str) and decoded(written) == value
-    own = [lambda t, delta: t, je.Resets(je.FullElimination(), alpha=lambda t, delta: t)]
-    for value in own:
-        written = encoded(value)
-        assert set(written) == {"own"} and decoded(written, value) is value
-        with pytest.raises(
-            je.errors.ArgumentError, match="threshold: got None; allowed: the .* given"
-        ):
-            decoded(written, None, "threshold")
+        assert made(text_of("value", value)) == value
+
+
+def test_a_function_without_a_name_is_no_argument_of_a_file(tmp_path):
+    live = je.LiveRun(2, je.BestArm(), je.Uniform(), threshold=lambda t, delta: t)
+    with pytest.raises(je.errors.ArgumentError, match="threshold: got .*not a lambda"):
+        live.save(tmp_path / "mine.live")
+    assert not list(tmp_path.iterdir())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,7 +265,7 @@ def test_every_rule_is_saved_and_loaded(name, tmp_path):
             live.close()
             live, loads = je.LiveRun.load(path), loads + 1
             assert live.ask() == arm
-            assert (s < live._job.first) or restored(live, path)
+            assert (s < live.first) or restored(live, path)
         live.tell(arm, traced.rewards[s])
     same_run(live, traced)
     assert loads >= 1

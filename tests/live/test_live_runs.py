@@ -13,8 +13,8 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue
-from jaxelim.live.program import program
-from tests.live.live_cases import CASES, NAMES, TOP, fed
+from jaxelim.live.fold import programs
+from tests.live.live_cases import CASES, NAMES, TOP, fed, traces
 
 pytestmark = pytest.mark.xdist_group("live")
 PAIRS = CASES["lucb-pairs"]
@@ -35,14 +35,14 @@ def test_every_rule_has_a_case():
 def test_live_runs_of_one_shape_share_a_program():
     """Another seed, delta and run, and names in place of numbers: nothing is traced again."""
     run = named()
-    held = program(run._job.spec, run._job.inputs)
+    held = programs(run._fold.spec, run._fold.inputs)
     fed_by_rng(run, 8)
-    traces = held.traces
+    compiled = traces(run)
     other = PAIRS.live()
     fed_by_rng(other, 8)
     third = named(seed=9, delta=0.02, run=1)
     fed_by_rng(third, 8)
-    assert program(third._job.spec, third._job.inputs) is held and held.traces == traces
+    assert third._fold.programs is held and traces(run) == compiled
 
 
 def fed_by_rng(run: je.LiveRun, count: int, seed: int = 0) -> None:
@@ -184,7 +184,7 @@ def test_evidence_summary_and_figure():
     run = named(delta=0.01)
     run.tell(list(NAMES) * 4, [1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1])
     found = run.evidence
-    assert found.pieces == (("red", "green"), ("red", "blue")) and found.active.all()
+    assert list(found.piece) == ["red > green", "red > blue"] and found.active.all()
 
     def kl(x, y):
         return sum(a * math.log(a / b) for a, b in ((x, y), (1 - x, 1 - y)) if a)
@@ -192,14 +192,14 @@ def test_evidence_summary_and_figure():
     middle = (4 * 1.0 + 4 * 0.25) / 8
     expected = 4 * kl(1.0, middle) + 4 * kl(0.25, middle)
     np.testing.assert_allclose(found.llr, [expected, expected], rtol=1e-9)
-    assert found.beta == pytest.approx(math.log(13 / 0.01), rel=1e-12)
+    assert found.needed[0] == pytest.approx(math.log(13 / 0.01), rel=1e-12)
     rows = run.summary().to_dict("records")
     assert [row["arm"] for row in rows] == list(NAMES) and rows[0]["state"] == "leads"
     words = "In the lead: red; an answer needs a log-likelihood ratio above 7"
     assert run.summary().notes[0].startswith(f"The run is open after 12 rewards. {words}")
     left, right = run.figure().axes
     assert [one.get_width() for one in left.patches] == pytest.approx(list(found.llr))
-    assert left.lines[0].get_xdata()[0] == pytest.approx(found.beta)
+    assert left.lines[0].get_xdata()[0] == pytest.approx(found.needed[0])
     assert [one.get_text() for one in left.get_yticklabels()] == ["red > green", "red > blue"]
     np.testing.assert_allclose(right.lines[0].get_xdata(), run.means)
     assert [one.get_text() for one in right.texts] == ["4", "4", "4"]  # pulls

@@ -195,7 +195,7 @@ def test_p_values_are_those_of_the_definition():
             found = run.p_values
             np.testing.assert_allclose(found.pairs, least, rtol=1e-8)
             np.testing.assert_allclose(found.together, np.minimum(1, 6 * least), rtol=1e-8)
-            public = run._job.look(run._moment)["public"]
+            public = run._fold.look(run._state)["public"]
             answer = np.append(public, not public.any())
             none += answer[-1]
             worst = least.min(0)[~answer].max()
@@ -224,19 +224,17 @@ def test_a_live_run_ends_with_no_arm():
     while not run.stopped:
         run.tell(run.ask(), 0)
     assert run.answer_arms == () and "The answer: no arm" in str(run.summary())
-    assert run.evidence.pieces == ((0, 0), (1, 1), (2, 2))
-    np.testing.assert_array_equal(run.evidence.p_values, run.p_values.pairs[3, :3])
-    assert run.evidence.p_answer == run.p_values.answer <= 0.1
+    np.testing.assert_array_equal(run.evidence.p, run.p_values.pairs[3, :3])
+    assert run.p_values.answer <= 0.1
     shown = run.summary()
     assert list(shown["p"]) == run.p_values.arms.tolist()
-    assert run.evidence.labels == ["0 < 0.5", "1 < 0.5", "2 < 0.5"]
+    assert list(run.evidence.piece) == ["0 < 0.5", "1 < 0.5", "2 < 0.5"]
     best = je.live.LiveRun(3, je.BestArm(reference=0.5), **given)
     while not best.stopped:
         arm = best.ask()
         best.tell(arm, int(arm == 1))
-    assert best.evidence.pieces == ((1, 0), (1, 2), (1, 1))
-    np.testing.assert_array_equal(best.evidence.p_values, best.p_values.pairs[1, [0, 2, 3]])
+    np.testing.assert_array_equal(best.evidence.p, best.p_values.pairs[1, [0, 2, 3]])
     shown = best.summary()
     assert list(shown["p"]) == best.p_values.arms.tolist()
     assert shown["p"][1] == best.p_values.answer and shown["state"][1] == "answer"
-    assert best.evidence.labels == ["1 > 0", "1 > 2", "1 > 0.5"]
+    assert list(best.evidence.piece) == ["1 > 0", "1 > 2", "1 > 0.5"]

@@ -4,12 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxelim import checks
 from jaxelim.errors import OverError, UnsupportedError
-from jaxelim.live import forecast
-from jaxelim.live.evidence import LiveEvidence, PValues
-from jaxelim.live.forecast import LiveForecast
-from jaxelim.live.moment import LiveJob, Moment
+from jaxelim.live import evidence, forecast
+from jaxelim.live.evidence import PValues
+from jaxelim.live.fold import Fold, State
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
 from jaxelim.simulation.results.proven import proven
@@ -18,66 +16,62 @@ from jaxelim.simulation.results.two_samples import Estimated
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from jaxelim.tables import Table
 
-class LiveState:
-    """What is known of a live run. Reading it changes nothing."""
 
-    _job: LiveJob
-    _moment: Moment
+class Look:
+    """What is known of a live run. Reading it changes nothing.
+
+    What needs every arm's first rewards raises `UnsupportedError` before them.
+    """
+
+    _fold: Fold
+    _state: State
 
     @property
     def names(self) -> tuple:
         """The arms as the caller names them: [K]."""
-        return tuple(map(self._job.arms.label, range(self._job.arms.K)))
+        return tuple(map(self._fold.arms.label, range(self._fold.arms.K)))
 
     @property
     def first(self) -> int:
         """The number of initial pulls, which enter together."""
-        return self._job.first
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The problem, the rule, delta and the threshold."""
-        call, own = self._job.call, ("problem", "rule", "threshold")
-        return {"delta": float(call.delta[0]), **{name: getattr(call, name) for name in own}}
+        return self._fold.first
 
     @property
     def proven(self) -> bool | str:
         """As `Result.proven`: True, or why the threshold does not prove the answer."""
-        return proven(self._job.call)
+        return proven(self._fold.call)
 
     @property
     def stopped(self) -> bool:
         """Whether the run has ended by its stopping rule."""
-        return self._moment.stopped
+        return self._state.stopped
 
     @property
     def ended_by_hand(self) -> bool:
         """Whether `LiveRun.stop` has ended the run."""
-        return bool(self._moment.ended) and not self._moment.stopped
+        return bool(self._state.ended) and not self.stopped
 
     @property
     def samples(self) -> int:
         """The number of rewards until the run ended; so far, if it is open."""
-        return self._moment.ended or self._moment.told
+        return self._state.ended or self._state.told
 
     @property
     def told(self) -> int:
         """The number of all rewards, those after the end of the run too."""
-        return self._moment.told
+        return self._state.told
 
     @property
     def waiting(self) -> tuple:
         """Arms that were asked for and not told; without the initial pulls."""
-        return tuple(map(self._job.arms.label, self._moment.waiting))
+        return tuple(map(self._fold.arms.label, self._state.waiting))
 
     @property
     def counts(self) -> np.ndarray:
         """The number of rewards of each arm: int64 [K]."""
-        if self._moment.lane is None:
-            arms = np.array([k for k, _ in self._moment.before], int)
-            return np.bincount(arms, minlength=len(self.names))
-        return np.asarray(self._moment.stats.counts)[:, 0].astype(np.int64)
+        return self._fold.counts(self._state)
 
     @property
     def means(self) -> np.ndarray:
@@ -85,11 +79,11 @@ class LiveState:
 
         Averages of the rewards; for linear arms phi_k . theta_hat.
         """
-        if self._moment.lane is not None:
-            return np.asarray(self._moment.stats.means)[:, 0] * self._job.arms.family.scale
+        if self._state.lane is not None:
+            return np.asarray(self._state.stats.means)[:, 0] * self._fold.arms.family.scale
         sums = np.zeros(len(self.names))
-        for k, reward in self._moment.before:
-            sums[k] += reward
+        for k, reward, times in self._state.before:
+            sums[k] += reward * times
         return sums / np.where(self.counts, self.counts, np.nan)
 
     @property
@@ -98,8 +92,7 @@ class LiveState:
 
         While the run is open it is the empirical answer, without guarantee.
         """
-        begun = self._moment.lane is not None and not self.ended_by_hand
-        return self._public() if begun else None
+        return None if self._state.lane is None or self.ended_by_hand else self._public()
 
     @property
     def answer_arms(self) -> tuple:
@@ -107,8 +100,8 @@ class LiveState:
         answer = self.answer
         if answer is None:
             return ()
-        of_arms = self._job.call.problem.answer_axis is None and answer.size == len(self.names)
-        name = self._job.arms.label if of_arms else int
+        of_arms = self._fold.call.problem.answer_axis is None and answer.size == len(self.names)
+        name = self._fold.arms.label if of_arms else int
         return tuple(name(k) for k in np.flatnonzero(answer).tolist())
 
     @property
@@ -117,9 +110,9 @@ class LiveState:
 
         [K]; of top m [K, K], ordered pairs. None where nothing is recorded.
         """
-        lane = self._moment.lane
-        eliminates = lane is not None and self._job.spec.stopping[0].eliminates
-        times = lane.observers[0].times() if lane is not None and eliminates else None
+        if self._state.lane is None or not self._fold.spec.stopping[0].eliminates:
+            return None
+        times = self._state.lane.observers[0].times()
         return None if times is None else np.asarray(times)[0, ..., 0]
 
     @property
@@ -131,19 +124,25 @@ class LiveState:
         times = self.elimination_times
         if times is not None:
             return times == 0
-        if self._moment.lane is None or not self._job.spec.stopping[0].eliminates:
+        if self._state.lane is None or not self._fold.spec.stopping[0].eliminates:
             return np.ones(len(self.names), bool)
-        return self.evidence.active
+        return self.evidence["active"].to_numpy()
 
     @property
-    def evidence(self) -> LiveEvidence:
-        """The evidence against each piece of the empirical answer, beside the level.
+    def evidence(self) -> "Table":
+        """The pieces of the empirical answer and the evidence against them: a row for each.
+
+        Columns: `piece` in words, "a > b", or "a > 0.5" and "a < 0.5" for a level; `llr`;
+        with a `Mixture` as threshold `log_e` at the present t, 0 where it is below 0;
+        `needed`: the level that log e (else the LLR) must exceed to refute the piece;
+        `active`: whether the stopping rule has not eliminated it; and, where the run keeps
+        p-values, `p` and `p_together` from `PValues.pairs` and `PValues.together`.
 
         Raises:
             UnsupportedError: not every arm has its first rewards.
         """
         self._started("evidence")
-        return LiveEvidence.of(self._job.look(self._moment), self.p_values, self._job.call)
+        return evidence.table(self._fold.look(self._state), self.p_values, self._fold.call)
 
     @property
     def p_values(self) -> PValues | None:
@@ -159,7 +158,7 @@ class LiveState:
         log_e = self._started("p_values").log_e
         if log_e is None:
             return None
-        return PValues.of(np.asarray(log_e)[..., 0], self._public(), self._job.call)
+        return PValues.of(np.asarray(log_e)[..., 0], self._public(), self._fold.call)
 
     def intervals(self, level: float | None = None) -> Intervals:
         """Confidence intervals of the means of all arms, which hold together at all times.
@@ -198,14 +197,14 @@ class LiveState:
             ArgumentError: no such arms, or level is not in (0, 1).
             UnsupportedError: as `intervals`.
         """
-        pair, k = confidence.pair_of(self._job.arms, a, b), len(self.names)
+        pair, k = confidence.pair_of(self._fold.arms, a, b), len(self.names)
         pairs = k * (k - 1) // 2 if together else 1
         ends = self._last_means("difference").differences(*pair, self._level(level), pairs)
         return Estimated(*(float(x[0, 0]) for x in (ends.values, ends.low, ends.high)))
 
     def forecast(
-        self, runs: int = forecast.RUNS, most: int = forecast.MOST, seed: int = 0
-    ) -> LiveForecast:
+        self, runs: int = 32, most: int = 10**6, seed: int = 0
+    ) -> "forecast.LiveForecast":
         """How many more rewards the run needs, by simulating on from here; takes seconds.
 
         The simulated runs take the estimates for the truth. So the range is that of chance
@@ -223,12 +222,9 @@ class LiveState:
             UnsupportedError: not every arm has its first rewards; or the rule or the family
                 cannot be simulated.
         """
-        runs = checks.integer("runs", runs, low=1, high=forecast.MOST_RUNS)
-        most = checks.integer("most", most, low=1, high=forecast.LONGEST)
-        seed = checks.seed(seed)
         self._refuse_over()
         self._started("forecast")
-        return forecast.simulated(self._job, self._moment, self._public(), runs, most, seed)
+        return forecast.simulated(self._fold, self._state, self._public(), runs, most, seed)
 
     def figure(self) -> "Figure":
         """The evidence beside the level, and the arms' intervals and pulls.
@@ -240,51 +236,55 @@ class LiveState:
 
         now, known = self.evidence, None if self._no_intervals else self.intervals()
         ends = None if known is None else (known.low, known.high, known.level)
-        values, words = (now.llr, "LLR") if now.log_e is None else (now.log_e, "log e")
+        kind, words = ("log_e", "log e") if "log_e" in now else ("llr", "LLR")
         named = ", ".join(map(str, self.answer_arms)) or "no arm"
         title = f"stopped: {named}" if self.stopped else f"open: {named} in the lead"
         title = "ended by hand" if self.ended_by_hand else title
-        arms = list(map(str, self.names))
-        return live_figure(now.labels, values, now.beta, now.active, arms, self.means, self.counts,
-                           words, ends, title)  # fmt: skip
+        return live_figure(
+            now["piece"].tolist(), now[kind].to_numpy(), now["needed"][0],
+            now["active"].to_numpy(), list(map(str, self.names)), self.means, self.counts,
+            words, ends, title,
+        )  # fmt: skip
 
     def _public(self) -> np.ndarray:
         """The answer of the run, or what would be it now: [W] bool."""
         if self.stopped:
-            assert self._moment.lane is not None
-            return np.asarray(self._moment.lane.record.answers)[0, 0, :, 0]
-        return self._job.look(self._moment)["public"]
+            return np.asarray(self._state.lane.answers)[0, 0, :, 0]
+        return self._fold.look(self._state)["public"]
 
     def _refuse_over(self) -> None:
         """Refuse to go on where the run is over."""
-        if self._moment.ended:
-            self._job.refuse_failed(self._moment.lane, self.told)
+        if self._state.ended:
+            self._fold.refuse_failed(self._state.lane, self.told)
             raise OverError(self.answer_arms, self.samples)
 
     def _started(self, name: str) -> Any:
         """The lanes, which there are once every arm has its first rewards."""
-        if self._moment.lane is None:
+        if self._state.lane is None:
             allowed = f"after the first {self.first} rewards, {self.told} so far"
             raise UnsupportedError(name, self, allowed)
-        return self._moment.lane
+        return self._state.lane
 
     @property
     def _no_intervals(self) -> str:
         """Why the run has no intervals; empty where it has."""
-        return confidence.missing(self._job.arms, self._job.call.ridge)
+        return confidence.missing(self._fold.arms, self._fold.call.ridge)
 
     def _last_means(self, name: str) -> MeansOfRuns:
         """The present means, for intervals."""
         self._started(name)
-        stats, job = self._moment.stats, self._job
+        stats, fold = self._state.stats, self._fold
         if self._no_intervals:
-            raise UnsupportedError(name, job.arms.family, self._no_intervals)
-        moments = None if stats.moments is None else np.asarray(stats.moments)[None, :, 0]
-        counts, means = (np.asarray(x)[None, :, 0] for x in (stats.counts, stats.means))
-        return MeansOfRuns(arms=job.arms, family=job.spec.family, counts=counts, means=means,
-                           moments=moments, grid=confidence.priors(job.call.threshold))  # fmt: skip
+            raise UnsupportedError(name, fold.arms.family, self._no_intervals)
+        counts, means, moments = (
+            None if x is None else np.asarray(x)[None, :, 0]
+            for x in (stats.counts, stats.means, stats.moments)
+        )
+        grid = confidence.priors(fold.call.threshold)
+        return MeansOfRuns(arms=fold.arms, family=fold.spec.family, counts=counts, means=means,
+                           moments=moments, grid=grid)  # fmt: skip
 
     def _level(self, level: float | None) -> float:
         if level is None:
-            return 1 - float(self._job.call.delta[0])
+            return 1 - float(self._fold.call.delta[0])
         return confidence.level_of(level)

@@ -1,0 +1,392 @@
+"""The state of a live run, and what an event makes of it: a fold over the log.
+
+A live run is a simulated one whose pulls are pending until a caller tells their rewards. So
+`told` and `chosen` are halves of the engine's own step: its test, and its choice. They compute
+lane 0 of a group; the other lanes are finished from the start.
+"""
+
+import dataclasses
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import checks, scope
+from jaxelim.cache import KEPT, Cache, Jitted
+from jaxelim.contracts import SamplingRule, StoppingRule, looks
+from jaxelim.contracts.pieces import Pairs
+from jaxelim.contracts.views import Snapshot
+from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Schedule, Spec
+from jaxelim.engine.step import Step
+from jaxelim.errors import ArgumentError
+from jaxelim.instances.arms import Arms
+from jaxelim.lanes import index_like
+from jaxelim.problems.lanewise import traced_shape
+from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
+from jaxelim.simulation.failures import Place, failure
+from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
+from jaxelim.stopping.llr import LLR
+from jaxelim.thresholds.mixture import Mixture
+
+MOST_WITH_P_VALUES = 64
+"""Most arms of a run that keeps p-values; the work of a look grows with their square."""
+BLOCK = 64
+"""Most arms that one call chooses, and least places for rewards in one."""
+_TESTED = ("observers", "sampling", "closed_at", "stopped", "answers", "bad_answer", "log_e",
+           "fault")  # fmt: skip
+"""What a test changes in a lane."""
+
+
+class State(NamedTuple):
+    """What a live run knows after some events."""
+
+    lane: Any = None  # the engine's lanes; None until every arm has its first rewards
+    before: tuple[tuple[int, float, int], ...] = ()  # rows told while there is no lane
+    waiting: tuple[int, ...] = ()  # arms that were asked for and not told, in order
+    told: int = 0  # number of rewards
+    ended: int = 0  # number of rewards when the run ended; 0 while it is open
+    strayed: bool = False  # an event asked for other arms than the rule chooses here
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run has ended by its stopping rule."""
+        return bool(self.ended and self.lane and np.asarray(self.lane.stopped)[0, 0, 0])
+
+    @property
+    def stats(self) -> Any:
+        """The statistics of the rewards that have entered."""
+        return self.lane.pending.entered
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """The checked arguments of a live run, and the state after an event."""
+
+    call: Experiment
+    spec: Spec
+    inputs: Inputs
+    queue: Queue
+
+    @staticmethod
+    def of(
+        arms: Arms, *, rule: Any, run: Any, delta: Any = 0.01, stopping: Any = LLR(),  # noqa: B008
+        **others: Any,
+    ) -> "Fold":  # fmt: skip
+        """Check the arguments of a `LiveRun` as `simulate` does, but for the truth.
+
+        Raises:
+            ArgumentError, UnsupportedError, FamilyError, RuleError: as `simulate`.
+        """
+        if isinstance(rule, SamplingRule) and "truth" in rule.traits.reads:
+            allowed = "a rule that needs no theta, such as an oracle with weights of its own"
+            raise ArgumentError("rule", rule, allowed, "nobody knows theta in a live run")
+        if not isinstance(stopping, StoppingRule):
+            raise ArgumentError("stopping", stopping, "one stopping rule")
+        delta = checks.real("delta", delta, low=0, high=1, open=True)
+        run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
+        call = Experiment(
+            arms, rule=rule, delta=delta, stopping=stopping, runs=np.array([run]),
+            max_samples=LONGEST, record=("pair_times",),
+            engine=Engine(lanes=LANE_GROUP, devices=1), **others,
+        )  # fmt: skip
+        shape = traced_shape(call.problem, arms.K, arms.d)
+        of_pieces = shape.candidates is not None and shape.candidates <= MOST_WITH_P_VALUES
+        keeps = of_pieces and isinstance(call.threshold, Mixture)  # log e of each piece
+        spec = dataclasses.replace(
+            spec_of(call).executed(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1),
+            evidence=call.threshold if keeps else None, schedule=Schedule(places=0),
+        )  # fmt: skip
+        with scope.engine():
+            inputs = checked_inputs_of(call, spec)
+            return Fold(call, spec, *jax.device_put((inputs, queue_of(call, spec)[0])))
+
+    @property
+    def arms(self) -> Arms:
+        """The arms."""
+        return self.call.instance
+
+    @property
+    def first(self) -> int:
+        """The number of initial pulls."""
+        return self.call.initial_pulls * self.arms.K
+
+    @cached_property
+    def programs(self) -> dict[str, Jitted]:
+        """The compiled functions, which all runs of one shape share."""
+        return programs(self.spec, self.inputs)
+
+    def compute(self, name: str, *arguments: Any) -> Any:
+        """Call a compiled function."""
+        with scope.engine():
+            return self.programs[name](self.inputs, *arguments)
+
+    def due(self, state: State) -> list[int]:
+        """The initial pulls without a reward, in rounds of all arms."""
+        if state.lane is not None:
+            return []
+        told, rounds = self.counts(state), range(self.call.initial_pulls)
+        return [k for n in rounds for k in range(self.arms.K) if told[k] <= n]
+
+    def counts(self, state: State) -> np.ndarray:
+        """The number of rewards of each arm: int64 [K]."""
+        if state.lane is not None:
+            return np.asarray(state.stats.counts)[:, 0].astype(np.int64)
+        rows = np.array(state.before).reshape(-1, 3)
+        return np.bincount(rows[:, 0].astype(int), rows[:, 2], self.arms.K).astype(np.int64)
+
+    def __call__(self, state: State, event: dict) -> State:
+        """The state after an event: "ask", "stop", or "tell" with "rewards" and "times"."""
+        if "ask" in event:
+            waiting = (*state.waiting, *event["ask"])
+            chosen = state if state.ended else self.chosen(state, len(waiting))
+            strayed = state.strayed or chosen.waiting != waiting
+            return chosen._replace(waiting=waiting, strayed=strayed)
+        if "stop" in event:  # by hand: nothing is tested from here on
+            with scope.engine():
+                lane = dataclasses.replace(state.lane, done=jnp.ones_like(state.lane.done))
+            return state._replace(lane=lane, ended=state.told, waiting=())
+        return self._told(state, event)
+
+    def _told(self, state: State, event: dict) -> State:
+        """The state after rewards have entered together, and were tested once."""
+        times = event.get("times", [1] * len(event["tell"]))
+        rows = list(zip(event["tell"], event["rewards"], times, strict=True))
+        told, lane, waiting = state.told + sum(times), state.lane, state.waiting
+        if lane is None:
+            state = state._replace(before=(*state.before, *rows), told=told)
+            if self.due(state):
+                return state
+            lane, rows = self._begun(state.before)
+        else:
+            rows, waiting = _answered(waiting, rows)
+        arms, rewards, times = np.array(rows, float).reshape(-1, 3).T
+        entered = Rows.of(arms, rewards / self._scale, times)
+        lane = self.compute("told", lane, entered, Rows.of(waiting))
+        over = told if bool(np.asarray(lane.done)[0]) else 0
+        return State(lane, (), waiting, told, state.ended or over, state.strayed)
+
+    def _begun(self, before: Sequence[tuple[int, float, int]]) -> tuple[Lane, list]:
+        """The lanes in which the first rewards of all arms have entered, and the other rows."""
+        number, early = Counter(), []
+        first = np.zeros((self.call.initial_pulls, self.arms.K))
+        for arm, reward, times in before:
+            here = min(times, len(first) - number[arm])
+            first[number[arm] : number[arm] + here, arm] = reward
+            number[arm] += here
+            early.append((arm, reward, times - here))
+        return self.compute("start", self.queue, first.ravel() / self._scale), early
+
+    @property
+    def _scale(self) -> float:
+        return self.arms.family.scale
+
+    def chosen(self, state: State, count: int) -> State:
+        """The state in which `count` arms are asked for and not told.
+
+        Raises:
+            ArgumentError, RuleError: the rule failed.
+        """
+        lane, waiting = state.lane, state.waiting
+        while len(waiting) < count:
+            more = min(count - len(waiting), BLOCK)
+            lane, arms = self.compute("chosen", lane, np.int32(more))
+            self.refuse_failed(lane, state.told)
+            waiting += tuple(np.asarray(arms)[:more].tolist())
+        return state._replace(lane=lane, waiting=waiting)
+
+    def refuse_failed(self, lane: Lane, told: int) -> None:
+        """Raise the error of a run that its rule, its problem or its family has ended."""
+        parts = lane.bad_arm, lane.bad_answer, lane.fault
+        arm, answer, fault = (0 if x is None else int(np.asarray(x)[0]) for x in parts)
+        if arm or answer or fault:
+            place = Place(told, int(self.call.runs[0]), live=True)
+            raise failure(self.call, arm, answer, fault, place)
+
+    def look(self, state: State) -> dict[str, np.ndarray]:
+        """Evidence, beta and answer of the present statistics; see `look`."""
+        return jax.tree.map(np.asarray, self.compute("look", state.lane))
+
+    # States as arrays, for files.
+
+    def kept(self, state: State) -> list[np.ndarray]:
+        """A state as arrays; none where only its events give it."""
+        lane = jax.tree.leaves(state.lane)
+        if not lane or any(x.dtype.kind not in "biuf" for x in lane):
+            return []
+        others = np.array(state.waiting, np.int64), np.array([state.told, state.ended])
+        return [np.asarray(x) for x in (*lane, *others)]
+
+    def restored(self, arrays: Sequence[np.ndarray]) -> State | None:
+        """The state of `kept`; None if its arrays are of other shapes."""
+        *leaves, waiting, numbers = arrays
+        given = self.inputs, self.queue, np.zeros(self.first)
+        with scope.engine():
+            known, structure = jax.tree.flatten(shapes(self.spec, given))
+            if [(x.shape, x.dtype) for x in leaves] != [(x.shape, x.dtype) for x in known]:
+                return None
+            lane = jax.tree.unflatten(structure, jax.device_put(leaves))
+        return State(lane, (), tuple(waiting.tolist()), *numbers.tolist())
+
+
+def _answered(waiting: Sequence[int], rows: Iterable[tuple]) -> tuple[list, tuple[int, ...]]:
+    """Rows (arm, reward, times) in the order in which they enter, and the arms that wait then.
+
+    Those that answer a waiting arm come first, in the order of its pulls.
+    """
+    pulls: dict[int, deque[int]] = defaultdict(deque)
+    for place, arm in enumerate(waiting):
+        pulls[arm].append(place)
+
+    def answers(row: tuple) -> int:
+        own = pulls[row[0]]
+        places = [own.popleft() for _ in range(min(row[2], len(own)))]
+        return places[0] if places else len(waiting)
+
+    rows = sorted(rows, key=answers)  # which calls it in their order
+    return rows, tuple(arm for place, arm in enumerate(waiting) if place in pulls[arm])
+
+
+# The compiled functions.
+
+
+class Rows(NamedTuple):
+    """Arms in a call, with their rewards where these are told; the first `length` are read."""
+
+    arms: np.ndarray  # [P] int32
+    rewards: np.ndarray  # [P], in the unit of a run
+    times: np.ndarray  # [P] int32: how often each came
+    length: np.int32
+
+    @staticmethod
+    def of(arms: Any, rewards: Any = 0.0, times: Any = 1) -> "Rows":
+        """From n of each, in one of few sizes, as each compiles."""
+        places, count = BLOCK, len(arms)
+        while places < count:
+            places *= 8
+        kinds = (arms, np.int32), (rewards, float), (times, np.int32)
+        table = [np.zeros(places, kind) for _, kind in kinds]
+        for column, (given, _) in zip(table, kinds, strict=True):
+            column[:count] = given
+        return Rows(*table, np.int32(count))
+
+
+def start(spec: Spec, inputs: Inputs, queue: Queue, rewards: Array) -> Lane:
+    """The lanes after the initial pulls; rewards [n K], in rounds of all arms."""
+    lanes = jnp.arange(spec.execution.lanes, dtype=jnp.int32)
+    run = jnp.broadcast_to(queue.run[0], lanes.shape)
+    wide = jnp.broadcast_to(rewards[:, None], (*rewards.shape, lanes.size))
+    item = jnp.where(lanes == 0, 0, spec.execution.queue)  # the others are past its end
+    return Step(spec).start(inputs, queue, item.astype(jnp.int32), run, 0 * run, wide)
+
+
+def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> Lane:
+    """Enter rewards, and test all that have entered since the last test.
+
+    The rule's own test may read its state after a choice. That choice is dropped: `chosen`
+    makes it again. `waiting` has the pulls that are pending now.
+    """
+    step, family, all_of_them = Step(spec), spec.family, jnp.ones_like(lane.done)
+    space = step.observing.space(inputs, lane.features)
+
+    def enter(i: Array, now: Lane) -> Lane:
+        arm, reward = (jnp.broadcast_to(x[i], lane.done.shape) for x in rows[:2])
+
+        def once(_: Array, now: Lane) -> Lane:
+            whole = now.with_fixed(lane)
+            return step.arrivals.with_reward(inputs, whole, arm, reward, all_of_them).varying
+
+        return jax.lax.fori_loop(0, rows.times[i], once, now)
+
+    now = jax.lax.fori_loop(0, rows.length, enter, lane.varying).with_fixed(lane)
+    entered = _entered(now)
+
+    def wait(i: Array, ahead: Any) -> Any:
+        pull = jnp.broadcast_to(waiting.arms[i], lane.done.shape), ~lane.done
+        return family.with_pending(space, entered, ahead, pull)
+
+    ahead = family.with_pending(space, entered, entered)
+    ahead = jax.lax.fori_loop(0, waiting.length, wait, ahead)
+    pending = dataclasses.replace(now.pending, checked=entered.t)
+    before = dataclasses.replace(now, stats=ahead)
+    after = step.decide(inputs, before, work=bool(spec.rule.traits.native)).lane
+    over = jnp.all(after.closed_at > 0, (0, 1)) | (after.fault != 0)
+    over = over if after.bad_answer is None else over | (after.bad_answer != 0)
+    tested = {name: getattr(after, name) for name in _TESTED}
+    return dataclasses.replace(lane, stats=ahead, pending=pending, done=lane.done | over, **tested)
+
+
+def chosen(spec: Spec, inputs: Inputs, lane: Lane, count: Array) -> tuple[Lane, Array]:
+    """Choose `count` [] int32 further arms: the lanes, and the arms [BLOCK] int32."""
+    step = Step(spec)
+
+    def one(carry: tuple) -> tuple:
+        n, now, arms = carry
+        taken = step.choose(inputs, now.with_fixed(lane))
+        go = taken.go[0].astype(n.dtype)
+        return n + go, taken.lane.varying, arms.at[n].set(taken.arm[0])
+
+    def more(carry: tuple) -> Array:
+        return (carry[0] < count) & ~carry[1].done[0]
+
+    begun = jnp.int32(0), lane.varying, jnp.zeros(BLOCK, jnp.int32)
+    _, now, arms = jax.lax.while_loop(more, one, begun)
+    return now.with_fixed(lane), arms
+
+
+def look(spec: Spec, inputs: Inputs, lane: Lane) -> dict[str, Any]:
+    """What a run shows of its state: LLRs and log e [Q], their beta, the answer [W]."""
+    observing = Step(spec).observing
+    seen = observing.of(inputs, lane, _entered(lane))
+    active = seen.shape.exists
+    if spec.stopping[0].eliminates:
+        active = active & jax.tree.map(lambda x: x[0], lane.observers[0]).active(seen)
+    shown = {
+        "llr": seen.evidence.values(),
+        "exists": seen.shape.exists,
+        "active": active,
+        "public": seen.public,
+        "beta": observing.betas(lane)[0],
+    }
+    if seen.threshold is not None:
+        first = jnp.arange(lane.done.size) == 0
+        # Below 0 it is some lower bound, as no test needs more.
+        shown["log_e"] = jnp.maximum(looks.of_answer(seen, first), 0)
+    if isinstance(seen.shape, Pairs):
+        shown["pairs"] = _candidates(seen)
+    return jax.tree.map(lambda x: x[..., 0], shown)
+
+
+def _entered(lane: Lane) -> Any:
+    """The statistics of the rewards that have entered."""
+    return lane.pending.entered  # type: ignore[union-attr]
+
+
+def _candidates(seen: Snapshot) -> Array:
+    """The candidates of each piece; of signs its arm, and whether it is above: [Q, 2, B] int32."""
+    shape, lanes = seen.shape, seen.lanes
+    places = jnp.broadcast_to(index_like(shape.exists), shape.exists.shape)
+    if shape.signs:
+        return jnp.stack([places, shape.above.astype(jnp.int32)], 1)
+
+    def pair(piece: Array) -> Array:
+        both = shape.pair(lanes, piece)
+        return jnp.stack([jnp.broadcast_to(x, piece.shape).astype(jnp.int32) for x in both])
+
+    return jax.vmap(pair)(places)
+
+
+def _compiled(spec: Spec, _: Any) -> dict[str, Jitted]:
+    options = spec.execution.compiler_options(spec.family.optimization)
+    functions = start, told, chosen, look
+    return {f.__name__: Jitted(partial(f, spec), compiler_options=options) for f in functions}
+
+
+programs = Cache(_compiled, KEPT)
+"""The functions of a spec for inputs of one layout. Each compiles on its first call."""
+shapes = Cache(lambda spec, given: jax.eval_shape(partial(start, spec), *given), KEPT)
+"""Shapes and dtypes of the lanes, for the arguments of `start`."""
