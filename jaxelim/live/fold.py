@@ -268,11 +268,10 @@ class Rows(NamedTuple):
         places, count = BLOCK, len(arms)
         while places < count:
             places *= 8
-        kinds = (arms, np.int32), (rewards, float), (times, np.int32)
-        table = [np.zeros(places, kind) for _, kind in kinds]
-        for column, (given, _) in zip(table, kinds, strict=True):
-            column[:count] = given
-        return Rows(*table, np.int32(count))
+        table = Rows(np.zeros(places, np.int32), np.zeros(places), np.zeros(places, np.int32),
+                     np.int32(count))  # fmt: skip
+        table.arms[:count], table.rewards[:count], table.times[:count] = arms, rewards, times
+        return table
 
 
 def start(spec: Spec, inputs: Inputs, queue: Queue, rewards: Array) -> Lane:

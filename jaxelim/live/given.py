@@ -116,7 +116,7 @@ def _columns(told: Any, names: list | None, arm: Any, reward: Any, arms: Arms) -
         shown = str(told) if isinstance(told, os.PathLike) else told
         allowed = "a row for each reward: a readable CSV file, or columns of one length"
         raise ArgumentError("rewards", shown, allowed, str(error)) from error
-    names = frame.columns.tolist()
+    names = list(frame.columns)
     if arm is None and reward is None and len(names) == 2:
         return frame
     for name, word in ((arm, "arm"), (reward, "reward")):
@@ -258,7 +258,7 @@ def counts(told: Any, arms: Arms, due: Sequence[int], most: int) -> tuple[list, 
     number = sum(times for *_, times in rows)
     if not 0 < number <= most:
         raise ArgumentError("counts", told, f"1 to {most} further rewards", f"{number} of them")
-    for k in np.flatnonzero(pulls < 0):
+    for k in np.flatnonzero(pulls < 0).tolist():
         note = f"{arms.label(k)} lacks {-pulls[k]}"
         raise ArgumentError("counts", told, "the first rewards of every arm", note)
     return tuple(map(list, zip(*rows, strict=True)))  # type: ignore[return-value]

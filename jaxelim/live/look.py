@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 class Look:
     """What is known of a live run. Reading it changes nothing.
 
-    What needs every arm's first rewards raises `UnsupportedError` before them.
+    Raises:
+        UnsupportedError: by evidence, p-values, intervals, differences, forecasts and
+            figures, before every arm has its first rewards.
     """
 
     _fold: Fold
@@ -137,9 +139,6 @@ class Look:
         `needed`: the level that log e (else the LLR) must exceed to refute the piece;
         `active`: whether the stopping rule has not eliminated it; and, where the run keeps
         p-values, `p` and `p_together` from `PValues.pairs` and `PValues.together`.
-
-        Raises:
-            UnsupportedError: not every arm has its first rewards.
         """
         self._started("evidence")
         return evidence.table(self._fold.look(self._state), self.p_values, self._fold.call)
@@ -151,9 +150,6 @@ class Look:
         None where the run keeps none: with another threshold than `Mixture`, for more than
         64 arms, and for pieces that are neither pairs nor levels. After the end of the run
         they stay.
-
-        Raises:
-            UnsupportedError: not every arm has its first rewards.
         """
         log_e = self._started("p_values").log_e
         if log_e is None:
@@ -173,8 +169,7 @@ class Look:
 
         Raises:
             ArgumentError: level is not in (0, 1).
-            UnsupportedError: not every arm has its first rewards; or the family has no
-                mixture, or there is a ridge.
+            UnsupportedError: the family has no mixture, or there is a ridge.
         """
         ends = self._last_means("intervals").intervals(self._level(level))
         return Intervals(ends.values[0], ends.low[0], ends.high[0], ends.level)
@@ -219,8 +214,7 @@ class Look:
         Raises:
             ArgumentError: an argument is out of range.
             OverError: the run has ended.
-            UnsupportedError: not every arm has its first rewards; or the rule or the family
-                cannot be simulated.
+            UnsupportedError: the rule or the family cannot be simulated.
         """
         self._refuse_over()
         self._started("forecast")
@@ -228,9 +222,6 @@ class Look:
 
     def figure(self) -> "Figure":
         """The evidence beside the level, and the arms' intervals and pulls.
-
-        Raises:
-            UnsupportedError: not every arm has its first rewards.
         """
         from jaxelim.figures.live import live_figure  # matplotlib is slow to import
 
@@ -241,7 +232,7 @@ class Look:
         title = f"stopped: {named}" if self.stopped else f"open: {named} in the lead"
         title = "ended by hand" if self.ended_by_hand else title
         return live_figure(
-            now["piece"].tolist(), now[kind].to_numpy(), now["needed"][0],
+            now["piece"].tolist(), now[kind].to_numpy(), float(now["needed"].max()),
             now["active"].to_numpy(), list(map(str, self.names)), self.means, self.counts,
             words, ends, title,
         )  # fmt: skip
@@ -274,12 +265,10 @@ class Look:
         """The present means, for intervals."""
         self._started(name)
         stats, fold = self._state.stats, self._fold
+        moments = None if stats.moments is None else np.asarray(stats.moments)[None, :, 0]
         if self._no_intervals:
             raise UnsupportedError(name, fold.arms.family, self._no_intervals)
-        counts, means, moments = (
-            None if x is None else np.asarray(x)[None, :, 0]
-            for x in (stats.counts, stats.means, stats.moments)
-        )
+        counts, means = (np.asarray(x)[None, :, 0] for x in (stats.counts, stats.means))
         grid = confidence.priors(fold.call.threshold)
         return MeansOfRuns(arms=fold.arms, family=fold.spec.family, counts=counts, means=means,
                            moments=moments, grid=grid)  # fmt: skip

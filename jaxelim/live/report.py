@@ -37,7 +37,8 @@ class Report:
 
     def __init__(self, run: "LiveRun"):
         self.run, self.call, self.counts = run, run._fold.call, run.counts
-        self.delta, self.p, self.leader = float(self.call.delta[0]), None, None
+        self.delta, self.p = float(self.call.delta[0]), None
+        self.leader: Any = None
         self.began, problem = run._state.lane is not None, self.call.problem
         self.levels = traced_shape(problem, self.call.instance.K, self.call.instance.d).signs
         self.of_arms = self.began and problem.answer_axis is None
