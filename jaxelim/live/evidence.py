@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxelim.checks import wrong_answers
+from jaxelim.contracts.pieces import Pairs
+from jaxelim.lanes import LaneOps
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
 
@@ -63,27 +65,24 @@ def table(looked: dict[str, np.ndarray], p_values: PValues | None, call: Any) ->
     """The table of `Look.evidence`, from the arrays of `fold.look`."""
     from jaxelim.tables import Table  # pandas is slow to import
 
-    exists, arms, beta = looked["exists"], call.instance, float(looked["beta"])
-    shape = traced_shape(call.problem, arms.K, arms.d)
-    pairs = looked["pairs"][exists].tolist() if "pairs" in looked else []
-    pieces = [str(n) for n in np.flatnonzero(exists)]
-    if pairs and call.problem.answer_axis is None:
-
-        def words(i: int, k: int) -> str:
-            first = arms.label(k if i == arms.K else i)
-            if shape.signs or arms.K in (i, k):  # a level, or the reference
-                return f"{first} {'<>'[int(looked['public'][arms.index(first)])]} {shape.level:g}"
-            return f"{first} > {arms.label(k)}"
-
-        pieces = [words(*pair) for pair in pairs]
-    columns: dict[str, Any] = {"piece": pieces, "llr": looked["llr"][exists]}
+    shape, arms, beta = looked["shape"], call.instance, float(looked["beta"])
+    places = np.flatnonzero(shape.exists).astype(np.int32)
+    pieces, at = list(map(str, places)), None
+    if isinstance(shape, Pairs):
+        at = (places, shape.above[places] * 1) if shape.signs else shape.pair(LaneOps(), places)
+        if call.problem.answer_axis is None:
+            level = traced_shape(call.problem, arms.K, arms.d).level  # in the caller's units
+            both = np.broadcast_arrays(*shape.arms(LaneOps(), places))
+            pieces = [f"{arms.label(i)} > {arms.label(k)}" if i != k else
+                      f"{arms.label(i)} {'<>'[int(looked['public'][i])]} {level:g}"
+                      for i, k in np.transpose(both).tolist()]  # fmt: skip
+    columns: dict[str, Any] = {"piece": pieces, "llr": looked["llr"][places]}
     said = "Log-likelihood ratio"
     if "log_e" in looked:
-        columns["log_e"] = looked["log_e"][exists]
+        columns["log_e"] = looked["log_e"][places]
         said = "Evidence (log e, where 1/e is a p-value)"
-    columns |= {"needed": np.full(len(pieces), beta), "active": looked["active"][exists]}
-    if p_values is not None and pairs:
-        at = tuple(np.transpose(pairs))
+    columns |= {"needed": np.full(len(pieces), beta), "active": looked["active"][places]}
+    if p_values is not None and at is not None:
         columns |= {"p": p_values.pairs[at], "p_together": p_values.together[at]}
     values = [x if isinstance(x, list) else x.tolist() for x in columns.values()]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]

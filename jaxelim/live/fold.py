@@ -19,13 +19,10 @@ from jax import Array
 from jaxelim import checks, scope
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import SamplingRule, StoppingRule, looks
-from jaxelim.contracts.pieces import Pairs
-from jaxelim.contracts.views import Snapshot
 from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Schedule, Spec
 from jaxelim.engine.step import Step
 from jaxelim.errors import ArgumentError
 from jaxelim.instances.arms import Arms
-from jaxelim.lanes import index_like
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
 from jaxelim.simulation.failures import Place, failure
@@ -338,7 +335,7 @@ def chosen(spec: Spec, inputs: Inputs, lane: Lane, count: Array) -> tuple[Lane, 
 
 
 def look(spec: Spec, inputs: Inputs, lane: Lane) -> dict[str, Any]:
-    """What a run shows of its state: LLRs and log e [Q], their beta, the answer [W]."""
+    """What a run shows of its state: pieces, LLRs and log e [Q], their beta, the answer [W]."""
     observing = Step(spec).observing
     seen = observing.of(inputs, lane, _entered(lane))
     active = seen.shape.exists
@@ -346,7 +343,7 @@ def look(spec: Spec, inputs: Inputs, lane: Lane) -> dict[str, Any]:
         active = active & jax.tree.map(lambda x: x[0], lane.observers[0]).active(seen)
     shown = {
         "llr": seen.evidence.values(),
-        "exists": seen.shape.exists,
+        "shape": seen.shape,
         "active": active,
         "public": seen.public,
         "beta": observing.betas(lane)[0],
@@ -355,28 +352,12 @@ def look(spec: Spec, inputs: Inputs, lane: Lane) -> dict[str, Any]:
         first = jnp.arange(lane.done.size) == 0
         # Below 0 it is some lower bound, as no test needs more.
         shown["log_e"] = jnp.maximum(looks.of_answer(seen, first), 0)
-    if isinstance(seen.shape, Pairs):
-        shown["pairs"] = _candidates(seen)
     return jax.tree.map(lambda x: x[..., 0], shown)
 
 
 def _entered(lane: Lane) -> Any:
     """The statistics of the rewards that have entered."""
     return lane.pending.entered  # type: ignore[union-attr]
-
-
-def _candidates(seen: Snapshot) -> Array:
-    """The candidates of each piece; of signs its arm, and whether it is above: [Q, 2, B] int32."""
-    shape, lanes = seen.shape, seen.lanes
-    places = jnp.broadcast_to(index_like(shape.exists), shape.exists.shape)
-    if shape.signs:
-        return jnp.stack([places, shape.above.astype(jnp.int32)], 1)
-
-    def pair(piece: Array) -> Array:
-        both = shape.pair(lanes, piece)
-        return jnp.stack([jnp.broadcast_to(x, piece.shape).astype(jnp.int32) for x in both])
-
-    return jax.vmap(pair)(places)
 
 
 def _compiled(spec: Spec, _: Any) -> dict[str, Jitted]:

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxelim.errors import OverError, UnsupportedError
-from jaxelim.live import evidence, forecast
+from jaxelim.live import evidence
 from jaxelim.live.evidence import PValues
 from jaxelim.live.fold import Fold, State
+from jaxelim.live.forecast import LiveForecast, simulated
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
 from jaxelim.simulation.results.proven import proven
@@ -157,18 +158,16 @@ class Look:
         return PValues.of(np.asarray(log_e)[..., 0], self._public(), self._fold.call)
 
     def intervals(self, level: float | None = None) -> Intervals:
-        """Confidence intervals of the means of all arms, which hold together at all times.
+        """Confidence intervals of the means of all arms now, [K], as of `Result.intervals`.
 
         {u : sum_j w_j M_{k,j}(u) < K/(1 - level)} for arm k, with the priors of the
         threshold if it is a `Mixture`, else with its default ones. Linear arms share one
-        mixture, with 1 in place of K. They may be looked at as often as one likes, and
-        after any stop.
+        mixture, with 1 in place of K. They hold together at all times, so after any stop.
 
         Args:
-            level: the probability that all of them hold, always; None: 1 - delta.
+            level: the probability of that, in (0, 1); None: 1 - delta.
 
         Raises:
-            ArgumentError: level is not in (0, 1).
             UnsupportedError: the family has no mixture, or there is a ridge.
         """
         ends = self._last_means("intervals").intervals(self._level(level))
@@ -177,19 +176,16 @@ class Look:
     def difference(
         self, a: Any, b: Any, level: float | None = None, together: bool = False
     ) -> Estimated:
-        """mean(a) - mean(b), with a confidence interval that holds at all times.
+        """mean(a) - mean(b) and the ends `low`, `high` of an interval that holds at all times.
 
         Args:
             a, b: two arms, by name or number.
-            level: the probability that the interval always holds; None: 1 - delta.
+            level: as in `intervals`.
             together: whether the intervals of all pairs hold together, so that a and b may
                 be chosen by looking. False: they were named beforehand.
 
-        Returns:
-            The value, and the ends `low` and `high`.
-
         Raises:
-            ArgumentError: no such arms, or level is not in (0, 1).
+            ArgumentError: there are no such arms.
             UnsupportedError: as `intervals`.
         """
         pair, k = confidence.pair_of(self._fold.arms, a, b), len(self.names)
@@ -197,14 +193,12 @@ class Look:
         ends = self._last_means("difference").differences(*pair, self._level(level), pairs)
         return Estimated(*(float(x[0, 0]) for x in (ends.values, ends.low, ends.high)))
 
-    def forecast(
-        self, runs: int = 32, most: int = 10**6, seed: int = 0
-    ) -> "forecast.LiveForecast":
+    def forecast(self, runs: int = 32, most: int = 10**6, seed: int = 0) -> LiveForecast:
         """How many more rewards the run needs, by simulating on from here; takes seconds.
 
         The simulated runs take the estimates for the truth. So the range is that of chance
-        alone, and the forecast is only as good as the estimates. Pending pulls are left out:
-        simulated runs choose all further arms, each after the reward of the one before.
+        alone. Pending pulls are left out: simulated runs choose all further arms, each
+        after the reward of the one before.
 
         Args:
             runs: number of simulated runs.
@@ -212,30 +206,18 @@ class Look:
             seed: of the simulated rewards.
 
         Raises:
-            ArgumentError: an argument is out of range.
             OverError: the run has ended.
             UnsupportedError: the rule or the family cannot be simulated.
         """
         self._refuse_over()
         self._started("forecast")
-        return forecast.simulated(self._fold, self._state, self._public(), runs, most, seed)
+        return simulated(self._fold, self._state, self._public(), runs, most, seed)
 
     def figure(self) -> "Figure":
-        """The evidence beside the level, and the arms' intervals and pulls.
-        """
+        """The evidence beside the level, and the arms' intervals and pulls."""
         from jaxelim.figures.live import live_figure  # matplotlib is slow to import
 
-        now, known = self.evidence, None if self._no_intervals else self.intervals()
-        ends = None if known is None else (known.low, known.high, known.level)
-        kind, words = ("log_e", "log e") if "log_e" in now else ("llr", "LLR")
-        named = ", ".join(map(str, self.answer_arms)) or "no arm"
-        title = f"stopped: {named}" if self.stopped else f"open: {named} in the lead"
-        title = "ended by hand" if self.ended_by_hand else title
-        return live_figure(
-            now["piece"].tolist(), now[kind].to_numpy(), float(now["needed"].max()),
-            now["active"].to_numpy(), list(map(str, self.names)), self.means, self.counts,
-            words, ends, title,
-        )  # fmt: skip
+        return live_figure(self)
 
     def _public(self) -> np.ndarray:
         """The answer of the run, or what would be it now: [W] bool."""
@@ -255,6 +237,12 @@ class Look:
             allowed = f"after the first {self.first} rewards, {self.told} so far"
             raise UnsupportedError(name, self, allowed)
         return self._state.lane
+
+    @property
+    def known_intervals(self) -> Intervals | None:
+        """`intervals()`; None where there are none."""
+        began = self._state.lane is not None and not self._no_intervals
+        return self.intervals() if began else None
 
     @property
     def _no_intervals(self) -> str:

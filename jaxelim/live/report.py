@@ -78,8 +78,8 @@ class Report:
         columns: dict[str, Any] = {"arm": run.names, "pulls": self.counts, "mean": run.means}
         if costs is not None:
             columns["cost"] = self.counts * costs
-        if self.began and not run._no_intervals:
-            known = run.intervals()
+        known = run.known_intervals
+        if known is not None:
             columns |= {"low": known.low, "high": known.high}
             if self.leader is not None:
                 off = self._differences(k * (k - 1) // 2)

@@ -2,8 +2,10 @@
 
 import itertools
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
@@ -24,11 +26,14 @@ def live(names, counts=5000):
     """The figure of a live run with these arms; the first leads."""
     k = len(names)
     means = np.linspace(0.9, 0.1, k)
-    return live_figure(
-        [f"{names[0]} > {name}" for name in names[1:]], np.linspace(1, 6, k - 1), 4.1,
-        np.ones(k - 1, bool), names, means, np.full(k, counts), "log e",
-        (means - 0.1, means + 0.1, 0.95), "open",
-    )  # fmt: skip
+    evidence = pd.DataFrame({"piece": [f"{names[0]} > {name}" for name in names[1:]],
+                             "log_e": np.linspace(1, 6, k - 1), "llr": 0.0, "needed": 4.1,
+                             "active": True})  # fmt: skip
+    ends = je.live.Intervals(means, means - 0.1, means + 0.1, 0.95)
+    return live_figure(SimpleNamespace(
+        names=names, evidence=evidence, known_intervals=ends, means=means, ended_by_hand=False,
+        counts=np.full(k, counts), answer_arms=names[:1], stopped=False,
+    ))  # fmt: skip
 
 
 def boxes(figure, texts):
