@@ -61,12 +61,12 @@ class PValues(NamedTuple):
         return PValues(pairs, together, of_arms, np.fmax.reduce(of_arms))
 
 
-def table(looked: dict[str, np.ndarray], p_values: PValues | None, call: Any) -> "Table":
+def table(looked: dict[str, Any], p_values: PValues | None, call: Any) -> "Table":
     """The table of `Look.evidence`, from the arrays of `fold.look`."""
     from jaxelim.tables import Table  # pandas is slow to import
 
     shape, arms, beta = looked["shape"], call.instance, float(looked["beta"])
-    places = np.flatnonzero(shape.exists).astype(np.int32)
+    places: Any = np.flatnonzero(shape.exists).astype(np.int32)
     pieces, at = list(map(str, places)), None
     if isinstance(shape, Pairs):
         at = (places, shape.above[places] * 1) if shape.signs else shape.pair(LaneOps(), places)

@@ -74,11 +74,7 @@ class Fold:
         arms: Arms, *, rule: Any, run: Any, delta: Any = 0.01, stopping: Any = LLR(),  # noqa: B008
         **others: Any,
     ) -> "Fold":  # fmt: skip
-        """Check the arguments of a `LiveRun` as `simulate` does, but for the truth.
-
-        Raises:
-            ArgumentError, UnsupportedError, FamilyError, RuleError: as `simulate`.
-        """
+        """Check the arguments of a `LiveRun` as `simulate` does, but for the truth."""
         if isinstance(rule, SamplingRule) and "truth" in rule.traits.reads:
             allowed = "a rule that needs no theta, such as an oracle with weights of its own"
             raise ArgumentError("rule", rule, allowed, "nobody knows theta in a live run")
@@ -183,11 +179,7 @@ class Fold:
         return self.arms.family.scale
 
     def chosen(self, state: State, count: int) -> State:
-        """The state in which `count` arms are asked for and not told.
-
-        Raises:
-            ArgumentError, RuleError: the rule failed.
-        """
+        """The state in which `count` arms are asked for and not told."""
         lane, waiting = state.lane, state.waiting
         while len(waiting) < count:
             more = min(count - len(waiting), BLOCK)

@@ -86,11 +86,7 @@ class LiveForecast(NamedTuple):
 def simulated(
     fold: Fold, state: State, now: np.ndarray, runs: Any, most: Any, seed: Any
 ) -> LiveForecast:
-    """The `LiveForecast` of a state with lanes, not over, and its present answer, [W] bool.
-
-    Raises:
-        ArgumentError, UnsupportedError: as `LiveRun.forecast`.
-    """
+    """The `LiveForecast` of a state with lanes, not over, and its present answer, [W] bool."""
     runs = checks.integer("runs", runs, low=1, high=10**4)
     most = checks.integer("most", most, low=1, high=10**9)
     with scope.engine():

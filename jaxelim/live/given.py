@@ -27,11 +27,7 @@ _REWARD = "a number with a decimal point, as 1234.5; or True, False, yes or no"
 def entries(
     told: Any, value: Any, arm: Any, reward: Any, missing: str, arms: Arms
 ) -> tuple[list[int], list[float], int]:
-    """Arms and rewards that `LiveRun.tell` is given, checked, and how many rows were left out.
-
-    Raises:
-        ArgumentError: as of `LiveRun.tell`.
-    """
+    """Arms and rewards that `LiveRun.tell` is given, checked, and how many rows were left out."""
     checks.choice("missing", missing, ("refuse", "skip"))
     names, file = _names(told), isinstance(told, os.PathLike) or hasattr(told, "read")
     if names is None and not file:
@@ -94,11 +90,7 @@ def _names(told: Any) -> list | None:
 
 
 def _columns(told: Any, names: list | None, arm: Any, reward: Any, arms: Arms) -> Any:
-    """The columns of arms and of rewards, as a frame with the numbers of the rows.
-
-    Raises:
-        ArgumentError: it cannot be read; or they are not named, not there, or there twice.
-    """
+    """The columns of arms and of rewards, as a frame with the numbers of the rows."""
     import pandas as pd  # slow to import
 
     def plain(column: Any) -> Any:
@@ -170,11 +162,7 @@ def _is_title(head: list[str], arms: Arms) -> bool:
 
 
 def _index(cell: Any, arms: Arms) -> int:
-    """The index of an arm, by its name or its number, also where these are text.
-
-    Raises:
-        ArgumentError: there is no such arm.
-    """
+    """The index of an arm, by its name or its number, also where these are text."""
     text = str(cell).strip()
     if arms.names is not None and text in arms.names:
         return arms.names.index(text)
@@ -222,11 +210,6 @@ def counts(told: Any, arms: Arms, due: Sequence[int], most: int) -> tuple[list, 
         arms: of the run.
         due: the initial pulls that have no reward.
         most: how many rewards the run takes.
-
-    Raises:
-        UnsupportedError: the family needs more than counts.
-        ArgumentError: it is no such mapping, there is no such arm, its rewards cannot have
-            these sums, or first rewards are lacking.
     """
     family, rows = arms.family, []
     kinds = [vars(kind) for kind in type(family).__mro__]

@@ -121,15 +121,11 @@ class Log:
             raise DamagedFileError(self.path, f"it is no file of a live run ({error})") from error
 
     def append(self, n: int, event: dict) -> None:
-        """Write event n.
-
-        Raises:
-            StoreError: it cannot be written; the file stays as it was.
-        """
+        """Write event n; if it cannot be written, the file stays as it was."""
         self._commit([_row(n, event)])
 
     def keep(self, after: int, state: Sequence[np.ndarray]) -> None:
-        """Write the state after so many events in place of an older one; raises as `append`."""
+        """Write the state after so many events in place of an older one."""
         blob = io.BytesIO()
         np.savez(blob, *state)
         row = after, _versions(), blob.getvalue()

@@ -1,7 +1,5 @@
 """Rewards as callers have them: scalars, columns, tables, CSV files; and their law."""
 
-import io
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +9,8 @@ import xarray as xr
 from scipy import stats
 
 import jaxelim as je
-from jaxelim.cli import main
 from jaxelim.live import log, report
-from tests.live.live_cases import NAMES, NEW, coins
+from tests.live.live_cases import NAMES, coins
 
 pytestmark = pytest.mark.xdist_group("live")
 ROWS = [("red", 1), ("green", 0), ("blue", 0), ("red", 0), ("green", 1)]
@@ -194,27 +191,6 @@ def test_first_rewards_in_two_tables_are_not_tested_in_their_order():
     assert not one.stopped and one.told == 81
     two.tell([*arms, "blue"], [*rewards, 0])
     np.testing.assert_allclose(two.p_values.pairs, one.p_values.pairs, rtol=1e-9)
-
-
-def test_tables_from_the_shell(tmp_path, capsys, monkeypatch):
-    """A file with other columns and an empty cell; the same lines on standard input."""
-    csv, shown = tmp_path / "table.csv", []
-    contents = "id,won,variant\n1,yes,red\n2,no,green\n3,,red\n4,no,blue\n"
-    csv.write_text(contents)
-    for name, source in (("file", str(csv)), ("input", "-")):
-        path = str(tmp_path / f"{name}.live")
-        assert main(["live", "new", path, *NEW]) == 0
-        capsys.readouterr()
-        tell = ["live", "tell", path, "--csv", source, "--arm", "variant", "--reward", "won"]
-        if name == "file":
-            assert main(tell) == 2
-            error = capsys.readouterr().err
-            assert "no arm or no reward in 1 of 4 rows, first in row 4" in error
-        monkeypatch.setattr(sys, "stdin", io.StringIO(contents))
-        assert main([*tell, "--missing", "skip"]) == 0
-        shown.append(capsys.readouterr().out)
-    assert shown[0] == shown[1] and "The run is open after 3 rewards" in shown[0]
-    assert shown[0].startswith("Rows left out for an empty cell: 1.\n")
 
 
 # Rewards that contradict their family.

@@ -5,7 +5,9 @@ The fast tests share one compiled program, that of `MADE`.
 
 import dataclasses
 import html
+import io
 import math
+import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -354,32 +356,42 @@ def test_intervals_that_there_are_not():
     assert "defines no log_mixture" in own._no_intervals
 
 
-def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):
-    """new with the default, tell --csv, show --forecast, stop."""
-    path, table = str(tmp_path / "mine.live"), tmp_path / "rewards.csv"
+def test_from_the_shell_with_tables_of_rewards(tmp_path, capsys, monkeypatch):
+    """new with the default, tell --csv from a file and standard input, show --forecast, stop."""
+    path, table = tmp_path / "mine.live", tmp_path / "rewards.csv"
+
+    def shell(command: str, *words: str, code: int = 0) -> str:
+        assert main(["live", command, str(path), *words]) == code
+        return "".join(capsys.readouterr())
+
     new = ["--arms", *NAMES, "--rule", "lucb", "--delta", "1e-9", "--seed", "3", "--run", "5"]
-    assert main(["live", "new", path, *new]) == 0
+    shell("new", *new)
     rewards = np.random.default_rng(0).standard_normal((40, 3)) + MEANS
     rows = [f"{NAMES[k]},{x}" for row in rewards for k, x in enumerate(row)]
-    table.write_text("variant,reward\n" + "\n".join(rows) + "\n")
-    capsys.readouterr()
-    assert main(["live", "tell", path, "--csv", str(table)]) == 0
-    assert "The run is open after 120 rewards. In the lead: red (p = " in capsys.readouterr().out
-    assert main(["live", "show", path, "--forecast"]) == 0
-    shown = capsys.readouterr().out
-    for words in ("Forecast, by sim", "proven", "Evidence (log e, where 1/e is a p-value)",
-                  "red > green  ", "the rule of this run", "p: the p-value of the lead's being"):
+    table.write_text("variant,reward\n" + "\n".join(rows[:60]) + "\n")
+    shell("tell", "--csv", str(table))
+    others = "id,won,variant\n1,,red\n" + "".join(
+        f"{n},{x},{name}\n" for n, (name, x) in enumerate(row.split(",") for row in rows[60:])
+    )
+    tell = ["--csv", "-", "--arm", "variant", "--reward", "won"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(others))
+    assert "no reward in 1 of 61 rows, first in row 2" in shell("tell", *tell, code=2)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(others))
+    said = shell("tell", *tell, "--missing", "skip")
+    assert said.startswith("Rows left out for an empty cell: 1.\nThe run is open after 120 rewards")
+    shown = shell("show", "--forecast")
+    for words in ("In the lead: red (p = ", "Forecast, by sim", "proven", "the rule of this run",
+                  "Evidence (log e, where 1/e is a p-value)", "red > green  ",
+                  "p: the p-value of the lead's being"):  # fmt: skip
         assert words in shown
-    before = (tmp_path / "mine.live").read_bytes()
+    before = path.read_bytes()
     table.write_text("red,1\nblue,x\n")
-    assert main(["live", "tell", path, "--csv", str(table)]) == 2
-    assert "reward: got 'x'" in capsys.readouterr().err
-    assert main(["live", "tell", path, "--csv", str(tmp_path / "none.csv")]) == 2
-    assert main(["live", "tell", path, "red", "1", "--csv", str(table)]) == 2
-    assert (tmp_path / "mine.live").read_bytes() == before
-    assert main(["live", "stop", path]) == 0
-    assert "The run was ended by hand after 120 rewards" in capsys.readouterr().out
-    assert main(["live", "ask", path]) == 2
+    assert "reward: got 'x'" in shell("tell", "--csv", str(table), code=2)
+    shell("tell", "--csv", str(tmp_path / "none.csv"), code=2)
+    shell("tell", "red", "1", "--csv", str(table), code=2)
+    assert path.read_bytes() == before
+    assert "The run was ended by hand after 120 rewards" in shell("stop")
+    shell("ask", code=2)
 
 
 FEATURES = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
