@@ -34,9 +34,6 @@ MOST_WITH_P_VALUES = 64
 """Most arms of a run that keeps p-values; the work of a look grows with their square."""
 BLOCK = 64
 """Most arms that one call chooses, and least places for rewards in one."""
-_TESTED = ("observers", "sampling", "closed_at", "stopped", "answers", "bad_answer", "log_e",
-           "fault")  # fmt: skip
-"""What a test changes in a lane."""
 
 
 class State(NamedTuple):
@@ -52,7 +49,7 @@ class State(NamedTuple):
     @property
     def stopped(self) -> bool:
         """Whether the run has ended by its stopping rule."""
-        return bool(self.ended and self.lane and np.asarray(self.lane.stopped)[0, 0, 0])
+        return bool(self.ended and self.lane and np.asarray(self.lane.record.stopped)[0, 0, 0])
 
     @property
     def stats(self) -> Any:
@@ -190,7 +187,7 @@ class Fold:
 
     def refuse_failed(self, lane: Lane, told: int) -> None:
         """Raise the error of a run that its rule, its problem or its family has ended."""
-        parts = lane.bad_arm, lane.bad_answer, lane.fault
+        parts = lane.fault.arm, lane.fault.answer, lane.fault.number
         arm, answer, fault = (0 if x is None else int(np.asarray(x)[0]) for x in parts)
         if arm or answer or fault:
             place = Place(told, int(self.call.runs[0]), live=True)
@@ -279,7 +276,7 @@ def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> L
     makes it again. `waiting` has the pulls that are pending now.
     """
     step, family, all_of_them = Step(spec), spec.family, jnp.ones_like(lane.done)
-    space = step.observing.space(inputs, lane.features)
+    space = step.observing.space(inputs, lane.run.features)
 
     def enter(i: Array, now: Lane) -> Lane:
         arm, reward = (jnp.broadcast_to(x[i], lane.done.shape) for x in rows[:2])
@@ -302,10 +299,10 @@ def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> L
     pending = dataclasses.replace(now.pending, checked=entered.t)
     before = dataclasses.replace(now, stats=ahead)
     after = step.decide(inputs, before, work=bool(spec.rule.traits.native)).lane
-    over = jnp.all(after.closed_at > 0, (0, 1)) | (after.fault != 0)
-    over = over if after.bad_answer is None else over | (after.bad_answer != 0)
-    tested = {name: getattr(after, name) for name in _TESTED}
-    return dataclasses.replace(lane, stats=ahead, pending=pending, done=lane.done | over, **tested)
+    fault = dataclasses.replace(after.fault, arm=lane.fault.arm)
+    done = lane.done | jnp.all(after.record.closed_at > 0, (0, 1)) | fault.any
+    kept = dict(rule_state=lane.rule_state, pending=pending, fault=fault, done=done)
+    return dataclasses.replace(after, **kept)
 
 
 def chosen(spec: Spec, inputs: Inputs, lane: Lane, count: Array) -> tuple[Lane, Array]:

@@ -97,13 +97,14 @@ def simulated(
         inputs: Any = dataclasses.replace(inputs_of(call, spec), cap=np.int32(began + most))
         queue, places = queue_of(call, spec)[0], np.arange(spec.execution.lanes, dtype=np.int32)
         over = places >= runs
-        fixed: Any = dict(stats=state.stats, pending=None, log_e=None, prepared=())
-        lane = dataclasses.replace(state.lane, **fixed)
+        lane = dataclasses.replace(state.lane.preparing(()), stats=state.stats, pending=None,
+                                   log_e=None)  # fmt: skip
         lane = jax.tree.map(lambda x: x[..., np.zeros_like(places)], lane)
-        own = dict(item=np.where(over, np.int32(spec.execution.queue), places), row=places,
-                   run=places, done=over, prepared=state.lane.prepared)  # fmt: skip
+        item: Any = np.where(over, np.int32(spec.execution.queue), places)
+        run = dataclasses.replace(lane.run, item=item, index=places, row=places,
+                                  prepared=state.lane.run.prepared)  # fmt: skip
         program, begun = engine.program(spec, inputs), np.int32(runs)
-        empty, lane = program.empty(inputs, queue), dataclasses.replace(lane, **own)
+        empty, lane = program.empty(inputs, queue), dataclasses.replace(lane, run=run, done=over)
         carry: Any = dataclasses.replace(empty, lane=lane, next=begun, live=begun)
         inputs, queue, carry = program.begun(inputs, queue, carry)
         while int(carry.live) > 0 and not bool(carry.failed):
