@@ -64,21 +64,11 @@ def test_cells_are_those_of_the_paper():
         for row in tables.rows("table1", tables.TableOptions())
     }
     cell = rows["topm", "MisLid", "stopping+sampling"].experiment
-    assert (
-        cell.rule == je.LinGame()
-        and cell.problem == je.TopM(5)
-        and cell.instance == je.load_instance("linear-d20")
-    )
-    assert (
-        cell.stopping == (je.SelectiveElimination(),)
-        and cell.elimination == je.SelectiveElimination()
-    )
-    assert (
-        cell.delta.tolist() == [0.01]
-        and cell.max_samples == 10**6
-        and cell.threshold == je.Heuristic()
-        and cell.ridge == 1
-    )
+    assert (cell.rule, cell.problem) == (je.LinGame(), je.TopM(5))
+    assert cell.instance == je.load_instance("linear-d20")
+    assert cell.stopping == (je.SelectiveElimination(),) == (cell.elimination,)
+    assert cell.delta.tolist() == [0.01] and cell.max_samples == 10**6
+    assert cell.threshold == je.Heuristic() and cell.ridge == 1
     assert rows["osi", "Oracle", "none"].experiment.instance == je.load_instance("linear-d20-osi")
     np.testing.assert_array_equal(
         rows["osi", "Oracle", "none"].experiment.rule.weights,
@@ -90,11 +80,8 @@ def test_cells_are_those_of_the_paper():
         for row in tables.rows("table3", tables.TableOptions(problems=("topm",)))
     }
     assert full["MisLid + elim", "full"].experiment.elimination == je.FullElimination()
-    assert full["MisLid", "full"].experiment.stopping == (
-        je.LLR(),
-        je.SelectiveElimination(),
-        je.FullElimination(),
-    )
+    three = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
+    assert full["MisLid", "full"].experiment.stopping == three
     assert full["MisLid", "full"].experiment.problem == je.TopM(3)
     with pytest.raises(je.errors.ArgumentError, match="lingape"):
         tables.rows("table1", tables.TableOptions(rules=("lingap",)))
@@ -179,27 +166,18 @@ def test_table4(tmp_path, capsys):
             published["sd"] ** 2 / 100 + (tau / 1000).var(ddof=1) / 6
         )
         assert math.isclose(float(line["z"]), z) and abs(z) < 5
-        assert math.isclose(
-            float(line["tests_stopping"]), result.tests_stopping[place, 0].sum() / tau.sum()
-        )
-        assert math.isclose(
-            float(line["tests_sampling"]), result.tests_sampling[place, 0].sum() / tau.sum()
-        )
+        for name in ("tests_stopping", "tests_sampling"):
+            tests = getattr(result, name)[place, 0].sum() / tau.sum()
+            assert math.isclose(float(line[name]), tests)
         assert line["truncated"] == "0" and line["errors"] == str((~result.correct[place, 0]).sum())
-        assert (
-            f"{tau.mean() / 1000:.2f} ± {tau.std(ddof=1) / 1000:.1f} | {published['mean']:.2f}"
-            in page
-        )
+        ours = f"{tau.mean() / 1000:.2f} ± {tau.std(ddof=1) / 1000:.1f}"
+        assert f"{ours} | {published['mean']:.2f}" in page
     saved = 100 * (1 - shared.samples.mean() / watched.samples[0].mean())
-    assert math.isclose(float(lines["stopping+sampling"]["samples_saved"]), saved)
-    assert math.isclose(
-        float(lines["stopping+sampling"]["paper_time_saved"]), 100 * (1 - 0.10 / 0.11)
-    )
-    assert (
-        (tmp_path / "table4.md").read_text() in page
-        and "3 of the paper's cells" in page
-        and "†" not in page
-    )
+    both_at = lines["stopping+sampling"]
+    assert math.isclose(float(both_at["samples_saved"]), saved)
+    assert math.isclose(float(both_at["paper_time_saved"]), 100 * (1 - 0.10 / 0.11))
+    assert (tmp_path / "table4.md").read_text() in page
+    assert "3 of the paper's cells" in page and "†" not in page
     # More runs: only the new ones are computed, and the first blocks stay.
     before = {path: path.read_bytes() for path in tmp_path.glob("blocks/*/*.npz")}
     arguments[1] = "8"
@@ -219,15 +197,10 @@ def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
     lines = read_csv(tmp_path / "table3.csv")
     assert [line["algorithm"] for line in lines] == ["Oracle"] * 3 + [tables.EXACT] * 3
     for line in lines:
-        assert (
-            line["truncated"] == "6"
-            and line["samples_k"] == "2.0"
-            and line["stopped"] == "0"
-            and line["error_low"] == ""
-        )
-    assert (
-        "† 36 runs were cut off at 2000 samples" in page and "2.00 ± 0.0†" in page and "6/6" in page
-    )
+        seen = [line[name] for name in ("truncated", "samples_k", "stopped", "error_low")]
+        assert seen == ["6", "2.0", "0", ""]
+    for words in ("† 36 runs were cut off at 2000 samples", "2.00 ± 0.0†", "6/6"):
+        assert words in page
     assert all(line["z"] == "" for line in lines)  # the paper's cap is different
     # Figure 1, left, shares these runs, and refuses to draw runs that were cut off.
     assert run("figure1_left", [*TINY, "--rules", "oracle", "--output", str(tmp_path)]) == 2
@@ -367,10 +340,8 @@ def test_sharded_tables_equal_the_whole(tmp_path, capsys):
     for i in (1, 2):
         part = ["--shard", f"{i}/2", "--output", str(tmp_path / str(i))]
         assert run("table1", [*arguments, *part]) == 0
-        assert (
-            "store.merge" in capsys.readouterr().out
-            and not (tmp_path / str(i) / "table1.md").exists()
-        )
+        assert "store.merge" in capsys.readouterr().out
+        assert not (tmp_path / str(i) / "table1.md").exists()
     store.merge([tmp_path / "1", tmp_path / "2"], tmp_path / "joined")
     assert run("table1", [*arguments, "--output", str(tmp_path / "joined")]) == 0
     capsys.readouterr()
@@ -396,10 +367,8 @@ def test_bad_options_are_refused(tmp_path, capsys):
 
 
 def test_names_contain_the_seed():
-    assert (
-        cells.Options().named("x") == "x"
-        and cells.Options(seed=7, max_samples=50).named("x") == "x/seed=7/max_samples=50"
-    )
+    assert cells.Options().named("x") == "x"
+    assert cells.Options(seed=7, max_samples=50).named("x") == "x/seed=7/max_samples=50"
 
 
 @pytest.mark.slow
@@ -452,15 +421,10 @@ def test_figure1_right(tmp_path, capsys):
     assert len(lines) == 4
     for line in lines:
         one = data[line["rule"]].sel(delta=float(line["delta"]))
-        ratio = (
-            one["samples"].sel(stopping="llr").values
-            / one["samples"].sel(stopping="selective").values
-        )
-        assert (
-            math.isclose(float(line["mean_ratio"]), ratio.mean())
-            and (ratio >= 1).all()
-            and line["runs"] == "6"
-        )
+        llr, selective = (one["samples"].sel(stopping=x).values for x in ("llr", "selective"))
+        ratio = llr / selective
+        assert math.isclose(float(line["mean_ratio"]), ratio.mean())
+        assert (ratio >= 1).all() and line["runs"] == "6"
         assert math.isclose(float(line["sd"]), ratio.std(ddof=1)) and line["cut_off"] == "0"
     for one in data.values():
         # each run stops later at the smaller delta

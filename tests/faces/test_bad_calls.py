@@ -1,4 +1,6 @@
-"""Every argument of `simulate`, `trace` and `Engine` in each of its wrong forms."""
+"""Arguments and combinations whose refusal needs more than a row of `test_sentences`."""
+
+import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,15 +8,10 @@ import pytest
 
 import jaxelim as je
 from tests.faces.refusals import (
-    BATCH,
-    INF,
-    NAN,
-    NOISE,
-    NOT_REAL,
-    NOT_WHOLE,
-    PHI,
+    FULL,
     SELECTIVE,
-    each,
+    UNSTRUCTURED,
+    Y,
     nothing_compiles,
     refused,
     simulate,
@@ -22,132 +19,6 @@ from tests.faces.refusals import (
 )
 
 __all__ = ["nothing_compiles"]  # a fixture of every test here
-
-# Refused by both calls.
-COMMON = {
-    "instance": [None, PHI, "linear-d20", (PHI, [2.0, 0.5]), je.Instance],
-    "problem": [None, "best-arm", je.BestArm, 1],
-    "rule": [None, "lingape", je.LinGapE, lambda view: 0],
-    "delta": [*NOT_REAL, 0, 1, -0.1, 1.5, 0.0, 1.0, 10**400],
-    "elimination": [
-        "selective",
-        True,
-        je.SelectiveElimination,
-        je.LLR(),
-        je.Native(),
-        (SELECTIVE,),
-    ],
-    "threshold": [None, 3.0, "heuristic", je.Heuristic],
-    "seed": [*NOT_WHOLE, -1, 2**63],
-    "max_samples": [*NOT_WHOLE, -1, 0, 3, 2**31],
-    "ridge": [*(x for x in NOT_REAL if x is not None), -1, -1e-300],
-    "engine": [None, "cpu", 8, je.Engine],
-}
-
-SIMULATE = {
-    "delta": [
-        [[0.1]],
-        [0.1, NAN],
-        [0.1, 0.0],
-        [0.1, True],
-        [0.1, "x"],
-        [[0.1], [0.1, 0.2]],
-        np.array([0.1, 0.2j]),
-    ],
-    "stopping": [
-        None,
-        "llr",
-        [],
-        (),
-        je.LLR,
-        ["llr"],
-        [je.LLR(), "selective"],
-        [je.LLR(), je.LLR()],
-        {je.LLR()},
-        True,
-    ],
-    "runs": [
-        *NOT_WHOLE,
-        0,
-        -3,
-        2**31 + 1,
-        [0, 0],
-        [-1],
-        [[0, 1]],
-        [0.5],
-        [0, True],
-        [2**31],
-        [0, NAN],
-        np.array([0], object),
-    ],
-    "noise": [
-        True,
-        1.0,
-        "normal",
-        [],
-        NOISE[0],
-        NOISE[None],
-        NOISE[:1],
-        NOISE[:, :3],
-        NOISE > 0,
-        NOISE * 1j,
-        NOISE.astype(object),
-        NOISE.astype(str),
-        np.where(np.eye(2, 50), NAN, 0),
-        np.where(np.eye(2, 50), INF, 0),
-        [[0.0] * 50, [0.0] * 49],
-        np.ma.masked_array(NOISE),
-    ],
-    "record": [None, 3, True, "pairs", ("pair_times", "active"), (1,), {"pair_times"}],
-    "progress": [0, 1, "yes"],
-}
-
-TRACE = {
-    "delta": [[0.1, 0.2]],
-    "stopping": [None, "llr", (), (je.LLR(),), je.LLR, True],
-    "run": [*NOT_WHOLE, -1, 2**31, [0]],
-    "noise": [
-        True,
-        1.0,
-        "normal",
-        NOISE,
-        NOISE[0, :3],
-        NOISE[0] > 0,
-        NOISE[0] * 1j,
-        np.full(50, NAN),
-    ],
-    "instance": [BATCH],
-}
-
-
-@pytest.mark.parametrize("name, value", each(COMMON))
-@pytest.mark.parametrize("call", [simulate, trace])
-def test_simulate_and_trace(call, name, value):
-    refused(lambda: call(**{name: value}), name)
-
-
-@pytest.mark.parametrize("name, value", each(SIMULATE))
-def test_simulate(name, value):
-    refused(lambda: simulate(**{name: value}), name)
-
-
-@pytest.mark.parametrize("name, value", each(TRACE))
-def test_trace(name, value):
-    refused(lambda: trace(**{name: value}), name)
-
-
-def test_the_message_names_the_value_and_what_is_allowed():
-    assert str(refused(lambda: simulate(delta=1.5), "delta")) == (
-        "delta: got 1.5; allowed: "
-        "a number strictly between 0 and 1, or a non-empty 1-D array of such numbers"
-    )
-    refused(lambda: simulate(delta=[0.1, 7.25]), "delta", "7.25", "strictly between 0 and 1")
-    refused(lambda: simulate(runs=0), "runs", "got 0", "n >= 1")
-    refused(lambda: simulate(max_samples=3), "max_samples", "got 3", "from 4 to")
-    refused(lambda: simulate(noise=NOISE[:1]), "noise", "(1, 50)", "2 runs")
-    refused(lambda: simulate(ridge=-2.5), "ridge", "got -2.5", ">= 0")
-    refused(lambda: simulate(record="pair_time"), "record", "'pair_times'")
-
 
 # Thresholds
 
@@ -250,38 +121,93 @@ def test_a_threshold_is_checked_up_to_the_cap():
     assert caught.value.argument == "elimination"
 
 
-@pytest.mark.parametrize(
-    "name, value",
-    each(
-        {
-            "dimension": [*NOT_WHOLE, 0, -2],
-            "feature_bound": [*NOT_REAL, 0, -1],
-            "theta_bound": [*NOT_REAL, -1],
-            "ridge": [*NOT_REAL, 0, -1],
-        }
-    ),
-)
-def test_linear_threshold(name, value):
-    arguments = {"dimension": 3, "feature_bound": 1.0, "theta_bound": 1.0}
-    refused(lambda: je.thresholds.LinearThreshold(**{**arguments, name: value}), name)
+# Problems and rules
 
-
-# Instances
+W = np.array([0.1, 0.2, 0.3, 0.4])
 
 
 @pytest.mark.parametrize(
-    "name, value",
-    each(
-        {
-            "lanes": [*(x for x in NOT_WHOLE if x is not None), 0, -8],
-            "chunk": [*(x for x in NOT_WHOLE if x is not None), 0, -1],
-            "devices": [*(x for x in NOT_WHOLE if x is not None), 0, -1],
-            "shrink": [1, "yes"],
-        }
-    ),
+    "answer, word",
+    [
+        (lambda theta: jnp.int32(2), "below 2"),
+        (lambda theta: jnp.int32(-1), "below 2"),
+        (lambda theta: theta, "shape (2,)"),
+        (lambda theta: theta[0], "float64"),
+        (lambda theta: theta.nonsense, "AttributeError"),
+        (lambda: 0, "TypeError"),
+    ],
 )
-def test_engine(name, value):
-    refused(lambda: je.Engine(**{name: value}), name)
+def test_answer_maps(answer, word):
+    refused(lambda: simulate(problem=je.HalfSpaces(answer, Y)), "answer", word)
 
 
-# The command line
+def test_oracle_weights_within_rounding_are_accepted():
+    je.Oracle(W * (1 + 5e-10))
+    je.Oracle([W, W])
+
+
+@dataclasses.dataclass(frozen=True)
+class Narrow(je.contracts.SamplingRule):
+    """A rule defined for few problems and structures."""
+
+    traits = je.contracts.Traits(
+        problems=("best-arm",), structures=("unstructured",), native="only"
+    )
+
+
+def test_undefined_combinations():
+    unsupported = {"kind": je.errors.UnsupportedError}
+    narrow = {"rule": Narrow(), "instance": UNSTRUCTURED}
+    refused(
+        lambda: simulate(**narrow, problem=je.TopM(1)),
+        "problem",
+        "Narrow",
+        "best-arm",
+        **unsupported,
+    )
+    refused(
+        lambda: simulate(**narrow, problem=je.Thresholding(0.5)),
+        "problem",
+        "Thresholding",
+        **unsupported,
+    )
+    refused(lambda: simulate(rule=Narrow()), "instance", "unstructured", "Narrow", **unsupported)
+    refused(
+        lambda: simulate(**narrow, stopping=[je.Native(), SELECTIVE]),
+        "stopping",
+        "Selective",
+        "native",
+        **unsupported,
+    )
+    refused(
+        lambda: simulate(stopping=je.Native()), "stopping", "Native()", "LinGapE", **unsupported
+    )
+    for rule in (je.Uniform(), je.Oracle(W)):
+        refused(
+            lambda rule=rule: simulate(rule=rule, stopping=SELECTIVE, elimination=SELECTIVE),
+            "elimination",
+            type(rule).__name__,
+            **unsupported,
+        )
+
+
+@pytest.mark.parametrize(
+    "stopping, elimination",
+    [
+        (je.LLR(), SELECTIVE),
+        (je.LLR(), FULL),
+        (SELECTIVE, FULL),
+        (FULL, SELECTIVE),
+        ((SELECTIVE, FULL), FULL),
+        ((je.LLR(), SELECTIVE), SELECTIVE),
+    ],
+    ids=str,
+)
+def test_elimination_at_sampling_needs_its_own_stopping_rule(stopping, elimination):
+    refused(
+        lambda: simulate(stopping=stopping, elimination=elimination),
+        "stopping",
+        "for ever",
+        repr(elimination),
+        kind=je.errors.UnsupportedError,
+    )
