@@ -134,33 +134,28 @@ def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
 
 
 def _execution(call: Experiment, gpu: bool) -> Execution:
-    """How the steps of a call run, in many lanes."""
+    """How the steps of a call run, in many lanes: as many as are asked for, or as the backend has.
+
+    Of lanes there are no more than runs. Lanes and the queue go by powers of two, so that few
+    sizes are compiled; the queue from 1024 on unless rows are large: 100 and 1000 runs share a
+    program.
+    """
     layout, items = call.engine, call.trajectories * call.runs.size
     devices = min(used_devices(layout), items)
-    # By powers of two, from 1024 on unless rows are large: 100 and 1000 runs share a program.
-    queue = 1024 if call.instance.K * len(call.stopping) * call.delta.size <= 4096 else 64
-    while queue < -(-items // devices):
-        queue *= 2
-    return Execution(
-        lanes=_lanes(call, gpu),
-        chunk=layout.chunk or CHUNK,
-        queue=queue,
-        devices=devices,
-        gpu=gpu,
-    )
-
-
-def _lanes(call: Experiment, gpu: bool) -> int:
-    """The number of lanes a device: the one that is asked for, or that of the backend."""
-    layout, items = call.engine, call.trajectories * call.runs.size
-    of_device = -(-items // min(used_devices(layout), items))
+    of_device = -(-items // devices)
     share = RUNS_A_LANE if not gpu and layout.lanes is None else 1
-    # No more lanes than runs; by powers of two, so that few sizes are compiled.
-    most = LANE_GROUP
+    most, queue = LANE_GROUP, 1024
     while most * share < of_device:
         most *= 2
+    if call.instance.K * len(call.stopping) * call.delta.size > 4096:
+        queue = 64
+    while queue < of_device:
+        queue *= 2
     wanted = layout.lanes or (ON_A_GPU if gpu else ON_A_CPU)
-    return min(-(-wanted // LANE_GROUP) * LANE_GROUP, most)
+    return Execution(
+        lanes=min(-(-wanted // LANE_GROUP) * LANE_GROUP, most), chunk=layout.chunk or CHUNK,
+        queue=queue, devices=devices, gpu=gpu,
+    )  # fmt: skip
 
 
 def _scaled_problem(call: Experiment) -> Problem:
