@@ -11,7 +11,6 @@ import jaxelim as je
 from tests.calls import NAMES
 
 ROOT = Path(je.__file__).parents[1]
-COMPILES = "jaxelim/testing/threshold_checks.py"
 FILES = sorted(
     str(file.relative_to(ROOT))
     for file in (ROOT / "jaxelim").rglob("*.py")
@@ -19,10 +18,7 @@ FILES = sorted(
 )
 
 
-@pytest.mark.parametrize(
-    "file",
-    [pytest.param(x, marks=[pytest.mark.slow] if x == COMPILES else []) for x in FILES],
-)
+@pytest.mark.parametrize("file", FILES)
 def test_examples(file):
     module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
     found = doctest.testmod(module, extraglobs=NAMES, optionflags=doctest.NORMALIZE_WHITESPACE)

@@ -52,16 +52,9 @@ INSTANCES = {
 }
 
 
-PROBLEMS = [  # the two tests of a problem share a program
-    pytest.param(
-        name,
-        marks=[
-            pytest.mark.xdist_group(f"delta {name}"),
-            *([pytest.mark.slow] if name == "top-m" else []),
-        ],
-    )
-    for name in INSTANCES
-]
+PROBLEMS = [pytest.param(name, marks=pytest.mark.xdist_group(f"delta {name}"))
+            for name in INSTANCES]  # fmt: skip
+"""The two tests of a problem share a program."""
 
 
 @functools.cache
@@ -69,17 +62,10 @@ def errors(name):
     """Wrong answers out of N: [instance, stopping rule, (right, weak threshold)]."""
     problem, instance = INSTANCES[name]
     result = je.simulate(
-        instance,
-        problem,
-        je.LinGapE(),
-        delta=[DELTA, WEAK],
-        threshold=threshold,
-        runs=N,
-        seed=20,
-        ridge=0.0,
-        stopping=(je.LLR(), je.SelectiveElimination(), je.FullElimination()),
+        instance, problem, je.LinGapE(), delta=[DELTA, WEAK], threshold=threshold, runs=N, seed=20,
+        stopping=(je.LLR(), je.SelectiveElimination(), je.FullElimination()), ridge=0.0,
         engine=je.Engine(chunk=32),
-    )
+    )  # fmt: skip
     assert result.stopped.all()
     return np.sum(~result.correct, -1)
 
@@ -95,7 +81,7 @@ def test_the_error_probabilities_of_the_checks():
     assert binom.cdf(CRITICAL - 1, N, DEFECT) < 1e-3
 
 
-@pytest.mark.slow_rows("best-arm", "thresholding")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_errors_are_rarer_than_delta(name):
     wrong = errors(name)

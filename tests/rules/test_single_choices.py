@@ -77,16 +77,10 @@ def test_rank_equals_that_of_a_sorted_column():
         np.testing.assert_array_equal(ours, np.sort(values, 0)[-m])
 
 
-@pytest.mark.parametrize(
-    ("rule", "field", "value"),
-    [
-        (je.RAGE, "slack", -0.1),
-        (je.RAGE, "accuracy", float("nan")),
-        (je.RAGE, "steps", 0),
-        (je.XYAdaptive, "alpha", -1),
-        (je.XYAdaptive, "every", 0),
-    ],
-)
+@pytest.mark.parametrize(("rule", "field", "value"), [
+    (je.RAGE, "slack", -0.1), (je.RAGE, "accuracy", float("nan")), (je.RAGE, "steps", 0),
+    (je.XYAdaptive, "alpha", -1), (je.XYAdaptive, "every", 0),
+])  # fmt: skip
 def test_settings_are_checked(rule, field, value):
     with pytest.raises(je.errors.ArgumentError, match=field):
         rule(**{field: value})
@@ -99,15 +93,9 @@ def test_racing_does_not_discard_an_arm_it_may_only_accept():
     """Without such discards 60,000 samples are too few; the paper has 22,670."""
     noise = np.load(Path(__file__).parents[1] / "data" / "noise_seed124.npy")
     result = je.simulate(
-        je.load_instance("unstructured-k40"),
-        je.TopM(3),
-        je.Racing(),
-        stopping=je.Native(),
-        runs=1,
-        noise=noise[None],
-        max_samples=60_000,
-        ridge=1.0,
-    )
+        je.load_instance("unstructured-k40"), je.TopM(3), je.Racing(), stopping=je.Native(),
+        runs=1, noise=noise[None], max_samples=60_000, ridge=1.0,
+    )  # fmt: skip
     assert result.truncated.all()
 
 
@@ -123,24 +111,13 @@ def test_xy_adaptive_on_orthogonal_groups_of_arms():
     arms = np.zeros((6, 4))
     arms[:3, :2] = arms[3:, 2:] = np.stack([np.cos(angle), np.sin(angle)], 1)
     instance = je.Instance(arms, [1.0, 0.3, 0.2, 0.1])
-    common = dict(stopping=je.Native(), delta=0.1)
-    first = je.simulate(
-        instance, je.BestArm(), je.XYAdaptive(), runs=4000, max_samples=16, **common, ridge=1.0
-    )
+    job = instance, je.BestArm(), je.XYAdaptive()
+    common = dict(stopping=je.Native(), delta=0.1, ridge=1.0)
+    first = je.simulate(*job, runs=4000, max_samples=16, **common)
     chosen = first.pulls[0, 0] - 1
     assert (np.sort(chosen, 1) == [0, 0, 0, 0, 0, 10]).all()
     assert np.abs((chosen == 10).sum(0) - 4000 / 6).max() < 140
-    whole = je.simulate(
-        instance, je.BestArm(), je.XYAdaptive(), runs=50, max_samples=100_000, **common, ridge=1.0
-    )
+    whole = je.simulate(*job, runs=50, max_samples=100_000, **common)
     assert whole.stopped.all() and whole.correct.mean() > 0.5
-    again = je.simulate(
-        instance,
-        je.BestArm(),
-        je.XYAdaptive(),
-        runs=np.arange(20, 30),
-        max_samples=100_000,
-        **common,
-        ridge=1.0,
-    )
+    again = je.simulate(*job, runs=np.arange(20, 30), max_samples=100_000, **common)
     np.testing.assert_array_equal(again.samples, whole.samples[..., 20:30])
