@@ -62,12 +62,11 @@ def groups_of(results: Any) -> dict[str, dict[str, Result]]:
 
     Results are a `Result`, results by name, or a `Study`.
     """
+    found = {"": dict(results) if isinstance(results, Mapping) else {}}
     if hasattr(results, "groups"):
         found = {", ".join(where.values()): dict(named) for where, named in results.groups()}
     elif isinstance(results, Result):
         found = {"": {repr(results.rule).partition("(")[0]: results}}  # of a file it is text
-    else:
-        found = {"": dict(results) if isinstance(results, Mapping) else {}}
     everyone = [one for named in found.values() for one in named.values()]
     wrong = [one for one in everyone if not isinstance(one, Result) or one.batched]
     if wrong or not everyone:
@@ -88,10 +87,9 @@ def entries(results: Any) -> list[Entry]:
 
 def styled(named: Mapping[str, Result], names: Iterable[str]) -> list[Entry]:
     """Results with the styles of their names among all names."""
-    places = {name: place for place, name in enumerate(names)}
-    return [
-        Entry(name, one, places[name], *style_of(places[name])) for name, one in named.items()
-    ]
+    places = list(names)
+    return [Entry(name, one, n, *style_of(n))
+            for name, one in named.items() for n in (places.index(name),)]  # fmt: skip
 
 
 def note_on(arrays: Iterable[np.ndarray]) -> str | None:

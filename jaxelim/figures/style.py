@@ -78,14 +78,13 @@ def save(
             stays as it was.
     """
     path = Path(path)
-    kind = path.suffix[1:].lower()
-    named = kind in _kinds()
-    if endings is None:
-        targets = [path] if named else [path.with_name(f"{path.name}.{x}") for x in ("png", "pdf")]
-    else:
-        stem = path.with_suffix("") if named else path
-        kinds = [checks.choice("endings", ending, ("png", "pdf")) for ending in endings]
-        targets = [stem.with_name(f"{stem.name}.{ending}") for ending in kinds]
+    targets = [path]
+    if endings is not None or path.suffix[1:].lower() not in _kinds():
+        stem = path.with_suffix("") if path.suffix[1:].lower() in _kinds() else path
+        kinds = ("png", "pdf") if endings is None else endings
+        for kind in kinds:
+            checks.choice("endings", kind, ("png", "pdf"))
+        targets = [stem.with_name(f"{stem.name}.{kind}") for kind in kinds]
     for target in targets:
         writable_file("path", target)
     for target in targets:
@@ -166,9 +165,9 @@ def outside(figure: Figure, where: str, note: str | None = None) -> None:
             named.setdefault(label, handle)
     widest = 0.6 + 0.06 * max(map(len, named))  # inches
     place: Any = f"outside {where}"
+    columns = max(1, min(5, int(figure.get_figwidth() / widest)))
     figure.legend(list(named.values()), list(named), frameon=False, fontsize=8, title=note,
-                  loc=place, title_fontsize=8,
-                  ncols=max(1, min(5, int(figure.get_figwidth() / widest))))  # fmt: skip
+                  loc=place, title_fontsize=8, ncols=columns)  # fmt: skip
 
 
 def finished(figure: Figure, note: str | None = None) -> Figure:

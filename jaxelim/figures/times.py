@@ -37,9 +37,10 @@ def tau_figure(results: Any, *, bounds: bool = True, bins: int = 40) -> Figure:
     for row, (one, tau) in enumerate(reversed(drawn)):
         tau = tau[np.isfinite(tau)]
         heights = np.histogram(tau, edges)[0]
+        own: Any = dict(baseline=row, color=one.colour)
         tops = row + 0.85 * heights / heights.max()
-        axes.stairs(tops, edges, baseline=row, color=one.colour, fill=True, alpha=0.35)
-        axes.stairs(tops, edges, baseline=row, color=one.colour, linewidth=1.2)
+        axes.stairs(tops, edges, fill=True, alpha=0.35, **own)
+        axes.stairs(tops, edges, linewidth=1.2, **own)
         axes.plot(tau.mean(), row, marker="D", color=one.colour, markeredgecolor="black",
                   markersize=6, linestyle="none", clip_on=False, zorder=4,
                   label=mean if row == 0 else None)  # fmt: skip
@@ -119,8 +120,9 @@ def ratio_figure(results: Any, *, error: str = "se") -> Figure:
     error = checks.choice("error", error, ("se", "sd"))
     given, drawn = entries(results), []
     for one in given:
-        plain = [s for s, rule in enumerate(one.result.stopping) if rule.name == "llr"]
-        dropping = [s for s, rule in enumerate(one.result.stopping) if rule.eliminates]
+        rules = list(enumerate(one.result.stopping))
+        plain = [s for s, rule in rules if rule.name == "llr"]
+        dropping = [s for s, rule in rules if rule.eliminates]
         if not plain or not dropping:
             raise one.refused("results observed by LLR() and by an elimination")
         ratio = one.tau(plain[0]) / one.tau(dropping[0])
