@@ -100,8 +100,8 @@ class RuleError(_ContractError):
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class SetupError(JaxelimError, RuntimeError):
-    """The process or JAX's settings prevent jaxelim from computing.
+class _RemedyError(JaxelimError, RuntimeError):
+    """Something is wrong around a call, and can be mended.
 
     Args:
         problem: what is wrong, in words.
@@ -115,7 +115,11 @@ class SetupError(JaxelimError, RuntimeError):
         return f"{self.problem}; {self.remedy}"
 
 
-class WorkerError(SetupError):
+class SetupError(_RemedyError):
+    """The process or JAX's settings prevent jaxelim from computing."""
+
+
+class WorkerError(_RemedyError):
     """A worker has died, or has other versions and could compute other numbers."""
 
 
