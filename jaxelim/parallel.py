@@ -128,11 +128,17 @@ def dealt(
     flags: Any = jax.config
     client = versions(), (socket.gethostname(), os.getpid()), flags.jax_compilation_cache_dir
     futures: dict[concurrent.futures.Future, int] = {}
+    platforms: set[str] = set()
     try:
         for number, part in enumerate(parts):
             futures[executor.submit(_in_worker, compute, part, *client)] = number
         for future in concurrent.futures.as_completed(futures):
-            yield futures[future], future.result()
+            found, where = future.result()
+            platforms.add(where)
+            if len(platforms) > 1:
+                said = f"workers have different platforms: {', '.join(sorted(platforms))}"
+                raise WorkerError(said, "use workers of one platform")
+            yield futures[future], found
     except (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError) as error:
         raise WorkerError(f"a worker died: {error}", "start another executor") from error
     finally:
@@ -155,8 +161,8 @@ def versions() -> dict[str, str]:
 
 def _in_worker(
     compute: Callable, part: Any, wanted: dict[str, str], client: tuple[str, int], cache: str | None
-) -> Any:
-    """What `compute` returns in a worker."""
+) -> tuple[Any, str]:
+    """What `compute` returns in a worker, and JAX's platform there."""
     here = socket.gethostname(), os.getpid()
     if here == client:
         raise SetupError("the executor runs its tasks in this process, on threads", SPAWN)
@@ -170,7 +176,7 @@ def _in_worker(
     if cache is not None and here[0] == client[0]:  # unlike machines must not share programs
         jax.config.update("jax_compilation_cache_dir", cache)
     program_cache.delete_unreadable()
-    return compute(part)
+    return compute(part), jax.default_backend()
 
 
 def _begin() -> None:
