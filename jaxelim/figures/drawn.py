@@ -62,11 +62,12 @@ def groups_of(results: Any) -> dict[str, dict[str, Result]]:
 
     Results are a `Result`, results by name, or a `Study`.
     """
-    found = {"": dict(results) if isinstance(results, Mapping) else {}}
     if hasattr(results, "groups"):
         found = {", ".join(where.values()): dict(named) for where, named in results.groups()}
     elif isinstance(results, Result):
         found = {"": {repr(results.rule).partition("(")[0]: results}}  # of a file it is text
+    else:
+        found = {"": dict(results) if isinstance(results, Mapping) else {}}
     everyone = [one for named in found.values() for one in named.values()]
     wrong = [one for one in everyone if not isinstance(one, Result) or one.batched]
     if wrong or not everyone:
