@@ -155,7 +155,7 @@ class Fold:
         else:
             rows, waiting = _answered(waiting, rows)
         arms, rewards, times = np.array(rows, float).reshape(-1, 3).T
-        entered = Rows.of(arms, rewards / self._scale, times)
+        entered = Rows.of(arms, rewards / self.arms.family.scale, times)
         lane = self.compute("told", lane, entered, Rows.of(waiting))
         over = told if bool(np.asarray(lane.done)[0]) else 0
         return State(lane, (), waiting, told, state.ended or over, state.strayed)
@@ -169,11 +169,8 @@ class Fold:
             first[number[arm] : number[arm] + here, arm] = reward
             number[arm] += here
             early.append((arm, reward, times - here))
-        return self.compute("start", self.queue, first.ravel() / self._scale), early
-
-    @property
-    def _scale(self) -> float:
-        return self.arms.family.scale
+        first = first.ravel() / self.arms.family.scale
+        return self.compute("start", self.queue, first), early
 
     def chosen(self, state: State, count: int) -> State:
         """The state in which `count` arms are asked for and not told."""

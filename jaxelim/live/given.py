@@ -32,12 +32,12 @@ def entries(
     names, file = _names(told), isinstance(told, os.PathLike) or hasattr(told, "read")
     if names is None and not file:
         value = reward if value is None else value
-        if isinstance(told, str) or np.ndim(told) == 0:
+        if _single(told):
             number = int(value) if isinstance(value, bool | np.bool_) else value
             rewards = [checks.real("reward", number)]
             _check_rewards(arms.family, rewards)
             return [arms.index(told)], rewards, 0
-        if isinstance(value, str) or np.ndim(value) == 0:
+        if _single(value):
             raise ArgumentError("reward", value, "as many rewards as arms")
         told, names, arm, reward = {"arm": told, "reward": value}, ["arm", "reward"], None, None
     frame = _columns(told, names, arm, reward, arms)
@@ -71,6 +71,11 @@ def entries(
                 raise _in_row(error, number, row) from None
         raise
     return indices, rewards, len(empty)
+
+
+def _single(value: Any) -> bool:
+    """Whether it is one value, and no column or sequence."""
+    return isinstance(value, str) or not (isinstance(value, Sequence) or np.ndim(value))
 
 
 def _in_row(error: ArgumentError, given: Any, row: int) -> ArgumentError:

@@ -303,7 +303,7 @@ class LiveRun(Look):
             path: the file.
             attach: whether the run goes on in this file; False to look only.
             own: those of problem, rule, family, stopping, elimination and threshold that are
-                objects of one's own, not of jaxelim.
+                objects of one's own, not of jaxelim, with the settings that the file has.
 
         Raises:
             StoreError: the file cannot be read, or has a newer format.
@@ -337,13 +337,14 @@ class LiveRun(Look):
             checks.choice("own", name, contents.settings)
 
         def value(name: str, text: str) -> Any:
-            if name in own and text_of(name, own[name]) == text:
-                return own[name]
             try:
-                return made(text)
+                given = own[name] if name in own else made(text)
+                if name not in own or text_of(name, given) == text:
+                    return given
             except (NotHere, ArgumentError):
-                allowed = f"the {text} that the run was made with, given to load"
-                raise ArgumentError(name, own.get(name), allowed) from None
+                pass
+            allowed = f"the {text} that the run was made with, given to load"
+            raise ArgumentError(name, own.get(name), allowed)
 
         try:
             run = LiveRun(**{name: value(name, text) for name, text in contents.settings.items()})

@@ -123,6 +123,7 @@ def test_rows_of_frames_and_sequences_that_are_refused():
         ((["red", "blue"], [1, 0.5]), "0.5 is not; row 2"),
         ((["red", "blue"], [1, None]), "missing: .*first in row 2"),
         ((["red", "blue"], 1), "reward: got 1; allowed: as many"),
+        (([["red"], ["red", "blue"]], [1, 0]), "arm: got .'red'. .*row 1"),
         (("red",), "reward: got None"), (("red", "1"), "reward: got '1'"),
     ):  # fmt: skip
         with pytest.raises(je.errors.ArgumentError, match=message):

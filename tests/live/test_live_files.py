@@ -153,6 +153,8 @@ def test_one_file_has_one_owner(tmp_path):
     for same in (str(path), tmp_path / ".." / tmp_path.name / "mine.live"):
         live.save(same)  # the file that it has
     assert je.LiveRun.load(path, attach=False).told == live.told
+    with pytest.raises(je.errors.ArgumentError, match="rule: got Uniform.*the LUCB.pulls=2. that"):
+        je.LiveRun.load(path, attach=False, rule=je.Uniform())
     live.close()
     with je.LiveRun.load(path) as again:
         assert again.told == live.told
