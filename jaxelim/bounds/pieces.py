@@ -20,7 +20,7 @@ from jaxelim.evidence.designs import LinearContext
 from jaxelim.evidence.directions import Directions
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import PLAIN
-from jaxelim.problems.lanewise import traced_shape
+from jaxelim.problems.traced import traced_shape
 
 # Features of a larger condition number are refused: half of the digits of float64 are left.
 _WORST = 1e8

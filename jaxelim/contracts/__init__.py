@@ -6,8 +6,12 @@ K arms, d dimensions, Q pieces of the empirical answer, B lanes. Shapes leave th
 out (see `jaxelim.lanes`).
 """
 
+import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -15,11 +19,35 @@ from jax import Array
 from jaxelim.contracts.family import Family
 from jaxelim.contracts.pieces import HalfSpaces, Interval, Pairs, Pieces
 from jaxelim.contracts.rarely import Rarely, takes_rarely
+from jaxelim.contracts.sets import PieceSet, made_from
 from jaxelim.contracts.source import Source
 from jaxelim.contracts.traits import Traits, refuse_stray
 from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import undefined
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import saturated
+
+
+def _in_lanes(method: Callable) -> Callable:
+    """A problem's method of an estimate, under `jax.vmap` where there are lanes it cannot take."""
+
+    @functools.wraps(method)
+    def of_lanes(self: "Problem", seen: Estimate, *answer: Tree) -> Any:
+        own = functools.partial(method, self)
+        if seen.means.ndim == 1:
+            return own(seen, *answer)
+        if not self.lanes_last:
+            seen = dataclasses.replace(seen, lanes=seen.lanes.alone)
+            bare = dataclasses.replace(seen, constants=())
+            estimate, *axes = jax.tree.map(lambda _: -1, (bare, *answer))
+            shared = jax.tree.map(lambda _: None, seen.constants)
+            axes = dataclasses.replace(estimate, constants=shared), *axes
+            own = jax.vmap(own, in_axes=axes, out_axes=-1)
+        found = own(seen, *answer)
+        if isinstance(found, Pairs) and not found.signs:
+            return dataclasses.replace(found, first=saturated(found.first))
+        return found
+
+    return of_lanes
 
 
 class Problem:
@@ -38,6 +66,11 @@ class Problem:
     answer_axis: ClassVar[str | None] = None  # of a public answer, in tables; None: arms or answers
     m: int = 1  # number of arms in an answer of best arm or top m
     epsilon: float = 0.0  # slack of best arm: answers within it of the best are right too
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in {"answer", "public", "shape"} & set(vars(cls)):
+            setattr(cls, name, _in_lanes(vars(cls)[name]))
 
     def check_arms(self, arms: np.ndarray) -> None:
         """Host: refuse arms, of features [K, d], that the problem is not defined for."""
@@ -60,9 +93,9 @@ class Problem:
         """The pieces of an answer: `Pairs` or `HalfSpaces`. H* asks for it at the truth."""
         raise undefined(self, "shape(seen, answer)")
 
-    def pieces(self, seen: Snapshot, pair_times: bool = False) -> "PieceSet":
+    def pieces(self, seen: Snapshot, pair_times: bool = False) -> PieceSet:
         """The full set of pieces, for elimination; by default one made from the shape."""
-        raise undefined(self, "pieces(seen, pair_times)")
+        return made_from(seen)
 
     def width(self, arms: int) -> int:
         """Length of a public answer."""
@@ -100,56 +133,22 @@ class Problem:
         return ()
 
     def out_of_range(self, seen: Snapshot) -> tuple[Array, Array] | None:
-        """The answer as a number, not 0 if out of range, and whether it is: [] int32, [] bool."""
-        return None
+        """The answer as a number, not 0 if out of range, and whether it is: [] int32, [] bool.
+
+        None: no answer is out of range. This default looks at the arms `first` of pairs.
+        """
+        shape, complete = seen.shape, type(self).pieces is not Problem.pieces
+        if (self.lanes_last and complete) or not isinstance(shape, Pairs) or shape.signs:
+            return None
+        first: Any = shape.first
+        number = jnp.where((first < 0) | (first >= shape.candidates), first, 0)
+        if shape.several:
+            number = jnp.max(number, 0) + jnp.where(jnp.max(number, 0) == 0, jnp.min(number, 0), 0)
+        return number, number != 0
 
     def in_range(self, arms: int) -> tuple[str, str]:
         """For the error of `out_of_range`: the argument's name, and what is allowed."""
         return "problem", f"a shape(seen, answer) whose arms `first` are from 0 to {arms - 1}"
-
-
-class PieceSet:
-    """The contract of a set of pieces that elimination reduces: a registered dataclass."""
-
-    def active(self, seen: Snapshot) -> Array:
-        """Which pieces of the answer of `seen` are in the set: [Q] bool."""
-        raise undefined(self, "active(seen)")
-
-    def active_count(self, seen: Snapshot) -> Array:
-        """The number of pieces that are `active`: [] int32."""
-        return seen.lanes.sum(self.active(seen))
-
-    def drop(self, seen: Snapshot, refuted: Array) -> "PieceSet":
-        """The set without the pieces of the answer that are `refuted`, [Q] bool."""
-        raise undefined(self, "drop(seen, refuted)")
-
-    def drop_all(self, seen: Snapshot, beta: Array) -> "PieceSet":
-        """The set without the pieces, of all answers, that beta [] refutes."""
-        return self.drop(seen, seen.refuted(beta, self.active(seen)))
-
-    def tests(self, seen: Snapshot, full: bool) -> Array:
-        """The number of pieces that the next check tests: [] int32."""
-        return self.active_count(seen)
-
-    def settled(self, seen: Snapshot, full: bool) -> Array:
-        """Whether the set settles an answer: [] bool."""
-        return ~seen.lanes.any(self.active(seen))
-
-    def verdict(self, seen: Snapshot, full: bool) -> Array:
-        """The public form of that answer: [K] bool."""
-        return seen.public
-
-    def restarting(self) -> "PieceSet":
-        """The set for `Resets`: without times and early ends, as it is filled again."""
-        return self
-
-    def times(self) -> Array | None:
-        """When each piece was eliminated, 0 for never; None if not recorded."""
-        return None
-
-    def remaining(self, lanes: LaneOps) -> Array:
-        """The number that a trace records of the set: [] int32."""
-        raise undefined(self, "remaining(lanes)")
 
 
 class SamplingRule:

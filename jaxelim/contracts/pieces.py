@@ -116,8 +116,8 @@ class Pairs(Pieces):
         return self.row(i, k != i, n - 1)
 
     def with_reference(self, x: Array, reference: Any) -> Array:
-        """x [K] of the arms, followed by that of the reference where there is one: [C]."""
-        if not self.refers:
+        """x [K] of the arms, followed by that of the reference where there is a level: [C]."""
+        if self.level is None:
             return x
         return jnp.concatenate([x, jnp.full_like(x[:1], reference)])
 
@@ -129,6 +129,15 @@ class Pairs(Pieces):
         assert self.first is not None
         own = lanes.take(x, self.first)
         return (own[:, None], x[None]) if self.several else (own, x)
+
+    def places(self) -> tuple[Array, Array]:
+        """The candidates i and k of every place, for one run: [Q] each; of signs with it too."""
+        n = self.candidates
+        k = jnp.arange(n, dtype=jnp.int32)
+        if self.first is None:
+            return jnp.where(self.above, k, n), jnp.where(self.above, n, k)
+        i = jnp.atleast_1d(self.first)
+        return jnp.repeat(i, n), jnp.tile(k, i.shape[0])
 
     def flat(self, rows: Array) -> Array:
         """[m, C] -> [Q] if `several`; [C] is [Q]."""
@@ -176,14 +185,6 @@ class Pairs(Pieces):
         over = self.flat(high - low)
         return over - self.slack if self.slack else over
 
-    def ties(self, margins: Array, within: float) -> Array:
-        """The pieces whose margin [Q] is at most `within`, so that answers are tied: [Q] bool.
-
-        None if there are several candidates i, where ties inside the answer do not count.
-        """
-        tied = self.exists & (margins <= within)
-        return jnp.zeros_like(tied) if self.several else tied
-
 
 def pairs_of(pieces: Pieces) -> Pairs:
     """The pieces, asserted to be pairs."""
@@ -207,7 +208,3 @@ class HalfSpaces(Pieces):
     c: Any
     exists: Any
     count: int | None = dataclasses.field(default=None, metadata=_STATIC)
-
-    def ties(self, margins: Array, within: float) -> Array:
-        """The pieces whose margin [Q] is at most `within`: [Q] bool."""
-        return self.exists & (margins <= within)

@@ -5,7 +5,7 @@ own axes come first, lanes last; shapes in docstrings leave the lanes out.
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -75,31 +75,6 @@ class Estimate:
     constants: Tree = ()  # the problem's arrays, from its `constants`
 
 
-class Derivatives(Protocol):
-    """H_p at one allocation, with two derivatives; of one run. Off live pieces it is finite."""
-
-    @property
-    def value(self) -> Array:
-        """H_p(w): [Q]."""
-        ...
-
-    @property
-    def gradient(self) -> Array:
-        """dH_p/dw_k: [K, Q]."""
-        ...
-
-    def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
-        """-sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K].
-
-        Positive semi-definite. Both arguments are [Q], not negative.
-        """
-        ...
-
-    def over(self, unit: Array) -> "Derivatives":
-        """The same of H_p over a unit []."""
-        ...
-
-
 class Evidence:
     """The contract of evidence: the LLRs of one answer's pieces, at counts or weights."""
 
@@ -146,8 +121,8 @@ class Evidence:
         costs = prices if self.costs is None else self.costs * prices
         return dataclasses.replace(self, costs=costs)  # type: ignore[type-var]
 
-    def derivatives(self) -> Derivatives:
-        """H_p with two derivatives, for one run."""
+    def derivatives(self) -> Any:
+        """H_p with two derivatives, for one run, as `jaxelim.evidence.derivatives` has them."""
         raise undefined(self, "derivatives()")
 
     def with_derivatives(self) -> "Evidence":

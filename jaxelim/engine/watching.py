@@ -15,7 +15,6 @@ from jaxelim.checks import shipped
 from jaxelim.contracts.views import View
 from jaxelim.engine.state import Lane, Spec
 from jaxelim.families.draws import fold
-from jaxelim.problems.lanewise import unadapted
 
 REWARD, MEANS, EVIDENCE, INTERVAL, POSTERIOR = range(1, 6)
 """Values of `Fault.number`."""
@@ -30,7 +29,7 @@ class Watching:
     def seen(self, view: View, lane: Lane, live: Array) -> tuple[Array, Array]:
         """`Fault.number` after this snapshot, [B], and which lanes are live without one, [B]."""
         family, any_of = self.spec.family, view.lanes.any
-        if shipped(family) and shipped(unadapted(self.spec.problem)):
+        if shipped(family) and shipped(self.spec.problem):
             return lane.fault.number, live
         faults = {
             MEANS: ~jnp.isfinite(view.means),

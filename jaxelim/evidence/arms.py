@@ -20,7 +20,7 @@ from jax import Array
 from jaxelim.contracts.pieces import Interval, Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import ArmContext, Evidence
 from jaxelim.evidence.derivatives import Bent
-from jaxelim.lanes import PLAIN, LaneOps, index_like
+from jaxelim.lanes import PLAIN, LaneOps, index_like, where
 from jaxelim.numerics.roots import jet
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ArmEvidence(Evidence):
     def _candidates(self) -> End:
         """All candidates: [C] each. The statistics of a reference are an arm's at its mean."""
         p = self.pieces
-        if not p.refers:
+        if p.level is None:
             return End(self.stat, self.weight)
         stat = jax.tree.map(lambda x: jnp.concatenate([x, x[:1]]), self.stat)
         weight = p.with_reference(self.weight, 0)
@@ -141,9 +141,7 @@ class ArmEvidence(Evidence):
         lanes, own = self.space.lanes, End(self.stat, self.weight)
         a, b = (own.taken(lanes, j) for j in (i, k))
         ahead = a.stat.mean >= b.stat.mean
-        upper, lower = (
-            jax.tree.map(lambda x, y: jnp.where(ahead, x, y), *two) for two in ((a, b), (b, a))
-        )
+        upper, lower = where(ahead, a, b), where(ahead, b, a)
         at = losses(self.model, upper, lower, 0.0)
         parts = upper.weight * at[0], lower.weight * at[1]
         total, rest = parts[0] + parts[1], a.weight + b.weight
@@ -181,11 +179,9 @@ class ArmEvidence(Evidence):
         return dataclasses.replace(self, stat=stat, weight=self.per_cost(even))
 
     def derivatives(self) -> Bent:
-        model, count = self.model, self.means.shape[0]
-        i, k, off, a_still, b_still = self._places()
-        inside = [jnp.minimum(j, count - 1) for j in (i, k)]
-        a, b = (End(jax.tree.map(lambda x, j=j: x[j], self.stat), self.weight[j]) for j in inside)
-        a, b = a._replace(still=a_still), b._replace(still=b_still)
+        model, count, (i, k) = self.model, self.means.shape[0], self.pieces.places()
+        a, b = (jax.tree.map(lambda x, j=j: x[j], self._candidates()) for j in (i, k))
+        off = jnp.where(i == k, 0, self.outside())
         down, up = shifts(model, a, b, off, self.pieces.slack)
         jets = [
             jet(lambda by, stat=end.stat: model.loss(stat, by), by)
@@ -193,29 +189,16 @@ class ArmEvidence(Evidence):
         ]
         value = a.weight * jets[0][0] + b.weight * jets[1][0]
         curve = a.weight * jets[0][2] + b.weight * jets[1][2]
-        bent = (off > 0) & ~a_still & ~b_still & (curve > 0) & jnp.isfinite(curve)
+        bent = (off > 0) & (i < count) & (k < count) & (curve > 0) & jnp.isfinite(curve)
         size = jnp.where(bent, jnp.sqrt(1 / jnp.where(bent, curve, 1)), 0)
 
         def placed(x: Array, y: Array) -> Array:
             arm = jnp.arange(count, dtype=jnp.int32)[:, None]
-            at_i, at_k = (arm == i[None]) & ~a_still[None], (arm == k[None]) & ~b_still[None]
-            return jnp.where(at_i, x[None], 0) + jnp.where(at_k, y[None], 0)
+            return jnp.where(arm == i[None], x[None], 0) + jnp.where(arm == k[None], y[None], 0)
 
         gradient = placed(jets[0][0], jets[1][0])
         bend = placed(*(jnp.where(bent, size * x[1], 0) for x in jets))
         return Bent(value, gradient, bend).by(self.costs)
-
-    def _places(self) -> tuple[Array, ...]:
-        """The two ends of every place, how far it is outside, and which end is still: [Q] each."""
-        p, off = self.pieces, self.outside()
-        n = p.candidates
-        k = jnp.tile(jnp.arange(n, dtype=jnp.int32), off.shape[0] // n)
-        if p.signs:
-            return k, k, off, ~p.above, p.above
-        i = jnp.repeat(jnp.atleast_1d(p.first), n)
-        count = self.means.shape[0]
-        off = jnp.where(i == k, 0, off)
-        return i, k, off, i == count, k == count
 
 
 def shifts(

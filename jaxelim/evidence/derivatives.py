@@ -1,6 +1,8 @@
-"""The values of H_p at one allocation, with two derivatives: `jaxelim.contracts.views.Derivatives`.
+"""The values of H_p at one allocation, with two derivatives; of one run.
 
-H_p is concave and homogeneous of degree one: H_p(w) = sum_k w_k dH_p/dw_k.
+H_p is concave and homogeneous of degree one: H_p(w) = sum_k w_k dH_p/dw_k. Off live pieces it is
+finite. `curvature(q, pull)`, of arguments [Q] that are not negative, is the positive
+semi-definite matrix -sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K].
 """
 
 from typing import NamedTuple
@@ -19,7 +21,6 @@ class Bent(NamedTuple):
     bend: Array  # [K, Q], or [K, Q, r]: B of each piece
 
     def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
-        """-sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K]."""
         bend = self.bend
         scaled = bend * mixture.reshape((1, -1) + (1,) * (bend.ndim - 2))
         inner = product(scaled.reshape(len(bend), -1), bend.reshape(len(bend), -1).T)
@@ -54,9 +55,11 @@ class Crossed(NamedTuple):
         return self._replace(value=value, gradient=gradient, push=self.push / unit)
 
     def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
-        """-sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K]."""
         h = jnp.where(self.value > 0, 2 * mixture / jnp.where(self.value > 0, self.value, 1), 0)
         inner = product(self.cross * (mixture * self.push)[None, :], self.cross.T)
         return inner * self.gram + product(
             self.gradient * (-h if pull is None else pull - h)[None, :], self.gradient.T
         )
+
+
+Derivatives = Bent | Crossed

@@ -14,15 +14,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from jaxelim.contracts.pieces import Pieces
+from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, weighted
 from jaxelim.evidence.directions import Directions
 from jaxelim.lanes import ArmBlock
 
 Tree = Any
+
+
+def cached(pieces: Any) -> Array | None:
+    """The arms i, [] or [m], whose products Phi V^-1 phi_i are `LinearEvidence.cross`; or None."""
+    plain = isinstance(pieces, Pairs) and not (pieces.items or pieces.refers)
+    return pieces.first if plain else None
 
 
 def refutes(margin: Array, norm: Array, beta: Array) -> Array:
@@ -42,13 +49,15 @@ class LinearEvidence(Evidence):
     """The evidence about pieces, at theta_hat, in the metric of one design."""
 
     space: LinearContext
-    shape: Pieces
+    shape: Any  # Pairs | HalfSpaces
     design: Design
     means: Array  # [K] phi_k . theta_hat
     theta_hat: Array | None  # [d]; kept where the problem or near-equal arms need it
-    margin: Array  # [Q] y_p . theta_hat - c_p
-    norm: Array  # [Q] ||y_p||^2 in the design's metric
-    cross: Tree  # `Directions.products`
+    margin: Any = None  # [Q] y_p . theta_hat - c_p
+    norm: Any = None  # [Q] ||y_p||^2 in the design's metric
+    cross: Tree = None
+    """What the norms are made of: Phi V^-1 z_i of pairs, [C] or [C, m]; V^-1 z_p of all items,
+    [P, d]; None of others."""
     costs: Array | None = None  # [K] of weights, positive; None: all are 1
 
     square = True
@@ -63,18 +72,42 @@ class LinearEvidence(Evidence):
         theta_hat: Array | None, cross: Tree = None, margin: Array | None = None,
     ) -> "LinearEvidence":  # fmt: skip
         """The evidence under a design; `cross` and `margin`, if they are known."""
-        about = Directions(space, shape)
         if margin is None:
-            margin = about.margin(means, theta_hat)
+            margin = Directions(space, shape).margin(means, theta_hat)
+        about = LinearEvidence(space, shape, design, means, theta_hat, margin, None, cross)
         if cross is None:
-            cross = about.products(design)
-        norm = about.norm(design, cross)
-        return LinearEvidence(space, shape, design, means, theta_hat, margin, norm, cross)
+            about = dataclasses.replace(about, cross=about._products())
+        return dataclasses.replace(about, norm=about._norm())
 
     @property
     def directions(self) -> Directions:
         """The pieces as half-spaces."""
         return Directions(self.space, self.shape)
+
+    @property
+    def _whole(self) -> tuple[LinearContext, Design]:
+        """The context and the design with the reference among the arms, where there is one."""
+        if not self.shape.refers:
+            return self.space, self.design
+        g = self.shape.with_reference(self.design.g, 0)
+        return self.directions.candidates, dataclasses.replace(self.design, g=g)
+
+    def _products(self) -> Tree:
+        """`cross` of the design."""
+        if self.shape.items:
+            return self.design.images(self.space, self.directions.candidates.features)
+        plain = isinstance(self.shape, Pairs) and not self.shape.signs
+        return self.toward(self.shape.first) if plain else None  # type: ignore[arg-type]
+
+    def _norm(self) -> Array:
+        """||y_p||^2_{V^-1}: [Q]."""
+        shape = self.shape
+        if isinstance(shape, HalfSpaces):
+            return self.design.squares(self.space, shape.y)
+        if shape.signs:
+            return self.design.g
+        norm = self.distances_from(self.cross, shape.first)
+        return shape.flat(jnp.swapaxes(norm, 0, 1)) if shape.several else norm
 
     def values(self) -> Array:
         return likelihood_ratio(self.margin, self.norm)
@@ -94,7 +127,20 @@ class LinearEvidence(Evidence):
 
     def along(self, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""
-        return self.directions.along(self.design, self.cross, piece)
+        space, shape, lanes = self.space, self.shape, self.space.lanes
+        if isinstance(shape, HalfSpaces):
+            return self.design.along(space, lanes.row(shape.y, piece))
+        if shape.signs:
+            along = self.design.cross(space, piece)
+            return jnp.where(lanes.take(shape.above, piece), along, -along)
+        if not shape.several:
+            return self.difference(self.cross, shape.first, piece)
+        i, k = shape.pair(lanes, piece)
+        row = self.cross[:, 0]
+        r = jax.lax.div(piece, np.asarray(shape.candidates, piece.dtype))
+        for other in range(1, shape.first.shape[0]):  # a gather would go entry by entry
+            row = jnp.where(r == other, self.cross[:, other], row)
+        return self.difference(row, i, k)
 
     def most_informative_arm(self, along: Array) -> Array:
         """argmin_k ||y||_{(V + phi_k phi_k')^-1}, given along = Phi V^-1 y [K]: [] int32."""
@@ -123,22 +169,36 @@ class LinearEvidence(Evidence):
         if not self.shape.items:
             return self.means
         assert self.theta_hat is not None  # kept, as the problem's `uses_theta` is on
-        return self.space.lanes.dot(self.directions.features, self.theta_hat)
+        return self.space.lanes.dot(self.directions.candidates.features, self.theta_hat)
 
     def toward(self, i: Array) -> Array:
-        """phi_k' V^-1 z_i for every arm k: [K]."""
+        """phi_k' V^-1 z_i for every arm k: [K]; with an entry for the reference: [C]."""
         if self.shape.items:
             return self.space.over_arms(self.space.lanes.row(self.cross, i))
-        return self.directions.toward(self.design, i)
+        space, design = self._whole
+        return design.cross(space, i)
 
     def distances_from(self, toward: Array, i: Array) -> Array:
-        """`distances(i)`, given `toward(i)`: [C]."""
-        cross = self.cross if self.shape.items else toward
-        return self.directions.distances(self.design, cross, i)
+        """`distances(i)`, given `toward(i)`: [C].
+
+        Of items it is the product of two differences. It loses half as many digits as the Gram
+        form where items are near each other.
+        """
+        space, design = self._whole
+        if not self.shape.items:
+            return design.distances(space, toward, i)
+        moved = space.lanes.row(self.cross, i)[None] - self.cross
+        y = self.directions.candidates.differences(i, moved.ndim == 3)
+        return jnp.maximum(jnp.sum(y * moved, 1), 0)
 
     def difference(self, toward: Array, i: Array, j: Array) -> Array:
         """`along_pair(i, j)`, given `toward(i)`: [K]."""
-        return self.directions.difference(self.design, toward, i, j)
+        if self.shape.items:
+            row, z = self.space.lanes.row, self.directions.candidates.features
+            return self.design.along(self.space, row(z, i) - row(z, j))
+        space, design = self._whole
+        along = design.difference(space, toward, i, j)
+        return along[:-1] if self.shape.refers else along
 
     def distances(self, i: Array) -> Array:
         """||z_i - z_k||^2_{V^-1} for every candidate k: [C]."""

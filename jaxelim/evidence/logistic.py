@@ -28,7 +28,7 @@ from jaxelim.evidence.derivatives import Bent
 from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
 from jaxelim.evidence.directions import Directions
 from jaxelim.evidence.half_spaces import Coordinates
-from jaxelim.evidence.linear import likelihood_ratio
+from jaxelim.evidence.linear import LinearEvidence
 from jaxelim.evidence.scores import divergence, forces, largest_curvature, ratio, score, sides
 from jaxelim.lanes import PLAIN, index_like
 from jaxelim.matrices import factor_inverse, product
@@ -189,22 +189,16 @@ class LogisticEvidence(Evidence):
     def about(self, shape: Pieces) -> "LogisticEvidence":
         return dataclasses.replace(self, shape=shape)
 
-    def above(self) -> Array:
-        """An upper bound on every value: [Q].
-
-        Every divergence is at most a square; see `largest_curvature`. The least sum of these
-        squares over a piece is margin^2/(2 ||y||^2) in their metric.
-        """
-        return self._above(self._metric())
-
-    def _metric(self) -> SquareDesign:
-        """The metric of these squares."""
+    def metric(self) -> SquareDesign:
+        """The metric of squares above the divergences; see `largest_curvature`."""
         weights = self.weights * largest_curvature(self.scores)
         return weighted(self.space, weights, self.ridge)
 
-    def _above(self, metric: SquareDesign) -> Array:
-        norm = self._directions.norm(metric, self._directions.products(metric))
-        return likelihood_ratio(self.outside(), norm) * (1 + _ROUNDING)
+    def above(self, metric: SquareDesign) -> Array:
+        """An upper bound on every value, margin^2/(2 ||y||^2) in the metric: [Q]."""
+        about, scores = self._directions.pieces, self.scores
+        squares = LinearEvidence.of(self.space, about, metric, scores, self.theta_hat)
+        return squares.values() * (1 + _ROUNDING)
 
     def _near(self, metric: SquareDesign, piece: Array) -> Array:
         """A tighter bound on the value of one piece []: D at its closest point in the metric."""
@@ -286,9 +280,9 @@ class LogisticEvidence(Evidence):
             beta: the level, [].
             all_or_none: whether a run may stop at the first piece that is not above beta.
         """
-        metric, lanes = self._metric(), self.space.lanes
+        metric, lanes = self.metric(), self.space.lanes
         largest = float(jnp.finfo(self.weights.dtype).max)
-        above = jnp.where(self.shape.exists, self._above(metric), jnp.inf)
+        above = jnp.where(self.shape.exists, self.above(metric), jnp.inf)
         left = self.shape.exists & (above > beta)
         if all_or_none:
             least = lanes.argmin(above)

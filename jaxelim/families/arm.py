@@ -161,21 +161,18 @@ class ArmModel(Family):
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> ArmStatistics:
         stats: Any = seen.stats
         chosen = (index_like(stats.means) == arm) & go
-        t = stats.t + go.astype(jnp.int32)
         counts = stats.counts + chosen.astype(stats.means.dtype)
+        sums = stats.reward_sums + jnp.where(chosen, reward, 0)
         if self._sums():
-            sums = stats.reward_sums + jnp.where(chosen, reward, 0)
-            means = jnp.where(chosen, sums / counts, stats.means)
-            return dataclasses.replace(stats, t=t, counts=counts, means=means, reward_sums=sums)
-        _, means, *rest = self.more(self.kind(stats.counts, stats.means, *stats.rest), reward)
-        sums = jnp.where(chosen, means * counts, stats.reward_sums)
-        means = jnp.where(chosen, means, stats.means)
-        rest = tuple(
-            jnp.where(chosen, new, old) for new, old in zip(rest, stats.rest, strict=True)
-        )
+            new = (sums / counts,)
+        else:
+            _, *new = self.more(self.stat(stats), reward)
+        old = stats.means, *stats.rest
+        means, *rest = (jnp.where(chosen, x, y) for x, y in zip(new, old, strict=True))
         return dataclasses.replace(
-            stats, t=t, counts=counts, means=means, reward_sums=sums, rest=rest
-        )
+            stats, t=stats.t + go.astype(jnp.int32), counts=counts, means=means, reward_sums=sums,
+            rest=tuple(rest),
+        )  # fmt: skip
 
     def with_pending(
         self, space: ArmContext, entered: Statistics, ahead: Statistics, pull: Any = None

@@ -19,12 +19,13 @@ from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import DiagonalDesign, LinearContext
-from jaxelim.evidence.directions import Directions, cached
+from jaxelim.evidence.directions import Directions
 from jaxelim.evidence.half_spaces import HalfSpaceEvidence
-from jaxelim.evidence.linear import LinearEvidence, refutes
+from jaxelim.evidence.linear import LinearEvidence, cached, refutes
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
 from jaxelim.families.linear_statistics import (
+    CrossCache,
     LinearStatistics,
     initial_tables,
     may_cancel,
@@ -32,7 +33,6 @@ from jaxelim.families.linear_statistics import (
     updated,
 )
 from jaxelim.families.one_parameter import OneParameter
-from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import gaussian, linear
 from jaxelim.mixtures.grid import Grid

@@ -14,15 +14,52 @@ from jax import Array
 
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, SquareDesign
-from jaxelim.evidence.directions import cached
-from jaxelim.evidence.linear import LinearEvidence
-from jaxelim.families.products import CrossCache
+from jaxelim.evidence.linear import LinearEvidence, cached
 from jaxelim.lanes import index_like
 from jaxelim.numerics import host
 from jaxelim.numerics.jacobi import svd
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class CrossCache:
+    """A cache of phi_j' V^-1 phi_i, for the arms i that `linear.cached` names, in its order.
+
+    The answer changes rarely. While it stays, a pull changes these products by rank one, as
+    it changes g. In a lane whose answer changes they are recomputed. Arrays must have the axis
+    of lanes; their rank then separates one arm [] from several [m].
+    """
+
+    arms: Array  # [] or [m] int32; -1 where the entry is invalid
+    cross: Array  # [K] or [K, m]
+
+    @staticmethod
+    def nothing(arms: Array, means: Array) -> "CrossCache":
+        """An invalid cache for as many arms as `arms` [] or [m]; means [K] give its K and dtype."""
+        return CrossCache(arms, jnp.zeros(means.shape[:1] + arms.shape, means.dtype)).forgotten()
+
+    def forgotten(self) -> "CrossCache":
+        """Invalidate all entries."""
+        return dataclasses.replace(self, arms=jnp.full_like(self.arms, -1))
+
+    def of(self, space: LinearContext, design: Design, arms: Array) -> "CrossCache":
+        """The cache for `arms`: recompute the entries that hold another arm."""
+        stale = self.arms != arms
+
+        def renewed(cross: Array) -> Array:
+            return jnp.where(stale, design.cross(space, arms), cross)
+
+        return CrossCache(arms, jax.lax.cond(jnp.any(stale), renewed, lambda x: x, self.cross))
+
+    def after(self, space: LinearContext, gain: Array, arm: Array) -> "CrossCache":
+        """Update by rank one after a pull of `arm`; `gain` [K] is that of `Design.add`."""
+        lanes, several = space.lanes, self.arms.ndim > 1
+        along = lanes.row(self.cross, arm) if several else lanes.take(self.cross, arm)
+        step = (gain[:, None] if several else gain) * along
+        return dataclasses.replace(self, cross=self.cross - step)
 
 
 @jax.tree_util.register_dataclass

@@ -1,8 +1,28 @@
-"""Gaussian rewards whose means and variances are unknown."""
+"""Gaussian rewards whose means and variances are unknown.
+
+With f degrees of freedom and v the variance of an arm's rewards, moving its mean by x has the
+log-likelihood ratio f log(1 + x^2/v)/2. An arm without variance moves for nothing. (Jourdan,
+Degenne & Kaufmann 2023.)
+
+The mixture has a right Haar prior on the standard deviation and a prior N(0, 1/c) on the
+effect. An arm at a tested mean u then has
+
+    log M(u) = log(c/(N + c))/2 + (N/2) log(Q/(Q - N^2 (m - u)^2/(N + c))),
+
+Q = sum (x - u)^2 = N (v + (m - u)^2). It is a function of z = (m - u)^2/v that rises with z:
+
+    (N/2) (log(1 + z) - log(1 + z c/(N + c))) - log(1 + N/c)/2.
+
+M is a martingale with respect to its scale-free statistics alone, so products over arms with
+adaptive counts are none. The supremum of log M over N is at most Exp(1) in law, and arms are
+independent: the sum y of two exceeds a number with probability (1 + y) e^-y at most. So a pair
+has the e-value e^y/(1 + y), y the least of log M_a(u) + log M_b(u) over u. As a function of u
+the sum may have two minima.
+"""
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,17 +32,35 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
 from jaxelim.contracts.views import Statistics
-from jaxelim.evidence import student
-from jaxelim.evidence.student import Spread
 from jaxelim.families.arm import ArmModel, ArmStatistics
 from jaxelim.families.sources import Normal
 from jaxelim.lanes import LaneOps
-from jaxelim.mixtures import student as mixture
+from jaxelim.mixtures.grid import log_mean_exp
+from jaxelim.numerics.logarithm import log1p
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 _DEGREES = ("free", "glr")
+_MOST = 1e30
+"""Largest ratio v/gap^2: beyond it a pair costs less than rounding."""
+_FARTHEST = 1e75
+"""Largest distance over the standard deviation in a mixture; its powers are finite."""
+_STEPS, _POLISH, _FAR = 3, 2, 1e-3
+"""Newton steps for the distance to a root, and for the root itself; the longest of these."""
+
+
+class Spread(NamedTuple):
+    """The statistics of arms, of any one shape."""
+
+    n: Array
+    mean: Array
+    squares: Array  # M2 = sum of (x - m)^2 over an arm's rewards, by Welford's recurrence
+
+    @property
+    def variance(self) -> Array:
+        """v = M2/N; 0 for one pull, or rewards that are all equal."""
+        return self.squares / self.n
 
 
 @jax.tree_util.register_dataclass
@@ -105,20 +143,50 @@ class GaussianUnknownVariance(ArmModel):
         return Spread(jnp.ones_like(x), x, jnp.zeros_like(x))
 
     def more(self, stat: Spread, x: Array) -> Spread:
-        return student.more(stat, x)
+        """M2 never falls, and stays 0 while all rewards are equal."""
+        n, off = stat.n + 1, x - stat.mean
+        mean = stat.mean + off / n
+        return Spread(n, mean, stat.squares + off * (x - mean))
 
     def loss(self, stat: Spread, by: Array) -> Array:
-        return student.loss(stat, by)
+        """log(1 + by^2/v)/2; 0 where v = 0."""
+        known = stat.squares > 0
+        inverse = jnp.where(known, stat.n / jnp.where(known, stat.squares, 1), 0)
+        return jnp.log1p(by * by * inverse) / 2
 
     def weight(self, stat: Spread) -> Array:
         """Degrees of freedom."""
         return stat.n - 1 if self.degrees == "free" else stat.n
 
-    def meet(self, w_a: Array, a: Spread, w_b: Array, b: Spread, off: Array) -> Array:
-        return student.meet(w_a, a, w_b, b, off)
-
     def reach(self, stat: Spread, radius: Array, up: Array | bool) -> Array:
-        return student.reach(stat, radius)
+        """The x with loss(x) = radius; inf where the radius is, or v = 0."""
+        known = (radius < jnp.inf) & (stat.squares > 0)
+        wide = jnp.expm1(2 * jnp.where(known, radius, 0))
+        return jnp.where(known, jnp.sqrt(stat.variance * wide), jnp.inf)
+
+    def meet(self, w_a: Array, a: Spread, w_b: Array, b: Spread, off: Array) -> Array:
+        """The x in [0, off] with the least sum of losses.
+
+        The derivative is a cubic with one root or three there; of three the outer two are minima.
+        They are the least roots seen from both ends. The sum is compared at both, and it is
+        nowhere below its minimum, so no root has to be classified. H_p has a kink where both
+        minima are equal: H* and Track-and-Stop are not defined.
+        """
+        fixed_a, fixed_b = a.squares > 0, b.squares > 0  # an arm without variance moves all the way
+        square = jnp.maximum(off * off, float(np.finfo(off.dtype).tiny))
+        v_a, v_b = (
+            jnp.minimum(jnp.where(fixed, stat.squares, 1) / (stat.n * square), _MOST)
+            for fixed, stat in ((fixed_a, a), (fixed_b, b))
+        )
+        total = w_a + w_b
+        share = 1 / jnp.where(total > 0, total, 1)
+        p, q = w_a * share, w_b * share
+        up, down = _least_root(p, q, v_a, v_b), _least_root(q, p, v_b, v_a)
+        # What a costs with its mean at `up` from b's over what it costs `down` from its own; b's.
+        of_a = (v_a + (1 - up) ** 2) / (v_a + down * down)
+        of_b = (v_b + up * up) / (v_b + (1 - down) ** 2)
+        x = jnp.where(p * jnp.log(of_a) + q * jnp.log(of_b) <= 0, 1 - up, down)
+        return off * jnp.where(fixed_a, jnp.where(fixed_b, x, 0), 1)
 
     def degenerate(self, stats: Statistics) -> Array:
         """1 + the first arm with three or more rewards that are all equal, else 0."""
@@ -126,8 +194,58 @@ class GaussianUnknownVariance(ArmModel):
         return jnp.where(jnp.any(equal, 0), 1 + jnp.argmax(equal, 0), 0).astype(jnp.int32)
 
     def log_mixture(self, stat: Spread, at: Array, c: Array) -> Array:
-        """As of `mixture.log_mixture`; 0 where v = 0 or N < 2."""
-        return mixture.log_mixture(stat, at, c)
+        """log M at the means `at`; 0 where v = 0 or N < 2."""
+        n, known = stat.n, (stat.variance > 0) & (stat.n >= 2)
+        ratio = jnp.abs(stat.mean - at) * jnp.sqrt(1 / jnp.where(known, stat.variance, 1))
+        z = jnp.square(jnp.minimum(ratio, _FARTHEST))
+        value = (n * (log1p(z) - log1p(z * (c / (n + c)))) - log1p(n / c)) / 2
+        return jnp.where(known, value, 0)
 
     def together(self, a: Array, b: Array) -> Array:
-        return mixture.together(a, b)
+        """y - log(1 + y); y itself below 0."""
+        y = log_mean_exp(a) + log_mean_exp(b)
+        return y - log1p(jnp.maximum(y, 0))
+
+
+def _least_root(p: Array, q: Array, other: Array, own: Array) -> Array:
+    """The least root in [0, 1] of c(x) = p (x - 1)(x^2 + own) + q x ((x - 1)^2 + other).
+
+    c(0) < 0, and c is concave up to h = (1 + q)/3. Where c >= 0 at its maximum in
+    [0, h], the least root is at distance e before that maximum; e solves
+    e^3 + 3 r e^2 + s e = c(maximum), with 3 r^2 = -c'(h) or s = c'(h), whichever is
+    positive. Newton's method falls from above to e, then rises from below to the root.
+    Where c < 0 there, the result is some other point of [0, 1].
+
+    Args:
+        p: share of the arm at 1, in [0, 1]; any shape.
+        q: 1 - p.
+        other: v/gap^2 of the arm at 1, positive.
+        own: v/gap^2 of the arm at 0, positive.
+    """
+    linear, turn = p * own + q * (1 + other), (1 + q) / 3
+    slope = linear - (1 + q) * turn
+    rises = slope > 0
+    r = jnp.sqrt(jnp.maximum(-slope, 0) / 3)
+    top = jnp.maximum(turn - r, 0)
+
+    def c(x: Array) -> Array:
+        return ((x - (1 + q)) * x + linear) * x - p * own
+
+    high, tiny = jnp.maximum(c(top), 0), float(np.finfo(p.dtype).tiny)
+    wide, steep = 3 * r, jnp.maximum(slope, 0)
+    # Each of the three terms alone gives an upper bound on e; the least is below 1.5 e.
+    e = jnp.exp(jnp.log(jnp.maximum(high, tiny)) / 3)
+    bound = jnp.where(rises, high / jnp.maximum(steep, tiny),
+                      jnp.sqrt(high / jnp.maximum(wide, tiny)))  # fmt: skip
+    e = jnp.minimum(e, bound)
+    for _ in range(_STEPS):
+        excess = ((e + wide) * e + steep) * e - high
+        step = excess / jnp.maximum((3 * e + 2 * wide) * e + steep, tiny)
+        e = jnp.clip(e - step, 0, e)
+    x = jnp.clip(top - e, 0, 1)
+    for _ in range(_POLISH):
+        tilt = (3 * x - 2 * (1 + q)) * x + linear
+        # Where c is flat its rounding would move x far; a true correction is small.
+        step = jnp.clip(c(x) / jnp.maximum(tilt, tiny), -_FAR, _FAR)
+        x = jnp.clip(x - jnp.where(tilt > 0, step, 0), 0, 1)
+    return x

@@ -8,7 +8,7 @@ from jaxelim.checks import wrong_answers
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.lanes import LaneOps
 from jaxelim.problems.best_arm import BestArm
-from jaxelim.problems.lanewise import traced_shape
+from jaxelim.problems.traced import traced_shape
 
 if TYPE_CHECKING:
     from jaxelim.tables import Table

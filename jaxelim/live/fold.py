@@ -23,7 +23,7 @@ from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Schedule, Spec
 from jaxelim.engine.step import Step
 from jaxelim.errors import ArgumentError
 from jaxelim.instances.arms import Arms
-from jaxelim.problems.lanewise import traced_shape
+from jaxelim.problems.traced import traced_shape
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
 from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of

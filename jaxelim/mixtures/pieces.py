@@ -46,19 +46,18 @@ def log_e(
     if pieces.signs:
         value = jnp.where(pieces.above, *_of_levels(family, stat, pieces.level, priors))
     else:
-        ends = both_sides(pieces, space.lanes, stat)
+        (i, k), last = pieces.places(), stat.mean.shape[0]
+        at_i, at_k = (jnp.minimum(j, last - 1) for j in (i, k))  # a reference follows below
+        a, b = (jax.tree.map(lambda x, at=at: x[at], stat) for at in (at_i, at_k))
         if above:
-            value = between(family, *ends, pieces.slack, priors)
+            value = between(family, a, b, pieces.slack, priors)
         elif family.convex_in:
-            value = of_pairs(family, *ends, pieces.slack, priors[0])
+            value = of_pairs(family, a, b, pieces.slack, priors[0])
         else:
-            value = over_cells(family, *ends, pieces, priors)
+            value = over_cells(family, a, b, pieces, priors)
         if pieces.refers:
-            i, k = pairs_in_order(pieces)
-            last = stat.mean.shape[0]
             up, down = _of_levels(family, stat, pieces.level, priors)
-            value = jnp.where(i == last, down[jnp.minimum(k, last - 1)], value)
-            value = jnp.where(k == last, up[jnp.minimum(i, last - 1)], value)
+            value = jnp.where(i == last, down[at_k], jnp.where(k == last, up[at_i], value))
     outside = pieces.outside(space.lanes, stats.means)
     return jnp.where(pieces.exists & (outside > 0) & (value > 0), value, -jnp.inf)
 
@@ -120,32 +119,3 @@ def over_cells(family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple) -> Arr
         return jax.lax.cond(outside, bound, lambda: jnp.full_like(low, -jnp.inf))
 
     return jax.lax.map(value, (pieces.exists, a, b))
-
-
-def pairs_in_order(pieces: Any) -> tuple[Array, Array]:
-    """The candidates i and k of every place of pairs of one run: [Q] each."""
-    n = pieces.candidates
-    i = jnp.atleast_1d(pieces.first)
-    return jnp.repeat(i, n), jnp.tile(jnp.arange(n, dtype=i.dtype), i.shape[0])
-
-
-def both_sides(pieces: Any, lanes: Any, x: Tree) -> tuple[Tree, Tree]:
-    """x_i and x_k of every pair of one run, of arrays [K, ..]: [Q, ..] each.
-
-    Of a reference without an entry of its own it has what belongs to the first arm.
-    """
-
-    def sides(x: Array) -> tuple[Array, Array]:
-        missing = pieces.refers and x.shape[0] < pieces.candidates
-        x = jnp.concatenate([x, x[:1]]) if missing else x
-        if not pieces.several:
-            own = lanes.row(x, pieces.first) if x.ndim > 1 else lanes.take(x, pieces.first)
-            return jnp.broadcast_to(own[None], x.shape), x
-        own = x[pieces.first][:, None]
-        whole = (own.shape[0], *x.shape)
-        a, b = jnp.broadcast_to(own, whole), jnp.broadcast_to(x[None], whole)
-        return a.reshape((-1, *x.shape[1:])), b.reshape((-1, *x.shape[1:]))
-
-    leaves, tree = jax.tree.flatten(x)
-    ends = [sides(leaf) for leaf in leaves]
-    return tuple(tree.unflatten([end[side] for end in ends]) for side in (0, 1))  # type: ignore[return-value]

@@ -10,9 +10,8 @@ import numpy as np
 from jaxelim.checks import outside_span, real, real_array
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pairs
+from jaxelim.contracts.sets import ArmSet, PairSet
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.lanes import index_like
-from jaxelim.problems.sets import ArmSet, PairSet
 
 LARGEST = 1e15
 """The largest epsilon, in the units of the rewards and of a run."""
@@ -186,25 +185,23 @@ class BestArm(Problem):
             return jnp.where(none, arms, seen.lanes.argmax(seen.means))
         if self.items is None:
             return seen.lanes.argmax(seen.means)
-        theta_hat = seen.theta_hat
-        assert theta_hat is not None  # kept, as `uses_theta` is on
+        theta_hat: Any = seen.theta_hat  # kept, as `uses_theta` is on
         return seen.lanes.argmax(seen.lanes.dot(seen.constants, theta_hat))
 
     def public(self, seen, answer):
-        return self._index(seen, answer) == answer
+        return self._index(seen) == answer
 
-    def _index(self, seen, answer):
+    def _index(self, seen):
         """0, 1, .., the index of each arm or item, to compare with the answer."""
-        if self.items is None:
-            return index_like(seen.means)
-        return index_like(jnp.zeros((len(self.items),) + (1,) * answer.ndim, bool))
+        index = jnp.arange(self.width(len(seen.means)), dtype=jnp.int32)
+        return index.reshape(-1, *[1] * (seen.means.ndim - 1))
 
     def shape(self, seen, answer):
-        exists, count = self._index(seen, answer) != answer, self.width(seen.means.shape[0]) - 1
+        exists = self._index(seen) != answer
         if self.reference is not None:
             other = jnp.broadcast_to(answer != seen.means.shape[0], exists.shape[1:])
-            exists, count = jnp.concatenate([exists, other[None]]), seen.means.shape[0]
-        items = self.items is not None
+            exists = jnp.concatenate([exists, other[None]])
+        items, count = self.items is not None, exists.shape[0] - 1
         return Pairs(
             answer, exists, slack=self.epsilon, level=self.reference, count=count, items=items
         )

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -29,7 +30,7 @@ class HalfSpaceSet(PieceSet):
         return (seen.lanes.row(self.dropped, seen.answer) == 0) & seen.shape.exists
 
     def drop(self, seen, refuted):
-        return self._without(seen, self.problem.at(seen.answer) & refuted[None])
+        return self._without(seen, seen.public[:, None] & refuted[None])
 
     def drop_all(self, seen, beta):
         return self._without(seen, self.problem.all_refuted(seen, beta))
@@ -96,15 +97,11 @@ class HalfSpaces(Problem):
             raise ArgumentError("answer", answer, "a function theta_hat [d] -> index of the answer")
         directions = real_array("directions", directions, ndim=3)
         if 0 in directions.shape:
-            raise ArgumentError(
-                "directions",
-                directions.shape,
-                "at least one answer, one half-space and one dimension",
-            )
+            allowed = "at least one answer, one half-space and one dimension"
+            raise ArgumentError("directions", directions.shape, allowed)
         shape = directions.shape[:2]
-        offsets = (
-            np.zeros(shape) if offsets is None else real_array("offsets", offsets, shape=shape)
-        )
+        given = np.zeros(shape) if offsets is None else offsets
+        offsets = real_array("offsets", given, shape=shape)
         settled = dict(answer_map=answer, directions=directions, offsets=offsets)
         for name, value in settled.items():
             object.__setattr__(self, name, value)
@@ -125,11 +122,8 @@ class HalfSpaces(Problem):
         return f"HalfSpaces({name}, {arrays})"
 
     def __str__(self):
-        answers, q, d = self.directions.shape
-        return (
-            f"HalfSpaces({getattr(self.answer_map, '__name__', '..')}, "
-            f"directions=<[{answers}, {q}, {d}]>)"
-        )
+        name = getattr(self.answer_map, "__name__", "..")
+        return f"HalfSpaces({name}, directions=<{list(self.directions.shape)}>)"
 
     def static_part(self):
         ones = np.where(self.valid[..., None], np.ones_like(self.directions), 0)
@@ -149,28 +143,21 @@ class HalfSpaces(Problem):
         return HalfSpaces(self.answer_map, self.directions, self.offsets / scale)
 
     def _answer_of(self, theta: np.ndarray) -> int:
-        allowed = (
-            "a function theta_hat [d] -> index of the answer, an integer scalar, made of "
-            "jax.numpy operations"
-        )
+        allowed = "a function theta_hat [d] -> index of the answer, an integer scalar, made of "
+        fault = partial(ArgumentError, "answer", self.answer_map, allowed + "jax.numpy operations")
         try:
             with scope.engine():  # the settings of the engine, not the caller's
                 index = np.asarray(_jitted(self.answer_map, theta))
         except Exception as error:
-            raise ArgumentError(
-                "answer", self.answer_map, allowed, f"it raised {in_words(error)}"
-            ) from error
+            raise fault(f"it raised {in_words(error)}") from error
         if index.shape != () or index.dtype.kind not in "iu":
-            raise ArgumentError(
-                "answer", self.answer_map, allowed, f"it gave {index.dtype} of shape {index.shape}"
-            )
+            raise fault(f"it gave {index.dtype} of shape {index.shape}")
         return int(index)
 
     def check_arms(self, arms):
         if arms.shape[1] != self.directions.shape[2]:
-            raise ArgumentError(
-                "directions", self.directions.shape, f"a last axis of d = {arms.shape[1]}"
-            )
+            allowed = f"a last axis of d = {arms.shape[1]}"
+            raise ArgumentError("directions", self.directions.shape, allowed)
 
     def check(self, arms, theta):
         i = self._answer_of(theta)
@@ -178,11 +165,8 @@ class HalfSpaces(Problem):
             raise ArgumentError("answer", i, f"an index below {len(self.directions)}")
         inside = self.directions[i] @ theta <= self.offsets[i]
         if np.any(inside & self.valid[i]):
-            raise ArgumentError(
-                "instance",
-                f"theta lies in half-space {int(np.argmax(inside))} of its own answer {i}",
-                "theta outside every half-space of its answer",
-            )
+            given = f"theta lies in half-space {int(np.argmax(inside))} of its own answer {i}"
+            raise ArgumentError("instance", given, "theta outside every half-space of its answer")
 
     def answer(self, seen):
         theta_hat = seen.theta_hat
@@ -221,11 +205,6 @@ class HalfSpaces(Problem):
         """table[answer] with lanes last: [A, ..] -> [..] or [.., B]."""
         rows = jnp.asarray(table)[answer]
         return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
-
-    def at(self, answer: Array) -> Array:
-        """One-hot answer: [A, 1] bool, to broadcast against [A, Q]."""
-        answers = jnp.arange(len(self.directions), dtype=jnp.int32)
-        return answers.reshape((-1, 1) + (1,) * answer.ndim) == answer
 
     def all_refuted(self, seen, beta) -> Array:
         """Whether beta refutes each half-space of every answer: [A, Q] bool."""

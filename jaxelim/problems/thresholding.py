@@ -10,8 +10,8 @@ import numpy as np
 from jaxelim.checks import real
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pairs
+from jaxelim.contracts.sets import SignSet
 from jaxelim.errors import ArgumentError
-from jaxelim.problems.sets import SignSet
 
 
 @jax.tree_util.register_static

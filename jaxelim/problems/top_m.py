@@ -9,8 +9,8 @@ import numpy as np
 
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pairs
+from jaxelim.contracts.sets import PairSet, largest
 from jaxelim.errors import ArgumentError
-from jaxelim.problems.sets import PairSet, largest
 
 
 @jax.tree_util.register_static

@@ -113,5 +113,7 @@ class FWS(SamplingRule):
         return linear.under(state.design)
 
     def _tied(self, view: View) -> Array:
-        margin = view.evidence.outside()
-        return view.lanes.any(view.shape.ties(margin, float(jnp.finfo(margin.dtype).eps)))
+        """Whether answers tie. Ties inside an answer of several candidates do not count."""
+        shape, margin = view.shape, view.evidence.outside()
+        tied = shape.exists & (margin <= float(jnp.finfo(margin.dtype).eps))
+        return view.lanes.any(jnp.zeros_like(tied) if shape.several else tied)

@@ -9,9 +9,9 @@ from jax import Array
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import EQUAL_INTERVALS
+from jaxelim.contracts.sets import largest
 from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import index_like
-from jaxelim.problems.sets import largest
 from jaxelim.rules.parts.indices import observed
 
 

@@ -9,8 +9,8 @@ from jax import Array
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import INTERVALS
+from jaxelim.contracts.sets import largest
 from jaxelim.contracts.traits import Traits
-from jaxelim.problems.sets import largest
 from jaxelim.rules.parts.indices import ambiguous_pair, less_pulled, observed
 
 

@@ -28,7 +28,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim.contracts.views import Derivatives, Evidence
+from jaxelim.contracts.views import Evidence
+from jaxelim.evidence.derivatives import Derivatives
 from jaxelim.lanes import PLAIN, LaneOps
 from jaxelim.lanes import where as where_
 from jaxelim.matrices import product

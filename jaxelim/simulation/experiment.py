@@ -15,7 +15,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families import noise as random
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
-from jaxelim.problems.lanewise import traced_shape
+from jaxelim.problems.traced import traced_shape
 from jaxelim.simulation import refusals
 from jaxelim.simulation.basis import computed
 from jaxelim.simulation.keys import key_of

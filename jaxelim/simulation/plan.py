@@ -15,7 +15,6 @@ from jaxelim.contracts.views import Tree
 from jaxelim.engine import LANE_GROUP, Execution, Inputs, Queue, Schedule, Spec, Timing
 from jaxelim.errors import ArgumentError, RuleError, warn
 from jaxelim.families import noise, returns
-from jaxelim.problems.lanewise import in_lanes
 from jaxelim.scope import ONE_DEVICE
 from jaxelim.simulation.experiment import Engine, Experiment
 
@@ -102,7 +101,7 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
         tuned=not gpu,
     )
     return Spec(
-        problem=in_lanes(_scaled_problem(call).static_part()),
+        problem=_scaled_problem(call).static_part(),
         family=family,
         source=family if source is None else source.static_part(),
         rule=call.rule.static_part(),

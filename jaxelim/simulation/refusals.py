@@ -12,8 +12,8 @@ from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, in_words, warn
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
+from jaxelim.thresholds.basic import POINTS, values
 from jaxelim.thresholds.mixture import Mixture
-from jaxelim.thresholds.values import POINTS, values
 
 if TYPE_CHECKING:
     from jaxelim.simulation.experiment import Experiment

@@ -14,7 +14,6 @@ from jaxelim.errors import UnsupportedError
 from jaxelim.families.gaussian import LinearGaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
-from jaxelim.problems.lanewise import in_lanes
 from jaxelim.testing.exact import half_spaces
 from jaxelim.testing.instances import accepted
 from jaxelim.testing.report import Generator, World, require
@@ -61,7 +60,7 @@ def answers(world: World, rng: Generator) -> str:
         return problem.public(seen, answer), problem.shape(seen, answer)
 
     one = jax.device_get(jax.jit(jax.vmap(partial(look, problem)))(points, means))
-    many = jax.device_get(jax.jit(partial(look, in_lanes(problem)))(points.T, means.T))
+    many = jax.device_get(jax.jit(partial(look, problem))(points.T, means.T))
     public, shapes = one
     for own, lanes in zip(jax.tree.leaves(one), jax.tree.leaves(many), strict=True):
         lanes = np.moveaxis(lanes, -1, 0) if lanes.ndim == own.ndim else lanes
@@ -97,7 +96,7 @@ def answers(world: World, rng: Generator) -> str:
 
 def its_set(world: World, rng: Generator) -> str:
     """A set of pieces is full at first, loses what is dropped alone, never grows, and settles."""
-    problem, walks = in_lanes(world.thing), max(world.draws // 10, 5)
+    problem, walks = world.thing, max(world.draws // 10, 5)
     family = LinearGaussian(ridge=1.0, form="square", keeps_theta=True)
     constants = jax.tree.map(jnp.asarray, problem.constants())
 

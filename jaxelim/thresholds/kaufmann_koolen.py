@@ -47,15 +47,16 @@ def lines(gaussian: bool) -> tuple[np.ndarray, np.ndarray]:
         by = (1 + share) / 2
         g = 2 * by - 2 * by * np.log(4 * by) + np.log(zeta(2 * by)) - np.log1p(-by) / 2
         return g / by, 1 / by
-    g = [
-        minimize_scalar(
-            lambda xi, by=by: by * (1 + xi) * math.log(math.pi**2 / (3 * math.log1p(xi) ** 2))
-            - math.log1p(-by * (1 + xi)),
-            bounds=(0, min(0.5, 1 / by - 1)), method="bounded", options={"xatol": 1e-12},
-        ).fun  # type: ignore[attr-defined]
-        for by in share
-    ]  # fmt: skip
-    return g / share, 1 / share
+
+    def least(by: float) -> float:
+        def g(xi: float) -> float:
+            a = by * (1 + xi)
+            return a * math.log(math.pi**2 / (3 * math.log1p(xi) ** 2)) - math.log1p(-a)
+
+        found: Any = minimize_scalar(g, bounds=(0, min(0.5, 1 / by - 1)), options={"xatol": 1e-12})
+        return found.fun
+
+    return np.array([*map(least, share)]) / share, 1 / share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,15 +95,18 @@ class KaufmannKoolen:
     arms: int = 2
     gaussian: bool = False
 
-    def bound(self, instance: "Arms", problem: Any, **_: Any) -> "KaufmannKoolen":
-        """Host: the threshold with the numbers of a call: best arm, best item, top m or signs.
+    def __post_init__(self) -> None:
+        for name in ("arms",) if self.pieces is None else ("pieces", "arms"):
+            object.__setattr__(self, name, integer(name, getattr(self, name), low=1))
+        if not isinstance(self.gaussian, bool):
+            raise ArgumentError("gaussian", self.gaussian, "True or False")
 
-        Linear arms: one piece of all K arms, for every problem. Half the squared
-        distance of theta_hat from theta in the norm of V is at most the sum of the
-        arms' own.
+    def bound(self, instance: "Arms", problem: Any, **_: Any) -> "KaufmannKoolen":
+        """Host: the threshold with the numbers of a call, where none are given.
 
         Raises:
-            UnsupportedError: another problem, or another family of rewards.
+            UnsupportedError: `pieces` and `arms` of the problem are not known, or it is another
+                family of rewards.
         """
         if self.pieces is not None:
             return self
@@ -116,12 +120,6 @@ class KaufmannKoolen:
             raise UnsupportedError("problem", problem, allowed + "give pieces and arms")
         return KaufmannKoolen(*needed, normal)
 
-    def __post_init__(self) -> None:
-        for name in ("arms",) if self.pieces is None else ("pieces", "arms"):
-            object.__setattr__(self, name, integer(name, getattr(self, name), low=1))
-        if not isinstance(self.gaussian, bool):
-            raise ArgumentError("gaussian", self.gaussian, "True or False")
-
     def __call__(self, t: Array, delta: Array) -> Array:
         """beta at every t; P = 1 before `bound`."""
         x = (math.log(self.pieces or 1) - jnp.log(delta)) / self.arms
@@ -134,12 +132,10 @@ class KaufmannKoolen:
     def proof(self, call: "Call") -> bool | str:
         """True without a ridge, where pieces and arms are at least those of the problem.
 
-        Every rule; LLR, selective and full stops, and native tests that compare the arms'
-        intervals or LLRs: where these end a run, pieces are refuted too.
+        For native tests of intervals or LLRs too: where they end a run, pieces are refuted.
 
         Raises:
-            UnsupportedError: rewards of unknown variance, a ridge, or gaussian=True for
-                other rewards.
+            UnsupportedError: unknown variances, a ridge, or gaussian=True for other rewards.
         """
         if call.law == UNKNOWN_VARIANCE:
             raise UnsupportedError("family", call.family, _REWARDS)
@@ -160,8 +156,12 @@ class KaufmannKoolen:
 
 
 def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | None:
-    """The pieces and arms that cover a problem; None: not known."""
-    if structure == "linear" or problem.name == "best-item":  # pieces compare all arms
+    """The pieces and arms that cover a problem; None: not known.
+
+    Half the squared distance of theta_hat from theta in the norm of V is at most the sum of the
+    arms' own. So all K arms cover every problem of linear arms with one piece.
+    """
+    if structure == "linear" or problem.name == "best-item":
         return 1, k
     if problem.name == "thresholding":
         return k, 1

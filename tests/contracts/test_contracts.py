@@ -10,8 +10,8 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue
+from jaxelim.contracts.sets import ArmSet
 from jaxelim.lanes import LaneOps
-from jaxelim.problems.sets import ArmSet
 from jaxelim.simulation.results import two_samples
 from jaxelim.testing import ContractError, check
 

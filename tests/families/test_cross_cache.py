@@ -10,7 +10,7 @@ import pytest
 import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.evidence.designs import LinearContext, SquareDesign
-from jaxelim.families.products import CrossCache
+from jaxelim.families.linear_statistics import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import check
 from tests.calls import planned

@@ -45,7 +45,8 @@ def looked(arms, counts, ones, y, c):
     least = jnp.min(values)
     every = found.all_refuted(0.99 * least), found.all_refuted(1.01 * least + 1e-9)
     gradient = found.gradient(jnp.int32(0))
-    return stats.theta_hat, values, gradient, point, tests, found.above(), jnp.stack(every)
+    above = found.above(found.metric())
+    return stats.theta_hat, values, gradient, point, tests, above, jnp.stack(every)
 
 
 def cases(number, seed=0):

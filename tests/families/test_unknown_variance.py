@@ -10,9 +10,7 @@ from scipy.special import betainc
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.views import Snapshot
-from jaxelim.evidence import student
-from jaxelim.evidence.student import Spread
-from jaxelim.families.unknown_variance import StudentStatistics
+from jaxelim.families.unknown_variance import Spread, StudentStatistics
 from jaxelim.lanes import LaneOps
 from tests import twin
 
@@ -28,7 +26,7 @@ def instance_of(means=MU, std=STD, degrees="free"):
     return je.Instance.unstructured(means, family, source=je.families.Normal(std))
 
 
-INSTANCE = instance_of()
+INSTANCE, FAMILY = instance_of(), je.GaussianUnknownVariance()
 
 
 def compiled(f, *given):
@@ -62,8 +60,8 @@ def arm(mean, v):
 def pair(f_a, a, v_a, f_b, b, v_b):
     """The LLR of {mu_a <= mu_b}, from where the two arms meet."""
     (a, b), off = (arm(a, v_a), arm(b, v_b)), jnp.maximum(a - b, 0)
-    x = student.meet(f_a, a, f_b, b, off)
-    return f_a * student.loss(a, -x) + f_b * student.loss(b, off - x)
+    x = FAMILY.meet(f_a, a, f_b, b, off)
+    return f_a * FAMILY.loss(a, -x) + f_b * FAMILY.loss(b, off - x)
 
 
 def twins_pair(f_a, a, v_a, f_b, b, v_b):
@@ -252,7 +250,7 @@ def test_costs_of_true_pieces_exceed_x_seldom(count):
     f = np.full(n, count - 1.0)
 
     def costs(a, v_a, b, v_b, f):
-        return f * student.loss(arm(a, v_a), -a), pair(f, a, v_a, f, b, v_b)
+        return f * FAMILY.loss(arm(a, v_a), -a), pair(f, a, v_a, f, b, v_b)
 
     level, both = compiled(costs, means[0], variances[0], means[1], variances[1], f)
     for x in (1.0, 3.0, 5.0):

@@ -7,6 +7,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
+from jaxelim.contracts.sets import pack, unpack
 from jaxelim.evidence.designs import (
     DiagonalDesign,
     LinearContext,
@@ -14,7 +15,6 @@ from jaxelim.evidence.designs import (
     weighted,
 )
 from jaxelim.lanes import ARMS_A_BLOCK, LaneOps, index_like, over_arm_blocks
-from jaxelim.problems.sets import pack, unpack
 from tests.calls import compiled_text
 
 B = 5

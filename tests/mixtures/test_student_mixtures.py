@@ -10,10 +10,9 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
-from jaxelim.evidence.student import Spread
-from jaxelim.families.unknown_variance import StudentStatistics
+from jaxelim.families.unknown_variance import Spread, StudentStatistics
 from jaxelim.lanes import LaneOps
-from jaxelim.mixtures import pieces, student
+from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid
 from tests.mixtures import cases
 
@@ -131,5 +130,5 @@ def test_supremum_of_an_arm_has_mean_one():
         with scope.engine():
             r = jnp.asarray(np.abs(t) / np.sqrt(f))
             arms = Spread(jnp.full_like(r, n), r, jnp.full_like(r, n))
-            value = jax.jit(student.log_mixture)(arms, 0 * r, jnp.full_like(r, c))
+            value = jax.jit(FAMILY.log_mixture)(arms, 0 * r, jnp.full_like(r, c))
         assert abs(np.sum(np.exp(density + np.asarray(value)) * weight) - 1) < 1e-10

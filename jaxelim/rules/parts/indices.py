@@ -11,10 +11,10 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts.pieces import Interval
+from jaxelim.contracts.sets import largest
 from jaxelim.contracts.views import View
 from jaxelim.lanes import ARMS_A_BLOCK, ArmBlock, LaneOps
 from jaxelim.numerics.trees import balanced
-from jaxelim.problems.sets import largest
 
 
 def rank(

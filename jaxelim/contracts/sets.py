@@ -1,4 +1,4 @@
-"""Sets of pieces: masks over candidates, ordered pairs of candidates, or signs of arms."""
+"""Sets of pieces: the contract; masks over candidates, ordered pairs of them, signs of arms."""
 
 import dataclasses
 
@@ -7,14 +7,58 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import PieceSet, looks
+from jaxelim.contracts import looks
 from jaxelim.contracts.pieces import Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import Snapshot
-from jaxelim.errors import UnsupportedError
+from jaxelim.errors import UnsupportedError, undefined
 from jaxelim.lanes import LaneOps, index_like, over_arm_blocks
 from jaxelim.numerics.trees import balanced
 
 _BITS = 32
+
+
+class PieceSet:
+    """The contract of a set of pieces that elimination reduces: a registered dataclass."""
+
+    def active(self, seen: Snapshot) -> Array:
+        """Which pieces of the answer of `seen` are in the set: [Q] bool."""
+        raise undefined(self, "active(seen)")
+
+    def active_count(self, seen: Snapshot) -> Array:
+        """The number of pieces that are `active`: [] int32."""
+        return seen.lanes.sum(self.active(seen))
+
+    def drop(self, seen: Snapshot, refuted: Array) -> "PieceSet":
+        """The set without the pieces of the answer that are `refuted`, [Q] bool."""
+        raise undefined(self, "drop(seen, refuted)")
+
+    def drop_all(self, seen: Snapshot, beta: Array) -> "PieceSet":
+        """The set without the pieces, of all answers, that beta [] refutes."""
+        return self.drop(seen, seen.refuted(beta, self.active(seen)))
+
+    def tests(self, seen: Snapshot, full: bool) -> Array:
+        """The number of pieces that the next check tests: [] int32."""
+        return self.active_count(seen)
+
+    def settled(self, seen: Snapshot, full: bool) -> Array:
+        """Whether the set settles an answer: [] bool."""
+        return ~seen.lanes.any(self.active(seen))
+
+    def verdict(self, seen: Snapshot, full: bool) -> Array:
+        """The public form of that answer: [K] bool."""
+        return seen.public
+
+    def restarting(self) -> "PieceSet":
+        """The set for `Resets`: without times and early ends, as it is filled again."""
+        return self
+
+    def times(self) -> Array | None:
+        """When each piece was eliminated, 0 for never; None if not recorded."""
+        return None
+
+    def remaining(self, lanes: LaneOps) -> Array:
+        """The number that a trace records of the set: [] int32."""
+        raise undefined(self, "remaining(lanes)")
 
 
 def refuted_pairs(seen, beta) -> Array:
