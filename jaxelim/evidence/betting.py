@@ -291,11 +291,6 @@ def meet(w_a: Array, a: Wins | Truth, w_b: Array, b: Wins | Truth, off: Array) -
 
     There w_a times the best bet on a is w_b times that on b. The first guess takes bets as
     proportional to the distance from the mean.
-
-    Args:
-        w_a, w_b: weights, at least 0; any shape.
-        a, b: the arms.
-        off: at least 0.
     """
     m_a, m_b = a.mean, b.mean
     shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in (w_a, m_a, w_b, m_b, off)))

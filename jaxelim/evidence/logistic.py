@@ -15,6 +15,7 @@ full one, m its largest change of a score, always descends. Near the end the sha
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,6 @@ from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
 from jaxelim.evidence.directions import Directions
 from jaxelim.evidence.half_spaces import Coordinates
 from jaxelim.evidence.linear import LinearEvidence
-from jaxelim.evidence.scores import divergence, forces, largest_curvature, ratio, score, sides
 from jaxelim.lanes import PLAIN, index_like
 from jaxelim.matrices import factor_inverse, product
 
@@ -41,26 +41,62 @@ _ROUNDING = 1e-9
 """What an upper bound on an LLR is raised by, as a share."""
 
 
+def sides(scores: Array) -> tuple[Array, Array]:
+    """The probabilities of 1 and of 0, each without cancellation; any shape."""
+    small = jnp.exp(-jnp.abs(scores))
+    large = 1 / (1 + small)
+    small = small * large
+    positive = scores >= 0
+    return jnp.where(positive, large, small), jnp.where(positive, small, large)
+
+
+def divergence(x: Array, y: Array) -> Array:
+    """d(x, y), of the means at scores x and y: any shape.
+
+    log(1 + p (exp(h) - 1)) - p h with h = y - x and p the probability of 1 at x. With
+    that of 0 and -h it is the same. The smaller probability rounds less.
+    """
+    p, q = sides(x)
+    share, h = jnp.where(p <= q, p, q), jnp.where(p <= q, y - x, x - y)
+    return jnp.maximum(jnp.log1p(share * jnp.expm1(h)) - share * h, 0)
+
+
+def forces(p: Array, q: Array, p_hat: Array, q_hat: Array) -> Array:
+    """p - p_hat, the derivative of d(x, y) by y: from the smaller probabilities, any shape."""
+    return jnp.where(p > q, q_hat - q, p - p_hat)
+
+
+def largest_curvature(scores: Array) -> Array:
+    """The least b with d(x, y) <= b (y - x)^2/2 for all y, at scores x: any shape.
+
+    tanh(x/2)/(2 x). (Jaakkola & Jordan 2000.)
+    """
+    near = jnp.abs(scores) < 1e-3
+    apart = jnp.where(near, 1, scores)
+    return jnp.where(near, 0.25 - scores**2 / 48, jnp.tanh(apart / 2) / (2 * apart))
+
+
+def score(mean: float) -> float:
+    """log(mean/(1 - mean)), of a number in (0, 1)."""
+    return math.log(mean) - math.log1p(-mean)
+
+
+def ratio(a: Array, b: Array) -> Array:
+    """a/b; 1 where b is 0."""
+    return jnp.where(b != 0, a / jnp.where(b != 0, b, 1), 1)
+
+
 def least(
-    space: LinearContext,
-    slope: Callable[[Array, Array], Array],
-    weights: Array,
-    ridge: float,
-    centre: Array,
-    theta: Array,
-    go: Array,
-    side: tuple[Array, Array] | None = None,
-) -> Array:
+    space: LinearContext, slope: Callable[[Array, Array], Array], weights: Array, ridge: float,
+    centre: Array, theta: Array, go: Array, side: tuple[Array, Array] | None = None,
+) -> Array:  # fmt: skip
     """The least point of a sum over the arms plus ridge ||theta - centre||^2/2: [d].
 
     Args:
-        space: the context.
         slope: the derivatives of the sum by the scores, [K], from the probabilities of 1 and 0.
         weights: the sum's curvature by score k is weights_k p_k (1 - p_k), [K].
-        ridge: at least 0.
-        centre: [d].
-        theta: where to start, [d].
-        go: [] bool; elsewhere theta stays.
+        ridge, centre: a number of at least 0, and [d].
+        theta: where to start, [d]; it stays where `go` [] does not hold.
         side: y [d] and c []: only theta with y . theta = c. The first step goes there.
     """
     lanes, features = space.lanes, space.features
@@ -102,21 +138,15 @@ def least(
 def fitted(
     space: LinearContext, ones: Array, zeros: Array, ridge: float, theta: Array, go: Array
 ) -> Array:
-    """The penalised maximum likelihood estimate, from theta [d] on: [d].
+    """The penalised maximum likelihood estimate, from theta [d] on where `go` [] holds: [d].
 
-    Args:
-        space: the context.
-        ones, zeros: how many rewards of each arm are 1, and 0: [K].
-        ridge: above 0.
-        theta: where to start.
-        go: [] bool; elsewhere theta stays.
+    `ones` and `zeros` [K] are how many rewards of each arm are 1, and 0; the ridge is above 0.
     """
 
     def slope(p: Array, q: Array) -> Array:
         return zeros * p - ones * q
 
-    centre = jnp.zeros_like(theta)
-    return least(space, slope, ones + zeros, ridge, centre, theta, go)
+    return least(space, slope, ones + zeros, ridge, jnp.zeros_like(theta), theta, go)
 
 
 @jax.tree_util.register_dataclass
@@ -141,14 +171,9 @@ class LogisticEvidence(Evidence):
 
     @staticmethod
     def at_truth(features: Array, theta: Array, pieces: HalfSpaces) -> "LogisticEvidence":
-        """The evidence at theta [d] about half-spaces of scores, for one run.
+        """The evidence at theta [d] about half-spaces of scores, for features [K, d] of any rank.
 
-        It is that of uniform weights, in coordinates with Phi' Phi = identity.
-
-        Args:
-            features: [K, d], of any rank.
-            theta: [d].
-            pieces: y is zero where there is no piece.
+        It is that of one run and uniform weights, in coordinates with Phi' Phi = identity.
         """
         frame = Coordinates.of(features)
         exists = jnp.any(pieces.y != 0, 1)
@@ -206,17 +231,23 @@ class LogisticEvidence(Evidence):
         image = self.space.lanes.symmetric_dot(metric.v_inv, y)
         far = jnp.sum(y * self.theta_hat, 0) - c
         moved = -image * ratio(jnp.maximum(far, 0), jnp.sum(y * image, 0))
-        scores = self.scores
-        moves = divergence(scores, scores + self.space.over_arms(moved))
-        value = self.space.lanes.sum(self.weights * moves)
+        return self._cost(moved, self.scores + self.space.over_arms(moved)) * (1 + _ROUNDING)
+
+    def _cost(self, moved: Array, scores: Array) -> Array:
+        """D at theta_hat + moved [d], where the scores [K] are these: []."""
+        value = self.space.lanes.sum(self.weights * divergence(self.scores, scores))
+        if self.slope is None:
+            return value
         value = value + self.ridge / 2 * jnp.sum(moved**2, 0)
-        if self.slope is not None:
-            value = value - jnp.sum(self.slope * moved, 0)
-        return value * (1 + _ROUNDING)
+        return value - jnp.sum(self.slope * moved, 0)
 
     def values(self) -> Array:
-        pieces = jnp.arange(self.shape.exists.shape[0], dtype=jnp.int32)
-        return jax.lax.map(lambda piece: self._value(*self._side(self._wide(piece))), pieces)
+        lanes = self.theta_hat.shape[1:]
+
+        def value(piece: Array) -> Array:
+            return self._value(*self._side(jnp.broadcast_to(piece, lanes)))
+
+        return jax.lax.map(value, jnp.arange(len(self.shape.exists), dtype=jnp.int32))
 
     def derivatives(self) -> Bent:
         """H_p with two derivatives, for half-spaces and weights."""
@@ -274,11 +305,8 @@ class LogisticEvidence(Evidence):
     def _tested(self, beta: Array, all_or_none: bool) -> Array:
         """Which pieces have values above beta []: [Q] bool.
 
-        Only those whose upper bound exceeds beta are solved, in the order of these bounds.
-
-        Args:
-            beta: the level, [].
-            all_or_none: whether a run may stop at the first piece that is not above beta.
+        Only those whose upper bound exceeds beta are solved, in the order of these bounds. With
+        `all_or_none` a run may stop at the first piece that is not above beta.
         """
         metric, lanes = self.metric(), self.space.lanes
         largest = float(jnp.finfo(self.weights.dtype).max)
@@ -307,10 +335,6 @@ class LogisticEvidence(Evidence):
         """The closest theta of a piece [] to theta_hat: [d]."""
         return self._closest(*self._side(piece))
 
-    def _wide(self, piece: Array) -> Array:
-        """The same piece in every lane."""
-        return jnp.broadcast_to(piece, self.theta_hat.shape[1:])
-
     def _side(self, piece: Array) -> tuple[Array, Array]:
         """y [d] and c [] of a piece []."""
         y, c = self._directions.side(piece)
@@ -318,7 +342,6 @@ class LogisticEvidence(Evidence):
 
     def _closest(self, y: Array, c: Array, go: Array | bool = True) -> Array:
         """The point of {y . theta <= c} with the least D: [d]; theta_hat if that is inside."""
-
         outside = jnp.sum(y * self.theta_hat, 0) > c
         hat, go = self.theta_hat, outside & go
         return least(self.space, self._forces, self.weights, self.ridge, hat, hat, go, (y, c))
@@ -326,17 +349,14 @@ class LogisticEvidence(Evidence):
     def _value(self, y: Array, c: Array, go: Array | bool = True) -> Array:
         """The least D over {y . theta <= c}: []; 0 where `go` [] bool does not hold."""
         theta = self._closest(y, c, go)
-        scores, hat = self.space.over_arms(theta), self.scores
-        value = self.space.lanes.sum(self.weights * divergence(hat, scores))
-        if not self.ridge:
+        scores, moved = self.space.over_arms(theta), theta - self.theta_hat
+        value = self._cost(moved, scores)
+        if self.slope is None:
             return value
-        assert self.slope is not None
-        moved = theta - self.theta_hat
         slopes = self._forces(*sides(scores))
         transposed = jnp.swapaxes(self.space.features, 0, 1)
         slopes = self.space.lanes.dot(transposed, slopes, self.space.features)
         slopes = slopes + self.ridge * moved - self.slope
         along = slopes - y * ratio(jnp.sum(y * slopes, 0), jnp.sum(y * y, 0))
-        value = value + self.ridge / 2 * jnp.sum(moved**2, 0) - jnp.sum(self.slope * moved, 0)
         value = jnp.maximum(value - jnp.sum(along**2, 0) / (2 * self.ridge), 0)
         return jnp.where(jnp.any(moved != 0, 0), value, 0)

@@ -49,6 +49,8 @@ class ArmModel(Family):
 
     low: ClassVar[float] = -np.inf  # the range of means
     high: ClassVar[float] = np.inf
+    least: ClassVar[float] = -np.inf  # of the means that rewards are drawn at, and the largest
+    most: ClassVar[float] = np.inf
     kind: ClassVar[Callable[..., Any]] = Stat
     statistics: ClassVar[Callable[..., Any]] = ArmStatistics
     exponential: ClassVar[bool] = False
@@ -198,10 +200,10 @@ class ArmModel(Family):
     # Checks, and the truth.
 
     def check(self, instance: "Instance") -> None:
-        means = instance.means
-        bad = means[(means < self.low) | (means > self.high)]
+        means, low, high = instance.means, max(self.low, self.least), min(self.high, self.most)
+        bad = means[(means < low) | (means > high)]
         if bad.size:
-            allowed = f"means from {self.low:g} to {self.high:g} for {self!r}"
+            allowed = f"means from {low:g} to {high:g} for {self!r}"
             raise ArgumentError("theta", means, allowed, f"{bad[0]:g} is not")
 
     def check_shape(self, problem: Problem, shape: Pieces) -> None:

@@ -1,26 +1,19 @@
 """Rewards that are waiting times."""
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.errors import ArgumentError
 from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, time_loss
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log, log1p, log_ratio
-
-if TYPE_CHECKING:
-    from jaxelim.instances.instance import Instance
-
-SMALLEST = 1e-100
-"""The smallest mean; squares of means must not underflow."""
 
 
 @jax.tree_util.register_static
@@ -36,15 +29,9 @@ class Exponential(OneParameter):
     """
 
     name: ClassVar[str] = "exponential"
-    low: ClassVar[float] = 0.0  # not a mean itself: see `check`
+    low: ClassVar[float] = 0.0
+    least: ClassVar[float] = 1e-100  # squares of means must not underflow
     convex_in: ClassVar[str] = "reciprocal"
-
-    def check(self, instance: "Instance") -> None:
-        super().check(instance)
-        bad = instance.means[instance.means < SMALLEST]
-        if bad.size:
-            allowed = f"means above 0, at least {SMALLEST:g}, for {self!r}"
-            raise ArgumentError("theta", instance.means, allowed, f"{bad[0]:g} is not")
 
     def check_rewards(self, rewards: np.ndarray) -> None:
         self.refuse_rewards(rewards, rewards <= 0, "above 0")

@@ -34,7 +34,7 @@ from jaxelim.families.linear_statistics import (
 )
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
-from jaxelim.mixtures import gaussian, linear
+from jaxelim.mixtures import gaussian
 from jaxelim.mixtures.grid import Grid
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class Gaussian(OneParameter):
         return gaussian.log_mixture(stat, at, c)
 
     def log_e(self, space: LinearContext, stats: Statistics, shape: Pieces, grid: Grid) -> Array:
-        """Closed forms of independent arms; linear arms: see `jaxelim.mixtures.linear`."""
+        """Closed forms of independent arms; linear arms: see `jaxelim.mixtures.gaussian`."""
         about = Directions(space, shape)
         margin, y = about.margin(stats.means, stats.theta_hat), about.half_spaces().y
         value = gaussian.log_e(margin, self._of_directions(grid, y, space, stats))
@@ -263,29 +263,20 @@ class LinearGaussian(Gaussian):
     ) -> "LinearGaussian":  # fmt: skip
         """The family of a job's program.
 
-        Args:
-            std: the standard deviation of the noise.
-            instance, problem, ridge, max_samples: the job's.
-            sums: whether the rule reads reward sums.
-            theta: whether a log reads theta_hat.
-            tuned: whether the program is for a CPU.
+        `sums`: whether the rule reads reward sums; `theta`: whether a log reads theta_hat;
+        `tuned`: whether the program is for a CPU.
         """
-        cancellation_safe = may_cancel(instance, ridge, min(max_samples, 10_000))
+        safe = may_cancel(instance, ridge, min(max_samples, 10_000))
         form = "diagonal" if instance.structure == "unstructured" else "square"
         return LinearGaussian(
-            std=std,
-            ridge=ridge,
-            form=form,
-            cancellation_safe=cancellation_safe,
-            keeps_theta=cancellation_safe or problem.uses_theta or theta,
-            keeps_sums=sums,
-            tuned=tuned,
+            std=std, ridge=ridge, form=form, cancellation_safe=safe, keeps_sums=sums, tuned=tuned,
+            keeps_theta=safe or problem.uses_theta or theta,
             # Cached where a product costs more than the test whether the cache is valid.
-            keeps_products=tuned and form != "diagonal" and not cancellation_safe,
+            keeps_products=tuned and form != "diagonal" and not safe,
             # LLVM's higher levels compile more slowly and speed up only the small steps of the
             # diagonal form. The form alone decides: programs must not depend on the number of runs.
             optimization=None if form == "diagonal" else "1",
-        )
+        )  # fmt: skip
 
     def plan(self) -> dict[str, Any]:
         return {"design": self.form, "cancellation_safe": self.cancellation_safe}
@@ -341,7 +332,7 @@ class LinearGaussian(Gaussian):
         """The design has no ridge."""
         if isinstance(stats.design, DiagonalDesign):
             return super()._of_directions(grid, y, space, stats)
-        return linear.half_spaces(grid, y, space.features, stats.counts)
+        return gaussian.of_features(grid, y, space.features, stats.counts)
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """Independent arms: N(m_k, 1/(N_k + ridge)); the prior is flat without a ridge."""

@@ -113,13 +113,9 @@ def initial_tables(instance: "Arms", form: str, ridge: float) -> dict[str, np.nd
 def started(
     space: LinearContext, tables: dict, rewards: Array, form: str, theta: bool, sums: bool
 ) -> LinearStatistics:
-    """The statistics after one pull of each arm, without cached products.
+    """The statistics as of `Family.start`, without cached products.
 
-    Args:
-        space, tables, rewards: as of `Family.start`.
-        form: "square" or "diagonal".
-        theta: whether theta_hat is kept.
-        sums: whether reward sums are kept in float64 too.
+    `theta`: whether theta_hat is kept; `sums`: whether the sums of rewards are.
     """
     k, b = rewards.shape
     owned = space.features.ndim == 3  # lanes have features of their own
@@ -133,16 +129,12 @@ def started(
         theta_hat = jnp.matmul(tables["estimator"], rewards, precision="highest")
     means, g = space.over_arms(theta_hat), of_lanes(tables["g"])
     square = form == "square"
-    design = SquareDesign(g, of_lanes(tables["matrix"])) if square else DiagonalDesign(g)
     return LinearStatistics(
-        t=jnp.full((b,), k, jnp.int32),
-        counts=jnp.ones_like(means),
-        means=means,
-        design=design,
-        theta_hat=theta_hat if theta else None,
-        reward_sums=rewards if sums else None,
+        t=jnp.full((b,), k, jnp.int32), counts=jnp.ones_like(means), means=means,
+        design=SquareDesign(g, of_lanes(tables["matrix"])) if square else DiagonalDesign(g),
+        theta_hat=theta_hat if theta else None, reward_sums=rewards if sums else None,
         products=None,
-    )
+    )  # fmt: skip
 
 
 def updated(seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:

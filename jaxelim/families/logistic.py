@@ -111,28 +111,27 @@ class Logistic(Family):
         self, space: LinearContext, problem: Problem, tables: tuple, rewards: Array
     ) -> Statistics:
         b = rewards.shape[1:]
-        counts = jnp.ones_like(rewards)
+        t = jnp.full(b, rewards.shape[0], jnp.int32)
         theta = jnp.zeros((space.features.shape[1], *b), rewards.dtype)
-        go = jnp.ones(b, bool)
-        theta = fitted(space, rewards, counts - rewards, self.ridge, theta, go)
-        return Statistics(
-            t=jnp.full(b, rewards.shape[0], jnp.int32), counts=counts,
-            means=sides(space.over_arms(theta))[0], reward_sums=rewards, theta_hat=theta,
-        )  # fmt: skip
+        counts, go = jnp.ones_like(rewards), jnp.ones(b, bool)
+        return self._fitted(space, t, counts, rewards, theta, go)
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
         """Newton steps go on from the last estimate."""
-        stats = seen.stats
+        stats, space = seen.stats, seen.space
         assert stats.reward_sums is not None and stats.theta_hat is not None
-        space: LinearContext = seen.space  # type: ignore[assignment]
         chosen = (index_like(stats.means) == arm) & go
-        counts = stats.counts + chosen.astype(stats.means.dtype)
+        t, counts = stats.t + go.astype(jnp.int32), stats.counts + chosen.astype(stats.means.dtype)
         ones = stats.reward_sums + jnp.where(chosen, reward, 0)
-        theta = fitted(space, ones, counts - ones, self.ridge, stats.theta_hat, go)
-        return Statistics(
-            t=stats.t + go.astype(jnp.int32), counts=counts,
-            means=sides(space.over_arms(theta))[0], reward_sums=ones, theta_hat=theta,
-        )  # fmt: skip
+        return self._fitted(space, t, counts, ones, stats.theta_hat, go)
+
+    def _fitted(
+        self, space: Any, t: Array, counts: Array, ones: Array, theta: Array, go: Array
+    ) -> Statistics:
+        """The statistics of these counts and sums, fitted from theta [d] on where `go` holds."""
+        theta = fitted(space, ones, counts - ones, self.ridge, theta, go)
+        means = sides(space.over_arms(theta))[0]
+        return Statistics(t=t, counts=counts, means=means, reward_sums=ones, theta_hat=theta)
 
     def with_pending(
         self, space: LinearContext, entered: Statistics, ahead: Statistics, pull: Any = None

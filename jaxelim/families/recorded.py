@@ -49,13 +49,7 @@ def shuffled(seed: Array, place: Array, n: Array, rounds: int = ROUNDS) -> Array
     """pi(place), pi the swap-or-not shuffle of 0 .. n - 1: uint64; all of one shape.
 
     In round r a place x and its partner (k_r - x) mod n are exchanged or not, by a bit that
-    both share. So pi is a permutation for every seed.
-
-    Args:
-        seed: uint64.
-        place: uint64, below n.
-        n: uint64, at least 1 and below 2^32.
-        rounds: number of rounds.
+    both share. So pi is a permutation for every seed. n is at least 1 and below 2^32.
     """
 
     def step(r: Array, x: Array) -> Array:

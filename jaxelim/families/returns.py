@@ -3,6 +3,7 @@
 They trace the methods, so that nothing compiles.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from jaxelim.errors import FamilyError, abbreviate
 from jaxelim.families import noise as random
 from jaxelim.families.arm import ArmModel
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.pieces import Stat
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -66,12 +68,7 @@ def check_settings(family: Family) -> None:
 def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dtype: Any) -> None:
     """Check the methods that a run calls; the library's own families are not checked.
 
-    Args:
-        family: as `settled` made it.
-        problem: as in a program, in lanes.
-        constants: the problem's arrays.
-        instance: the instance or batch; arms alone of a run that draws nothing.
-        dtype: the floating type of the run.
+    `family` is as `settled` made it, and `constants` are the problem's arrays.
 
     Raises:
         FamilyError: a method raises, or returns what its contract does not allow.
@@ -83,40 +80,35 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
         return jax.ShapeDtypeStruct((*shape, _LANES), dtype)
 
     arm, go = (jax.ShapeDtypeStruct((_LANES,), kind) for kind in (jnp.int32, jnp.bool_))
-    k, lanes = instance.K, LaneOps()
+    k, lanes, means = instance.K, LaneOps(), like(instance.K)
     if isinstance(family, ArmModel):
-        means = like(k)
-        stat = _traced(family, "first", means)
-        for name in ("n", "mean"):
-            _same(family, "first", getattr(stat, name, None), means, f"{name} of ")
-        _same(family, "loss", _traced(family, "loss", stat, means), means)
+        stat = _traced(family, "first", family.first, means)
+        of_arms = Stat(getattr(stat, "n", None), getattr(stat, "mean", None))  # type: ignore[arg-type]
+        _same(family, "first", of_arms, Stat(means, means))  # type: ignore[arg-type]
+        _same(family, "loss", _traced(family, "loss", family.loss, stat, means), means)
     allowed = "tables(instance) and space(lanes, features, constants) that do not raise"
     with blamed("tables or space", partial(FamilyError, "family", family, allowed)):
         tables = jax.tree.map(lambda x: _as(np.asarray(x)[0], dtype), family.tables(instance))
         features = jnp.asarray(instance.arms.reshape(-1, k, instance.d)[0], dtype)
         space = family.space(lanes, features, jax.tree.map(jnp.asarray, constants))
-    first = _traced(family, "start", tables, like(k), first=(space, problem))
+    first = _traced(family, "start", partial(family.start, space, problem), tables, means)
     if not isinstance(first, Statistics):
-        raise FamilyError("family", family, _ALLOWED["start"], f"it returned {described(first)}")
-    for name, known in (("counts", like(k)), ("means", like(k)), ("t", arm)):
-        _same(family, "start", getattr(first, name), known, f"{name} of ")
+        raise _fault(family, "start", f"it returned {described(first)}")
+    bare: Any = partial(Statistics, reward_sums=None)
+    ours = bare(t=first.t, counts=first.counts, means=first.means)
+    _same(family, "start", ours, bare(t=arm, counts=means, means=means))
 
     def seen(stats: Statistics) -> Snapshot:
         return Snapshot.of(family, problem, space, stats)
 
-    values, pieces = _call(
-        family, "evidence", lambda now: (seen(now).evidence.values(), seen(now).shape.exists), first
-    )
-    _same(family, "evidence", values, jax.ShapeDtypeStruct(pieces.shape, dtype))
-    now = _call(
-        family, "update", lambda now, *pull: family.update(seen(now), *pull), first, arm, like(),
-        go,
-    )  # fmt: skip
-    if jax.tree.structure(now) != jax.tree.structure(first):
-        raise FamilyError("family", family, _ALLOWED["update"], "it returned another structure")
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(first)]
-    for path, x, y in zip(paths, jax.tree.leaves(now), jax.tree.leaves(first), strict=True):
-        _same(family, "update", x, y, f"{path[1:]} of ")
+    def values(stats: Statistics) -> tuple[Any, Any]:
+        now = seen(stats)
+        return now.evidence.values(), now.shape.exists
+
+    found, exists = _traced(family, "evidence", values, first)
+    _same(family, "evidence", found, jax.ShapeDtypeStruct(exists.shape, dtype))
+    after = lambda stats, *pull: family.update(seen(stats), *pull)  # noqa: E731
+    _same(family, "update", _traced(family, "update", after, first, arm, like(), go), first)
 
 
 def check_draws(drawn: Family | Source, instance: "Arms", dtype: Any) -> None:
@@ -124,26 +116,27 @@ def check_draws(drawn: Family | Source, instance: "Arms", dtype: Any) -> None:
     truth = instance.truth
     if truth is None or shipped(drawn):
         return
-    noise = jax.ShapeDtypeStruct((_LANES,), random.type_of(drawn.noise, dtype))
-    reward = jax.ShapeDtypeStruct((_LANES,), dtype)
-    arm, lanes = jax.ShapeDtypeStruct((_LANES,), jnp.int32), LaneOps()
-    nature = _nature(instance.source or drawn, truth, dtype)
-    _same(drawn, "draw", _traced(drawn, "draw", nature, arm, arm, noise, first=(lanes,)), reward)
+    arm, reward, flag, noise = (
+        jax.ShapeDtypeStruct((_LANES,), kind)
+        for kind in (jnp.int32, dtype, jnp.bool_, random.type_of(drawn.noise, dtype))
+    )
+    nature, lanes = _nature(instance.source or drawn, truth, dtype), LaneOps()
+    draw = partial(drawn.draw, lanes)
+    _same(drawn, "draw", _traced(drawn, "draw", draw, nature, arm, arm, noise), reward)
     if isinstance(drawn, Source):
-        none_left = _traced(drawn, "used_up", nature, arm, arm, first=(lanes,))
+        none_left = _traced(drawn, "used_up", partial(drawn.used_up, lanes), nature, arm, arm)
         if none_left is not None:
-            _same(drawn, "used_up", none_left, jax.ShapeDtypeStruct((_LANES,), jnp.bool_))
+            _same(drawn, "used_up", none_left, flag)
 
 
 def _nature(drawn: Family | Source, instance: "Instance", dtype: Any) -> Any:
     """The nature of one instance, without values."""
-    fault = partial(FamilyError, _argument(drawn), drawn, _ALLOWED["nature"])
-    with blamed("nature", fault):
+    with blamed("nature", partial(_fault, drawn, "nature")):
         nature = drawn.nature(instance)
         arrays = [np.asarray(x) for x in jax.tree.leaves(nature)]
     for x in arrays:
         if x.dtype.kind not in "biuf" or x.shape[:1] != (instance.size,):
-            raise fault(f"it returned {described(x)}")
+            raise _fault(drawn, "nature", f"it returned {described(x)}")
     return jax.tree.map(lambda x: _as(np.asarray(x)[0], dtype), nature)
 
 
@@ -151,24 +144,26 @@ def _as(x: np.ndarray, dtype: Any) -> np.ndarray:
     return x.astype(dtype) if x.dtype.kind == "f" else x
 
 
-def _argument(one: Family | Source) -> str:
-    return "source" if isinstance(one, Source) else "family"
+def _fault(one: Family | Source, method: str, note: str) -> FamilyError:
+    argument = "source" if isinstance(one, Source) else "family"
+    return FamilyError(argument, one, _ALLOWED[method], note)
 
 
-def _traced(family: Family | Source, method: str, *arrays: Any, first: tuple = ()) -> Any:
-    """The shapes and types of what a method returns; `first`: arguments that are no arrays."""
-    return _call(family, method, lambda *arrays: getattr(family, method)(*first, *arrays), *arrays)
+def _traced(one: Family | Source, name: str, method: Callable, *arguments: Any) -> Any:
+    """The shapes and types of what a method returns."""
+    with blamed(name, partial(_fault, one, name)):
+        return jax.eval_shape(method, *arguments)
 
 
-def _call(family: Family | Source, method: str, f: Any, *arguments: Any) -> Any:
-    with blamed(method, partial(FamilyError, _argument(family), family, _ALLOWED[method])):
-        return jax.eval_shape(f, *arguments)
-
-
-def _same(
-    family: Family | Source, method: str, result: Any, known: Any, part: str = ""
-) -> None:
-    shape, dtype = getattr(result, "shape", None), getattr(result, "dtype", None)
-    if shape != known.shape or dtype != known.dtype:
-        note = f"{part}what it returned is {described(result)}, not {described(known)}"
-        raise FamilyError(_argument(family), family, _ALLOWED[method], note)
+def _same(one: Family | Source, method: str, result: Any, known: Any) -> None:
+    """Refuse an array, or a tree of arrays, of other shapes or types than those known."""
+    parts, found = jax.tree_util.tree_leaves_with_path(known), [result]
+    if len(parts) > 1:
+        found = jax.tree.leaves(result)
+        if jax.tree.structure(result) != jax.tree.structure(known):
+            raise _fault(one, method, "it returned another structure")
+    for (path, y), x in zip(parts, found, strict=True):
+        if (getattr(x, "shape", None), getattr(x, "dtype", None)) != (y.shape, y.dtype):
+            part = f"{jax.tree_util.keystr(path)[1:]} of " if path else ""
+            note = f"{part}what it returned is {described(x)}, not {described(y)}"
+            raise _fault(one, method, note)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.mixtures import linear
+from jaxelim.mixtures import gaussian
 from jaxelim.mixtures.grid import Grid, log_mean_exp
 from jaxelim.mixtures.infimum import harmonic
 from jaxelim.mixtures.pieces import each, of_pairs
@@ -107,7 +107,7 @@ def directions(
         counts: pulls [K].
         log_level: log(1/delta), whatever the number of directions.
     """
-    of_y = linear.half_spaces(grid, y, features, counts)
+    of_y = gaussian.of_features(grid, y, features, counts)
     reach = radius(grid, of_y.precision, of_y.price, log_level)
     return centres - reach, centres + reach
 
