@@ -151,6 +151,7 @@ class Snapshot:
     shape: Any  # Pairs or HalfSpaces: of its pieces
     evidence: Evidence  # about them
     threshold: "Mixture | None" = dataclasses.field(default=None, metadata=_STATIC)
+    """One whose level depends on the piece; None: beta alone is compared."""
     live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
     since: Array | None = None  # [] int32: samples at the last check; None: one fewer
 
@@ -160,14 +161,7 @@ class Snapshot:
         threshold: "Mixture | None" = None, live: Array | None = None,
         since: Array | None = None,
     ) -> "Snapshot":  # fmt: skip
-        """Compute all that is read at one t.
-
-        Args:
-            family, problem, space, stats: of the runs.
-            threshold: one whose level depends on the piece; None: beta alone is compared.
-            live: [] bool, the runs that may look at their pieces; None: all.
-            since: [] int32, samples at the last check, where rewards enter in groups.
-        """
+        """Compute all that is read at one t; the arguments are fields of the result."""
         seen = Estimate(space.lanes, stats.means, stats.theta_hat, space.constants)
         answer = problem.answer(seen)
         shape = problem.shape(seen, answer)

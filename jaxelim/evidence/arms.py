@@ -89,9 +89,6 @@ class ArmEvidence(Evidence):
     def weighted(self, weights: Array) -> "ArmEvidence":
         return dataclasses.replace(self, weight=self.per_cost(weights))
 
-    def outside(self) -> Array:
-        return self.pieces.outside(self.space.lanes, self.means)
-
     # The closest point of each piece.
 
     def _candidates(self) -> End:

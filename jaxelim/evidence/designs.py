@@ -205,18 +205,6 @@ class DiagonalDesign:
 Design = SquareDesign | DiagonalDesign
 
 
-def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The packed form of a symmetric matrix.
-
-    Returns the row and the column of each packed entry, [d (d + 1) / 2], and the packed
-    index of each entry of the full matrix, [d, d].
-    """
-    row, column = (x.astype(np.int32) for x in np.triu_indices(d))
-    place = np.zeros((d, d), np.int32)
-    place[row, column] = place[column, row] = np.arange(row.size)
-    return row, column, place
-
-
 def weighted(space: LinearContext, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
     """Build the design ridge I + sum_k weights_k phi_k phi_k'; weights [K], ridge [].
 
@@ -224,7 +212,9 @@ def weighted(space: LinearContext, weights: Array, ridge: Array | float = 0.0) -
     """
     features = space.features
     d = features.shape[1]
-    row, column, place = _packed(d)
+    row, column = (x.astype(np.int32) for x in np.triu_indices(d))  # of each packed entry
+    place = np.zeros((d, d), np.int32)  # in the packed form, of each entry of a matrix
+    place[row, column] = place[column, row] = np.arange(row.size)
     outer = features[:, row] * features[:, column]  # [K, d (d + 1) / 2]
     shape = (d, d) + (1,) * (weights.ndim - 1)
     eye = ridge * jnp.eye(d, dtype=weights.dtype).reshape(shape)

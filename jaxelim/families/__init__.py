@@ -14,31 +14,14 @@ from jaxelim.families.sources import Betas, Normal, Points
 from jaxelim.families.unknown_variance import GaussianUnknownVariance
 
 KINDS = (
-    Gaussian,
-    Bernoulli,
-    Poisson,
-    Exponential,
-    GaussianUnknownVariance,
-    Logistic,
-    Bounded,
-)
+    Gaussian, Bernoulli, Poisson, Exponential, GaussianUnknownVariance, Logistic, Bounded,
+)  # fmt: skip
 NAMES: dict[str, Any] = {kind().name: kind for kind in KINDS}
 """Families by name."""
 SOURCES: dict[str, Any] = {kind.name: kind for kind in (Recorded, Points, Betas, Normal)}
 """Sources of rewards by name."""
 
-
 __all__ = [
-    "Bernoulli",
-    "Betas",
-    "Bounded",
-    "Exponential",
-    "Gaussian",
-    "GaussianUnknownVariance",
-    "Logistic",
-    "Normal",
-    "OneParameter",
-    "Points",
-    "Poisson",
-    "Recorded",
-]
+    "Bernoulli", "Betas", "Bounded", "Exponential", "Gaussian", "GaussianUnknownVariance",
+    "Logistic", "Normal", "OneParameter", "Points", "Poisson", "Recorded",
+]  # fmt: skip

@@ -83,8 +83,9 @@ class ArmModel(Family):
         raise undefined(self, "loss(stat, by)")
 
     def weight(self, stat: Any) -> Array:
-        """What `loss` is multiplied by: n, or the degrees of freedom."""
-        return stat.n
+        """What `loss` is multiplied by: pulls times `per_pull`, or the degrees of freedom."""
+        one = self.per_pull(stat.n)
+        return stat.n if one is None else stat.n * one
 
     def per_pull(self, like: Array) -> Array | None:
         """What one pull adds to the weight of each arm, as `like` [K]; None: 1."""

@@ -1,7 +1,7 @@
 """Gaussian rewards of known standard deviations, linear and unstructured.
 
-X = phi_k . theta + std z, z ~ N(0, 1), or independent arms with a std each. What a program
-depends on is in `LinearGaussian`, or in `GaussianByArm`.
+X = phi_k . theta + std z, z ~ N(0, 1), or independent arms with a std each. What a program of
+linear arms depends on is in `LinearGaussian`.
 """
 
 import dataclasses
@@ -36,6 +36,7 @@ from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import gaussian
 from jaxelim.mixtures.grid import Grid
+from jaxelim.numerics.logarithm import log1p
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -100,11 +101,6 @@ class Gaussian(OneParameter):
         return max(self.std) if self.by_arm else self.std
 
     @property
-    def _unit(self) -> float:
-        """The unit of the means that methods take, in that of the rewards."""
-        return 1.0 if self.by_arm else self.std
-
-    @property
     def design(self) -> bool:  # type: ignore[override]
         return not self.by_arm
 
@@ -135,7 +131,7 @@ class Gaussian(OneParameter):
     def settled(self, **job: Any) -> "Gaussian":
         """The family of a job's program: see `LinearGaussian.of`, or in units of the scale."""
         if self.by_arm:
-            return GaussianByArm(tuple(std / self.scale for std in self.std), self.scale)
+            return Gaussian(tuple(std / self.scale for std in self.std))
         return LinearGaussian.of(self.std, **job)
 
     def plain(self) -> "Gaussian":
@@ -145,9 +141,12 @@ class Gaussian(OneParameter):
         return LinearContext(lanes, features, constants)
 
     def nature(self, instance: "Instance") -> Any:
-        """With one std the means in its units, [I, K]; else means and stds, [I, K] each."""
+        """With one std the means in its units, [I, K]; else means and stds, [I, K] each.
+
+        They are in the unit of `std`, which in a program is the family's scale.
+        """
         if self.by_arm:
-            means = super().nature(instance) / self._unit
+            means = super().nature(instance) / (instance.family.scale / self.scale)
             return {"mean": means, "std": np.broadcast_to(np.array(self.std), means.shape)}
         arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
         theta = np.reshape(instance.theta, (-1, instance.d)) / instance.noise_std
@@ -173,11 +172,6 @@ class Gaussian(OneParameter):
     def loss(self, stat: Stat, by: Array) -> Array:
         """by^2/2."""
         return by * by / 2
-
-    def weight(self, stat: Stat) -> Array:
-        """n/std^2."""
-        one = self.per_pull(stat.n)
-        return stat.n if one is None else stat.n * one
 
     def per_pull(self, like: Array) -> Array | None:
         """1/std^2; None with one std, the unit."""
@@ -206,8 +200,9 @@ class Gaussian(OneParameter):
 
     def weighed(self, grid: Grid, counts: Array) -> gaussian.Weighed:
         """What each prior makes of the arms: [.., J]; with one std means are in its units."""
-        one = self.per_pull(counts)
-        return gaussian.weighed(grid, counts, 1.0 if one is None else 1 / one)
+        (c, n), one = grid.over(counts), self.per_pull(counts)
+        costs = 1.0 if one is None else (1 / one)[..., None]
+        return gaussian.Weighed(n * (n / (n + c)) / costs, log1p(n / c) / 2)
 
     def stat_of(self, counts: Array, means: Array, moments: Array | None) -> gaussian.Stat:
         one = self.per_pull(counts)
@@ -215,7 +210,8 @@ class Gaussian(OneParameter):
 
     def log_mixture(self, stat: gaussian.Stat, at: Array, c: Array) -> Array:
         """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2, in the units of `weighed`."""
-        return gaussian.log_mixture(stat, at, c)
+        n, mean, cost = stat
+        return n * (n / (n + c)) / cost * (jnp.square(mean - at) / 2) - log1p(n / c) / 2
 
     def log_e(self, space: LinearContext, stats: Statistics, shape: Pieces, grid: Grid) -> Array:
         """Closed forms of independent arms; linear arms: see `jaxelim.mixtures.gaussian`."""
@@ -228,18 +224,6 @@ class Gaussian(OneParameter):
         self, grid: Grid, y: Array, space: LinearContext, stats: Statistics
     ) -> gaussian.Weighed:
         return gaussian.half_spaces(y, self.weighed(grid, stats.counts))
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True, repr=False)
-class GaussianByArm(Gaussian):
-    """Arms with a std each in a program: `std` and means are in the unit."""
-
-    unit: float = 1.0
-
-    @property
-    def _unit(self) -> float:
-        return self.unit
 
 
 @jax.tree_util.register_static

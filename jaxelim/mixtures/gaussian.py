@@ -15,7 +15,6 @@ for each c. In coordinates where G = I the determinant is the product of the piv
 I + V/c.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -27,9 +26,7 @@ from jaxelim.mixtures.grid import Grid, log_mean_exp
 from jaxelim.numerics.logarithm import log1p
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Weighed:
+class Weighed(NamedTuple):
     """What each prior makes of an arm's pulls: [.., J] each."""
 
     precision: Array  # n'
@@ -42,22 +39,6 @@ class Stat(NamedTuple):
     n: Array
     mean: Array
     cost: Array
-
-
-def log_mixture(stat: Stat, at: Array, c: Array) -> Array:
-    """log M at the means `at`, all arrays of one shape."""
-    n, mean, cost = stat
-    return n * (n / (n + c)) / cost * (jnp.square(mean - at) / 2) - log1p(n / c) / 2
-
-
-def weighed(grid: Grid, counts: Array, costs: Array | float) -> Weighed:
-    """Precisions and prices of arms with pulls N [..], above 0.
-
-    `costs` are variances of one reward in the unit of a run: [..], or a number.
-    """
-    strength, n = grid.over(counts)
-    costs = costs if isinstance(costs, float | int) else costs[..., None]
-    return Weighed(n * (n / (n + strength)) / costs, log1p(n / strength) / 2)
 
 
 def log_e(margin: Array, pieces: Weighed) -> Array:
