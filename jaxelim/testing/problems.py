@@ -1,6 +1,5 @@
 """The laws of a problem and of its set of pieces, at random theta, a quarter of them with ties."""
 
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,14 +52,14 @@ def answers(world: World, rng: Generator) -> str:
     points = np.concatenate([theta, other])
     means = np.einsum("nkd,nd->nk", np.concatenate([arms, arms]), points)
 
-    def look(problem: Problem, theta: Any, means: Any) -> Any:
+    def look(theta: Any, means: Any) -> Any:
         constants = jax.tree.map(jnp.asarray, problem.constants())
         seen = Estimate(LaneOps(), means, theta, constants)
         answer = problem.answer(seen)
         return problem.public(seen, answer), problem.shape(seen, answer)
 
-    one = jax.device_get(jax.jit(jax.vmap(partial(look, problem)))(points, means))
-    many = jax.device_get(jax.jit(partial(look, problem))(points.T, means.T))
+    one = jax.device_get(jax.jit(jax.vmap(look))(points, means))
+    many = jax.device_get(jax.jit(look)(points.T, means.T))
     public, shapes = one
     for own, lanes in zip(jax.tree.leaves(one), jax.tree.leaves(many), strict=True):
         lanes = np.moveaxis(lanes, -1, 0) if lanes.ndim == own.ndim else lanes
