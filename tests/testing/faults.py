@@ -226,7 +226,7 @@ PROBLEMS = {
     "active forgets a piece": Fault("problem", pieces(active=_forgets), "lacks a piece"),
     "full elimination at 0.9 beta": Fault(
         "problem", pieces(drop_all=_at_nine_tenths), "drops a piece that is not refuted"),
-    "settled with one piece left": Fault("problem", pieces(settled=_one_left), "with 1 pieces left"),
+    "settled with one piece left": Fault("problem", pieces(settled=_one_left), "1 pieces left"),
     "dropping a piece drops its reverse too": Fault("problem", pieces(drop=_reverse_too)),
 }  # fmt: skip
 
