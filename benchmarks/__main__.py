@@ -139,9 +139,15 @@ def main(options: Options) -> int:
             core = _cores()[-1] if options.core is None else options.core
         built = anchor.build(Path(folder)) if {"targets", "alone"} & set(options.sections) else None
         sitting = Sitting(
-            options.quick, core, len(_cores()), built, options.repeats, options.runs,
-            options.max_samples, options.rows,
-        )  # fmt: skip
+            options.quick,
+            core,
+            len(_cores()),
+            built,
+            options.repeats,
+            options.runs,
+            options.max_samples,
+            options.rows,
+        )
         for name in options.sections:
             print(f"\n{name} ..", flush=True)
             began = time.perf_counter()

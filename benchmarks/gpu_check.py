@@ -205,12 +205,16 @@ def timed(name: str, lanes: int, graphs: bool, options: Options, ends: float) ->
                   seconds=ends - time.monotonic())  # fmt: skip
     wall = typical(found, "wall")  # us a useful sample
     return {
-        "rule": name, "lanes": lanes, "graphs": graphs, "us/sample": wall, "M samples/s": 1 / wall,
+        "rule": name,
+        "lanes": lanes,
+        "graphs": graphs,
+        "us/sample": wall,
+        "M samples/s": 1 / wall,
         "us/step": wall * lanes * useful(found),
         "device MiB": (found.get("device_peak_bytes") or 0) / 2**20 or None,
         "host MiB": found["peak_memory_bytes"] / 2**20,
         "compile s": found["first"]["compile_seconds"],
-    }  # fmt: skip
+    }
 
 
 def checked(options: Options) -> dict:

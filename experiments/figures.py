@@ -115,8 +115,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_xlabel(panel.xlabel)
     axes.set_ylabel(panel.ylabel)
     # Below the panel, as curves may be anywhere inside.
-    axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17),
-                ncols=2)  # fmt: skip
+    axes.legend(
+        frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2
+    )
 
 
 def _numbers(name: str, values: Any, size: int) -> Any:

@@ -194,8 +194,11 @@ def _experiment(
         rule = je.Oracle(paper.oracle_weights(name, problem)) if kind is je.Oracle else kind()
     selective, full = je.SelectiveElimination(), je.FullElimination()
     observers: dict[str, Any] = {
-        "none": je.LLR(), "stopping": selective, "selective": selective, "full": full,
-    }  # fmt: skip
+        "none": je.LLR(),
+        "stopping": selective,
+        "selective": selective,
+        "full": full,
+    }
     elimination = None
     if rule.traits.stopping == ("native",):
         stopping, variant = (je.Native(),), "native"
@@ -303,6 +306,8 @@ def agreement(lines: Sequence[dict]) -> str:
         f"{len(scores)} of the paper's cells: |z| <= 2 in {near}, 2 < |z| <= 3 in "
         f"{len(scores) - near - len(far)}, |z| > 3 in {len(far)}."
     )
-    named = [f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})"
-             for line in far]  # fmt: skip
+    named = [
+        f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})"
+        for line in far
+    ]
     return f"{text} The last: {'; '.join(named)}." if far else text

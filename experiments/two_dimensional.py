@@ -192,8 +192,12 @@ def bounds_rows(
     """Means, bounds, and bounds over means, by eps."""
     rows = []
     for i, eps in enumerate(config.eps):
-        row = {"eps": eps, "H*": curves["value"][i], "R/H*": curves["regret"][i],
-               "lower bound": f"{curves['lower'][i]:.0f}"}  # fmt: skip
+        row = {
+            "eps": eps,
+            "H*": curves["value"][i],
+            "R/H*": curves["regret"][i],
+            "lower bound": f"{curves['lower'][i]:.0f}",
+        }
         for name, (mean, error) in measured.items():
             bound = curves[name][i]
             row |= {name: f"{mean[i]:.1f} ± {error[i]:.1g}", f"bound {name}": f"{bound:.0f}",
@@ -243,8 +247,10 @@ def tests(found: Observed, at: Any) -> dict[str, Pair]:
 def laws(K: Any, eps: Any, logs: Any) -> dict[str, np.ndarray]:
     """The paper's laws of tests per sample, plus those of the last pair."""
     one = np.ones(np.broadcast_shapes(np.shape(K), np.shape(eps), np.shape(logs)))
-    return {"2 + K² eps²": 2 + K**2 * eps**2 * one,
-            "1 + K eps² + K/log(1/delta)": 1 + (K * eps**2 + K / logs) * one}  # fmt: skip
+    return {
+        "2 + K² eps²": 2 + K**2 * eps**2 * one,
+        "1 + K eps² + K/log(1/delta)": 1 + (K * eps**2 + K / logs) * one,
+    }
 
 
 def panels_of_tests(
@@ -254,8 +260,10 @@ def panels_of_tests(
     K, eps = np.array(config.test_arms), np.array(config.test_eps)
     logs, log = np.log(1 / np.array(config.delta)), np.log(1 / config.at_delta)
     each = [tests(found, FIRST) for found in by_arms]
-    of_K = {name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1))
-            for name in each[0]}  # fmt: skip
+    of_K = {
+        name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1))
+        for name in each[0]
+    }
     arms, near = f"K = {config.at_arms}", f"eps = {config.at_eps:g}"
     level, word = f"delta = {config.at_delta:g}", "half-space tests per sample"
     return [
@@ -291,8 +299,10 @@ def run(config: TwoDimensional) -> None:
     if cells.parse_shard(config.shard) == (1, 1):  # shards draw nothing
         files = [one.with_name(f"{one.name}.{end}") for one in paths for end in config.endings]
     batch, one_eps, one_delta = (
-        two_dimensional(config.arms, config.eps), [config.at_eps], [config.at_delta],
-    )  # fmt: skip
+        two_dimensional(config.arms, config.eps),
+        [config.at_eps],
+        [config.at_delta],
+    )
     twin = je.Instance(np.tile(np.eye(batch.K), (batch.size, 1, 1)), batch.means)
 
     def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> tuple[str, je.Experiment]:

@@ -14,14 +14,30 @@ from jaxelim.families.sources import Betas, Normal, Points
 from jaxelim.families.unknown_variance import GaussianUnknownVariance
 
 KINDS = (
-    Gaussian, Bernoulli, Poisson, Exponential, GaussianUnknownVariance, Logistic, Bounded,
-)  # fmt: skip
+    Gaussian,
+    Bernoulli,
+    Poisson,
+    Exponential,
+    GaussianUnknownVariance,
+    Logistic,
+    Bounded,
+)
 NAMES: dict[str, Any] = {kind().name: kind for kind in KINDS}
 """Families by name."""
 SOURCES: dict[str, Any] = {kind.name: kind for kind in (Recorded, Points, Betas, Normal)}
 """Sources of rewards by name."""
 
 __all__ = [
-    "Bernoulli", "Betas", "Bounded", "Exponential", "Gaussian", "GaussianUnknownVariance",
-    "Logistic", "Normal", "OneParameter", "Points", "Poisson", "Recorded",
-]  # fmt: skip
+    "Bernoulli",
+    "Betas",
+    "Bounded",
+    "Exponential",
+    "Gaussian",
+    "GaussianUnknownVariance",
+    "Logistic",
+    "Normal",
+    "OneParameter",
+    "Points",
+    "Poisson",
+    "Recorded",
+]

@@ -188,8 +188,9 @@ def queue_of(call: Experiment, spec: Spec) -> tuple[Queue, np.ndarray]:
     dealt = []
     for device in range(execution.devices):
         mine = np.arange(device, size, execution.devices)
-        part = {name: np.take(x, np.resize(mine, execution.queue), -1)
-                for name, x in tables.items()}  # fmt: skip
+        part = {
+            name: np.take(x, np.resize(mine, execution.queue), -1) for name, x in tables.items()
+        }
         dealt.append(Queue(**part, length=np.int32(mine.size)))  # type: ignore[arg-type]
     queue = jax.tree.map(lambda *x: np.stack(x), *dealt) if execution.devices > 1 else dealt[0]
     return queue, np.stack([which, instance, row])

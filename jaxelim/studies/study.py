@@ -209,8 +209,10 @@ class Study:
         """
         baseline = self.rules[0] if baseline is None and self.rules else baseline
         several = {"instance": len(self.instances) > 1, "problem": len(self.problems) > 1}
-        groups = [({axis: name for axis, name in where.items() if several[axis]}, named)
-                  for where, named in self.groups()]  # fmt: skip
+        groups = [
+            ({axis: name for axis, name in where.items() if several[axis]}, named)
+            for where, named in self.groups()
+        ]
         return compared(groups, baseline, level, paired, by)
 
     def figure(self, *, log: bool = False) -> "Figure":

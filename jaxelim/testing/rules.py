@@ -112,8 +112,10 @@ def threshold_laws(world: World) -> list[tuple[str, Any]]:
     on = [instance] if instance else [hard_instance(problem, all_near=x) for x in (False, True)]
     stopping = world.call.pop("stopping", STOPS)
     job = dict(problem=problem, stopping=stopping if isinstance(stopping, Sequence) else [stopping])
-    return [("values", monotone), *((one.name or one.structure, partial(
-        errors_are_rare, instance=one, **job)) for one in on)]  # fmt: skip
+    return [
+        ("values", monotone),
+        *((one.name or one.structure, partial(errors_are_rare, instance=one, **job)) for one in on),
+    ]
 
 
 def monotone(world: World, rng: Generator | None) -> str:

@@ -22,8 +22,16 @@ def small(seed, *size):
 
 
 INSTANCE = small(7)  # stops of the 40 runs below are from 100 to 2700 samples
-FIELDS = ("samples", "stopped", "answer", "correct", "pulls", "elimination_times", "tests_stopping",
-          "tests_sampling")  # fmt: skip
+FIELDS = (
+    "samples",
+    "stopped",
+    "answer",
+    "correct",
+    "pulls",
+    "elimination_times",
+    "tests_stopping",
+    "tests_sampling",
+)
 COMMON = dict(delta=0.05, runs=40, seed=11, max_samples=3000)
 
 

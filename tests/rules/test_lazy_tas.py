@@ -76,8 +76,16 @@ def test_the_allocations_equal_the_twins_bit_by_bit(name, as_run):
     instance, noise = je.load_instance(name), np.random.default_rng(1).standard_normal(pulls)
     world = twin.Linear(instance.arms, instance.theta)
     twin.run(world, ("bai",), Kept, noise=noise, beta=lambda t, delta: np.inf)
-    je.simulate(instance, je.BestArm(), as_run(Watched()), runs=1, noise=noise[None],
-                threshold=never, max_samples=pulls, ridge=1)  # fmt: skip
+    je.simulate(
+        instance,
+        je.BestArm(),
+        as_run(Watched()),
+        runs=1,
+        noise=noise[None],
+        threshold=never,
+        max_samples=pulls,
+        ridge=1,
+    )
     jax.effects_barrier()
     for t, w in zip((64, 128, 256), solves, strict=True):
         np.testing.assert_array_equal(seen[t], w)

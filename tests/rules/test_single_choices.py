@@ -93,9 +93,15 @@ def test_racing_does_not_discard_an_arm_it_may_only_accept():
     """Without such discards 60,000 samples are too few; the paper has 22,670."""
     noise = np.load(Path(__file__).parents[1] / "data" / "noise_seed124.npy")
     result = je.simulate(
-        je.load_instance("unstructured-k40"), je.TopM(3), je.Racing(), stopping=je.Native(),
-        runs=1, noise=noise[None], max_samples=60_000, ridge=1.0,
-    )  # fmt: skip
+        je.load_instance("unstructured-k40"),
+        je.TopM(3),
+        je.Racing(),
+        stopping=je.Native(),
+        runs=1,
+        noise=noise[None],
+        max_samples=60_000,
+        ridge=1.0,
+    )
     assert result.truncated.all()
 
 

@@ -151,8 +151,15 @@ def test_solves_over_the_active_pieces():
     rng = np.random.default_rng(4)
     instance = je.Instance(rng.standard_normal((8, 3)), [2.0, 0.5, -1.0])
     selective = je.SelectiveElimination()
-    asked = dict(delta=1e-3, runs=20, seed=5, max_samples=300, stopping=selective,
-                 elimination=selective, record="pair_times")  # fmt: skip
+    asked = dict(
+        delta=1e-3,
+        runs=20,
+        seed=5,
+        max_samples=300,
+        stopping=selective,
+        elimination=selective,
+        record="pair_times",
+    )
     rule = Certified(schedule=2, gap_share=1e-6)
     few = je.simulate(instance, je.TopM(2), rule, **asked, ridge=1.0)
     assert few.stopped.mean() > 0.5 and np.all(few.answer.any(-1))  # the native answer is empty
@@ -200,12 +207,21 @@ def test_a_bad_start_is_abandoned():
     From there every step is cut short.
     """
     arms = [
-        [-2.085, 3.708, -5.650], [3.021, -3.451, -3.237], [-1.701, 0.2295, -2.771],
-        [0.3224, 1.235, 2.064], [0.8448, -2.199, 4.949], [7.767, -7.318, 5.445],
-        [-0.3111, -0.4963, -5.933], [-2.227, 2.262, -2.582],
-    ]  # fmt: skip
-    y = [[-2.176, 1.252, 8.186], [4.746, -3.867, 8.682], [9.467, -7.548, 8.216],
-         [8.078, -6.822, 11.38]]  # fmt: skip
+        [-2.085, 3.708, -5.650],
+        [3.021, -3.451, -3.237],
+        [-1.701, 0.2295, -2.771],
+        [0.3224, 1.235, 2.064],
+        [0.8448, -2.199, 4.949],
+        [7.767, -7.318, 5.445],
+        [-0.3111, -0.4963, -5.933],
+        [-2.227, 2.262, -2.582],
+    ]
+    y = [
+        [-2.176, 1.252, 8.186],
+        [4.746, -3.867, 8.682],
+        [9.467, -7.548, 8.216],
+        [8.078, -6.822, 11.38],
+    ]
     gaps, mixture = [1.691, 1.682, 1.689, 2.478], [0.3536, 8.563e-9, 0.6464, 4.964e-9]
     weights = np.array([0.2297, 3.429e-8, 0.06377, 6.092e-8, 0.002711, 0.4322, 0.2716, 8.843e-9])
     with jax.enable_x64(True):

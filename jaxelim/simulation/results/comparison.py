@@ -287,15 +287,25 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
     off, p = two_samples.difference(kept[0], kept[1], paired, level)
     ratio = two_samples.ratio(kept[0], kept[1], paired, level)
     return {
-        "runs_first": tau[0].size, "runs_second": tau[1].size,
-        "cut_first": cut[0].size, "cut_second": cut[1].size, "restricted": at,
-        "mean_first": float(kept[0].mean()), "mean_second": float(kept[1].mean()),
-        **_spread("difference", off), "mean_p": p, **_spread("ratio", ratio),
-        "median_first": float(np.median(tau[0])), "median_second": float(np.median(tau[1])),
-        "sooner": sooner, "later": later, "sign_p": sign,
-        **_spread("errors_first", rates[0]), **_spread("errors_second", rates[1]),
+        "runs_first": tau[0].size,
+        "runs_second": tau[1].size,
+        "cut_first": cut[0].size,
+        "cut_second": cut[1].size,
+        "restricted": at,
+        "mean_first": float(kept[0].mean()),
+        "mean_second": float(kept[1].mean()),
+        **_spread("difference", off),
+        "mean_p": p,
+        **_spread("ratio", ratio),
+        "median_first": float(np.median(tau[0])),
+        "median_second": float(np.median(tau[1])),
+        "sooner": sooner,
+        "later": later,
+        "sign_p": sign,
+        **_spread("errors_first", rates[0]),
+        **_spread("errors_second", rates[1]),
         "errors_p": two_samples.rates_test(wrong[0], wrong[1], paired),
-    }  # fmt: skip
+    }
 
 
 def _spread(name: str, x: two_samples.Estimated) -> dict[str, float]:

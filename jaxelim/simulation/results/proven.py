@@ -29,11 +29,19 @@ def proven(call: Any) -> bool | str:
     reasons: dict[str, list[str]] = {}
     for stopping in call.stopping:
         terms = Call(
-            family=instance.family, law=instance.law, problem=call.problem, rule=call.rule,
-            stopping=stopping, elimination=call.elimination, ridge=call.ridge,
-            structure=instance.structure, arms=instance.K, dimension=instance.d, longest=longest,
+            family=instance.family,
+            law=instance.law,
+            problem=call.problem,
+            rule=call.rule,
+            stopping=stopping,
+            elimination=call.elimination,
+            ridge=call.ridge,
+            structure=instance.structure,
+            arms=instance.K,
+            dimension=instance.d,
+            longest=longest,
             theta_norm=norm,
-        )  # fmt: skip
+        )
         reason = proof_of(call.threshold, terms)
         if reason is True and call.noise is not None:
             reason = GIVEN
