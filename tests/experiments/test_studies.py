@@ -1,4 +1,4 @@
-"""Studies beyond the paper, at tiny sizes from their command line."""
+"""Studies beyond the paper, at tiny sizes from their command line; ratios of the paper's."""
 
 import csv
 import math
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from experiments import __main__, studies
+from experiments import __main__, figure1, studies
 
 HERE = "--workers=0"
 
@@ -92,3 +92,28 @@ def test_a_page_of_several_deltas():
     assert "| a | 0.1 | 50 | 100 ± 2 | 300 ± 2† |" in text and "| a | 0.1 | 50 | 0.250 |" in text
     assert "Most wrong answers: y on a at delta = 0.1, 3/8 [0.000, 0.300]." in text
     assert "† 1 runs were cut off" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["oracle", "lingame"])
+def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
+    """500 paired runs: the ratio is at least 1 and decreases with log(1/delta).
+
+    Source: Figure 1, right, of the paper. The paired slopes of 64 runs had |t| = 2.0 to
+    2.8, so 5.5 to 8 for 500 runs. The test misses such a slope with probability below
+    0.01.
+    """
+    delta = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
+    options = figure1.Right(rules=(rule,), delta=delta, seed=11)
+    study = je.study(
+        figure1.INSTANCE, je.BestArm(), figure1.rules_of(options), delta=delta, runs=500,
+        seed=11, stopping=figure1.STOPPING, ridge=1.0,
+    )  # fmt: skip
+    for result in study.results.values():
+        ratio = figure1.ratios(result)
+        assert ratio.shape == (5, 500) and np.isfinite(ratio).all() and ratio.min() >= 1
+        x = np.log(1 / np.array(delta))
+        slopes = (x - x.mean()) @ ratio / ((x - x.mean()) ** 2).sum()
+        fall = ratio[0] - ratio[-1]
+        assert slopes.mean() / (slopes.std(ddof=1) / 500**0.5) < -3
+        assert fall.mean() / (fall.std(ddof=1) / 500**0.5) > 3
