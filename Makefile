@@ -41,7 +41,8 @@ $(TABLES) $(FIGURES): install
 	$(BIN)/python -m experiments $@ --runs $(RUNS) --output $(RESULTS)
 
 two_dimensional: install
-	$(BIN)/python -m experiments two_dimensional --runs $(RUNS) --results $(RESULTS) --output $(RESULTS)/two_dimensional
+	$(BIN)/python -m experiments two_dimensional --runs $(RUNS) --results $(RESULTS) \
+		--output $(RESULTS)/two_dimensional
 
 # One target at a time, whatever -j says: each uses all cores. A stopped job resumes.
 reproduce: install

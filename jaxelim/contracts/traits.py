@@ -108,11 +108,14 @@ _NAMES = {field.name for field in dataclasses.fields(Traits)}
 
 
 def refuse_stray(members: Mapping[str, Any]) -> None:
-    """Refuse what a rule's class has and nothing reads: traits as plain attributes.
+    """Refuse what a rule's class has and nothing reads: traits as plain attributes, `in_turn`.
 
     Raises:
         ArgumentError: there is such an attribute that is no field of the rule.
     """
+    if callable(members.get("in_turn")):
+        allowed = "no such method: the engine finds whether runs go one after the other"
+        raise ArgumentError("in_turn", members["in_turn"], allowed)
     annotations = members.get("__annotations__", {})
     for name in sorted(_NAMES & set(members)):
         plain = isinstance(members[name], bool | int | float | str | tuple)

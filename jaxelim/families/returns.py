@@ -83,8 +83,8 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
     k, lanes, means = instance.K, LaneOps(), like(instance.K)
     if isinstance(family, ArmModel):
         stat = _traced(family, "first", family.first, means)
-        of_arms = Stat(getattr(stat, "n", None), getattr(stat, "mean", None))  # type: ignore[arg-type]
-        _same(family, "first", of_arms, Stat(means, means))  # type: ignore[arg-type]
+        known: Any = (getattr(stat, name, None) for name in ("n", "mean"))
+        _same(family, "first", Stat(*known), Stat(means, means))  # type: ignore[arg-type]
         _same(family, "loss", _traced(family, "loss", family.loss, stat, means), means)
     allowed = "tables(instance) and space(lanes, features, constants) that do not raise"
     with blamed("tables or space", partial(FamilyError, "family", family, allowed)):

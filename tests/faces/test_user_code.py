@@ -75,6 +75,8 @@ def test_prepare_of_a_batch_has_its_axis():
 def test_how_a_rule_runs_is_not_its_own_to_say():
     with pytest.raises(TypeError, match="one_lane"):
         je.contracts.Traits(one_lane=True)
+    with pytest.raises(je.errors.ArgumentError, match="in_turn: .* no such method"):
+        rule(in_turn=lambda *_: True)
 
 
 # Stopping rules

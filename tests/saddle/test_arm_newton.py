@@ -98,7 +98,7 @@ def test_starts_ties_and_masks():
 
 
 def test_a_solution_at_the_last_step_of_a_start_stays(monkeypatch):
-    """Where Newton's method ends at the very step that would begin anew, its solution counts."""
+    """Step 40 starts again from fixed weights, unless it solves: then its solution is returned."""
     m = cases(512)
     right = solved(m)
     monkeypatch.setattr(arm_newton, "_STEPS", 5)
