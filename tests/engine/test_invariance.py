@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -147,27 +148,22 @@ def test_permuted_arms_permute_the_result():
 
 
 def test_one_compile_per_configuration():
-    """Delta, seed, number of runs, theta, features, cap and weights are traced."""
+    """Delta, seed, number of runs, theta, features, cap and weights are traced.
+
+    A threshold of one's own is traced by its check, and by the program.
+    """
     engine.program.cache_clear()
-    traced = lambda: sum(p.traces for p in programs)  # noqa: E731
-    programs = []
-    make = engine.Program.__init__
 
-    def counting(self, spec, inputs):
-        make(self, spec, inputs)
-        programs.append(self)
-
-    engine.Program.__init__ = counting
-    try:
-        for call in range(4):
-            weights = np.roll(np.linspace(1, 2, 9), call) if call else np.ones(9)
-            je.simulate(
-                small(20 + call), je.BestArm(), je.Oracle(weights / weights.sum()), seed=call,
-                delta=0.1 / (1 + call), runs=40 + call, max_samples=500 + call, stopping=SELECTIVE,
-            )  # fmt: skip
-    finally:
-        engine.Program.__init__ = make
-    assert len(programs) == 1 and traced() == 1
+    threshold = chex.assert_max_traces(lambda t, delta: jnp.log((1 + t) / delta), 2)
+    for call in range(4):
+        weights = np.roll(np.linspace(1, 2, 9), call) if call else np.ones(9)
+        je.simulate(
+            small(20 + call), je.BestArm(), je.Oracle(weights / weights.sum()), seed=call,
+            delta=0.1 / (1 + call), runs=40 + call, max_samples=500 + call, stopping=SELECTIVE,
+            threshold=threshold,
+        )  # fmt: skip
+    (program,) = engine.program.values()
+    assert program.traces == 1
 
 
 def larger_mean(theta):
@@ -238,7 +234,7 @@ def test_lanes_do_not_change_the_last_digit():
         own = jax.tree.map(lambda x, order=order: np.asarray(x)[..., order], carry.lane.rule_state)
         inside[lanes] = own, np.asarray(carry.lane.stats.means)[:, order]
         assert (np.asarray(carry.lane.stats.t) == 50 + 4 * 256).all()
-    jax.tree.map(np.testing.assert_array_equal, inside[16], inside[64])
+    chex.assert_trees_all_equal(inside[16], inside[64])
 
 
 @pytest.mark.slow
