@@ -39,7 +39,7 @@ class FWS(SamplingRule):
 
     ::
 
-        f_p(x) = H_p(x), x = N/t at the start;
+        f_p(x) = H_p(x), x = N/(t - 1) at the first choice;
         F = {p active : f_p < min f + t^(-9/10)/K};
         z = 1/K if floor(t/K) is a perfect square or the answer is tied,
         else argmax_z min_{p in F} (z - x) . grad f_p;
@@ -51,9 +51,9 @@ class FWS(SamplingRule):
     Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix
     game is solved exactly. It may have several solutions in unstructured problems;
     which one is found is arbitrary. A tie is a margin of at most the floating type's
-    epsilon, other families: a difference of the means of a piece's two sides. Top-m
-    identification has no ties. t x_k never falls from N_k at the start, so gradients
-    are finite, also where a mean is at the end of its range. Differs from the authors'
+    epsilon, other families: a difference of the means of a piece's two sides. For top m
+    ties are not tested. (t - 1) x_k is never below the initial N_k, so gradients are
+    finite, also where a mean is at the end of its range. Differs from the authors'
     program, whose first step uses V_x in place of V_x^-1.
 
     With costs of pulls x and z are shares of the cost, f_p(x) = H_p(x/c), and the arm is
@@ -71,7 +71,7 @@ class FWS(SamplingRule):
     )
 
     def prepare(self, instance, problem, ridge):
-        """The design at the start, where x = 1/K."""
+        """The design after the initial pulls, whose x_k/c_k is 1/K."""
         return moving_design.prepared(instance)
 
     def init(self, view):
@@ -85,6 +85,7 @@ class FWS(SamplingRule):
         near = values < lanes.take(values, least) + view.time**-0.9 / arms
         block, tied = _uniform_block(view.t, arms), self._tied(view)
         even = block | tied
+        # With one piece in F all of z is on the arm of its largest gradient: x is a constant.
         vertex = lanes.argmax(f.gradient(least))
         several = ~even & (lanes.sum(near) != 1)
         corner = (index_like(state.x) == vertex).astype(state.x.dtype)
@@ -94,7 +95,7 @@ class FWS(SamplingRule):
         arm = lanes.argmax(view.per_price(x) / view.counts)
         if state.design is None:
             return arm, FWSState(x, None)
-        # Nothing reads V_x inside a block, so it is recomputed at its end.
+        # Inside a block z is no vertex, and V_x is wrong; nothing reads it before the block ends.
         recomputed = jnp.where(block, ~_uniform_block(view.t + 1, arms), tied)
         design = moving_design.moved(
             view, state.design, x, z, vertex, several, recomputed, rarely
@@ -113,7 +114,7 @@ class FWS(SamplingRule):
         return linear.under(state.design)
 
     def _tied(self, view: View) -> Array:
-        """Whether answers tie. Ties inside an answer of several candidates do not count."""
+        """Whether answers tie; not tested where an answer has several candidates."""
         shape, margin = view.shape, view.evidence.outside()
         tied = shape.exists & (margin <= float(jnp.finfo(margin.dtype).eps))
         return view.lanes.any(jnp.zeros_like(tied) if shape.several else tied)

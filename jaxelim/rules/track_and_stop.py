@@ -32,10 +32,11 @@ class TrackAndStop(SamplingRule):
     D-tracking: arm = argmin_k N_k - (t - 1) w_k;
     C-tracking: W += w, arm = argmin_k N_k - W_k. Garivier & Kaufmann's first moves w to
     the nearest weights that are all at least 1/(2 sqrt(K^2 + t)). This one sums the weights
-    after the replacement below, so its arm may be another than those explored.
+    after the replacement below, so an arm that needs exploration is not always pulled.
 
-    Where some arms have N_k <= sqrt(t - 1) - K/2, uniform weights over them replace w. The
-    stop is the call's stopping rule, by default LLR.
+    Where some arms have N_k <= sqrt(t - 1) - K/2, uniform weights over them replace w;
+    D-tracking then pulls the least pulled of them. (The paper has <.) The stop is the call's
+    stopping rule, by default LLR. With features all is as without, with the H_p of theta.
 
     Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. Any mixture q over
     pieces certifies H* <= max_k sum_p q_p dH_p/dw_k. The pair (w, q) of the last solve
@@ -46,7 +47,7 @@ class TrackAndStop(SamplingRule):
     Theory: answers are right with probability 1 - delta for any gap, since that is the
     stopping rule's. A gap e costs a factor of at most 1 + e in E[tau]/log(1/delta).
 
-    Independent arms, whose solves are exact at every sample: best arm by the equations of
+    Independent arms, whose solves are exact at every due sample: best arm by the equations of
     Garivier & Kaufmann 2016, Theorem 5, from the last solution; signs w_k ~ c_k/d(m_k,
     level), c_k the arm's cost. For Gaussian rewards in unstructured instances they are
     one scalar equation: w_a/w_best = 1/(u gap_a^2 - 1), the squares of these ratios
@@ -89,7 +90,7 @@ class TrackAndStop(SamplingRule):
         object.__setattr__(self, "gap_share", share)
 
     def needs(self, family, problem):
-        return ("truth",)  # the family's H_p and their solves; no run's means
+        return ("truth",)  # the method: the family's H_p
 
     def prepare(self, instance, problem, ridge):
         """Coordinates with Phi' Phi = identity, where the interior-point method needs them."""

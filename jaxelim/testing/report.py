@@ -81,7 +81,9 @@ class ErrorRate:
         said += f"{self.delta:g}, rate {low:.4f} to {high:.4f}: {word}"
         if self.truncated:
             said += f"; {self.truncated} runs were cut off, which count as no error"
-        if 2 * self.truncated > self.runs and self.ends:
+        if self.truncated == self.runs:
+            said += ": no run stopped, so the rate says nothing of answers"
+        elif 2 * self.truncated > self.runs and self.ends:
             said += ", so the rate says little: try more steps=, or mend what is checked"
         return said
 

@@ -1,4 +1,4 @@
-"""The allocation at theta_hat of linear Gaussian rewards, from sample to sample.
+"""The allocation at theta_hat of Gaussian rewards, linear or top m, from sample to sample.
 
 w_t = argmax_w min_{p active} H_p(w, theta_hat) + c . w, to a relative duality gap. The
 pair of the last solve is certified at the new estimates first. It is solved again,

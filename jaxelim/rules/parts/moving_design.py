@@ -17,7 +17,7 @@ from jaxelim.numerics.jacobi import orthonormal
 
 
 def prepared(instance: Instance) -> tuple[Any, Any]:
-    """Host: phi_k' V_x^-1 phi_k, [K], and V_x^-1, [d, d], at x = 1/K of each instance."""
+    """Host: phi_k' V_x^-1 phi_k, [K], and V_x^-1, [d, d], of each instance at weights 1/K."""
     features = instance.arms.reshape(-1, instance.K, instance.d)
     unit, maps = map(np.stack, zip(*map(orthonormal, features), strict=True))
     if not instance.batched:
@@ -27,7 +27,7 @@ def prepared(instance: Instance) -> tuple[Any, Any]:
 
 
 def start(view: View) -> SquareDesign | None:
-    """The design at x = 1/K; None where it is diagonal, as x then gives it."""
+    """The design at weights 1/K; None where it is diagonal, as x then gives it."""
     if not view.evidence.has_matrix:
         return None
     g, inverse = view.prepared
@@ -46,7 +46,8 @@ def moved(
 
     Args:
         x, z: [K] shares of the cost.
-        vertex: [] the arm that z is all on, unless `several` [] bool holds.
+        vertex: [] the arm that z is all on, unless `several` [] bool holds; or z is uniform,
+            and `recomputed` holds before the design is read.
         several: whether z is on several arms.
         recomputed: [] bool, where the design is computed from x.
         rarely: the third argument of `choose`.
