@@ -2,8 +2,8 @@
 
 w_t = argmax_w min_{p active} H_p(w) at the estimates. Best arm: Newton's method from the
 last solution; for Gaussian rewards on one scalar equation. Signs: w_k ~ c_k/d(m_k, level).
-Top m of other families than Gaussian: the interior-point method of `jaxelim.saddle`. Arms without an active piece have
-weight 0.
+Top m of other families than Gaussian: the interior-point method of `jaxelim.saddle`. Arms
+without an active piece have weight 0.
 """
 
 import dataclasses
