@@ -119,6 +119,8 @@ PLACES: dict[str, Callable[[], Place]] = {
     ),
     "priced linear": lambda: linear(4, 2, noise_std=0.5, ridge=0.0, prices=PRICES),
     "priced basis": lambda: linear(4, 4, "unstructured", ridge=0.0, prices=PRICES),
+    "one coin": lambda: arms(je.Bernoulli(), twin.Bernoulli, [[0.8], [0.3]], 0.45, 0.2),
+    "one arm": lambda: arms(je.Gaussian(), twin.Gaussian, [[0.9], [-0.2]], 0.3, 0.4, ridge=0.0),
     "linear": lambda: linear(6, 3),
     "K = d": lambda: linear(4, 4),
     "K = d + 1": lambda: linear(5, 4, ridge=0.0),

@@ -93,7 +93,13 @@ class Family:
         """Refuse means out of the family's range; `check_arms` has run."""
 
     def check_shape(self, problem: "Problem", shape: Pieces) -> None:
-        """Refuse pieces that the family knows no evidence about, such as levels out of range."""
+        """Refuse pieces that the family knows no evidence about, such as levels out of range.
+
+        And those that compare one arm with no other.
+        """
+        if shape.candidates == 1 and not shape.signs:
+            allowed = f"two arms or more: {problem!r} compares them; one arm has a level, as in "
+            raise ArgumentError("instance", "one arm", allowed + "Thresholding(level)")
         if shape.slack and not self.slack:
             allowed = f"epsilon=0: the evidence of {self!r} knows no slack"
             raise UnsupportedError("problem", problem, allowed)

@@ -63,7 +63,7 @@ class Gaussian(OneParameter):
             [K], one for each arm.
 
     Raises:
-        ArgumentError: std is no positive number and no list of two or more, or two of a
+        ArgumentError: std is no positive number and no list of such, or two of a
             list differ by more than a factor of 1e6.
     """
 
@@ -340,7 +340,7 @@ def _each(std: Any) -> tuple[float, ...]:
         ArgumentError: they are no such list.
     """
     several = checks.real_array("std", list(std), ndim=1)
-    if len(several) < 2 or several.min() <= 0 or several.max() > _RATIO * several.min():
+    if not len(several) or several.min() <= 0 or several.max() > _RATIO * several.min():
         allowed = "a number above 0, or one for each arm, at most 1e6 times one another"
         raise ArgumentError("std", std, allowed)
     return tuple(several.tolist())

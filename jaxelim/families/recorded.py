@@ -72,13 +72,13 @@ class Recorded(Numbers):
     truncated; a bootstrap never is.
 
     Args:
-        rewards: a stack of two or more numbers for each of two or more arms, in a sequence
+        rewards: a stack of two or more numbers for each arm, in a sequence
             or in a mapping from names; lengths may differ.
         order: "permuted": without replacement, in a random order for every run.
             "bootstrap": with replacement. "given": as recorded, for one run.
 
     Raises:
-        ArgumentError: fewer than two arms or rewards, NaN, or another order.
+        ArgumentError: no arms, fewer than two rewards, NaN, or another order.
 
     Example:
         >>> Recorded([[0, 1, 1, 0], [0, 0, 1, 0, 0]]).means
@@ -191,10 +191,10 @@ class Recorded(Numbers):
 
 
 def _stacks(rewards: Any) -> tuple[np.ndarray, ...]:
-    """The stacks of two or more arms, checked, read-only."""
+    """The stacks of the arms, checked, read-only."""
     several = list(rewards.values()) if isinstance(rewards, Mapping) else rewards
-    allowed = "a stack of two or more rewards for each of two or more arms"
-    if isinstance(several, str) or not hasattr(several, "__len__") or len(several) < 2:
+    allowed = "a stack of two or more rewards for each of one or more arms"
+    if isinstance(several, str) or not hasattr(several, "__len__") or not len(several):
         raise ArgumentError("rewards", rewards, allowed)
     stacks = []
     for k, numbers in enumerate(several):

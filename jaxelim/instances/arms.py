@@ -25,7 +25,7 @@ class Arms:
     """The arms of a run: all that is known before a reward. `Instance` adds the truth.
 
     Args:
-        arms: the features phi_k in rows, [K, d]; K >= 2, d >= 1.
+        arms: the features phi_k in rows, [K, d]; K >= 1, d >= 1.
         family: of the rewards; None: Gaussian(1.0).
         names: [K] different names; None: arms are numbers.
         costs: [K] what a pull of each arm costs, above 0, in any unit of money or time;
@@ -86,10 +86,10 @@ class Arms:
             ArgumentError: it is none of these; and as for `Arms`.
             UnsupportedError: as for `Arms`.
         """
-        allowed = "features [K, d], a number K >= 2, K different names, or a mapping of both"
+        allowed = "features [K, d], a number K >= 1, K different names, or a mapping of both"
         names, phi = None, given
         if isinstance(given, int | np.integer) and not isinstance(given, bool):
-            phi = np.eye(checks.integer("arms", given, low=2))
+            phi = np.eye(checks.integer("arms", given, low=1))
         elif isinstance(given, Mapping):
             names, phi = list(given), list(given.values())
         elif isinstance(given, str | bytes):
@@ -184,8 +184,8 @@ class Arms:
 def features(arms: ArrayLike, ndim: Any) -> np.ndarray:
     """The features of arms, checked: [K, d], or [I, K, d] where `ndim` allows batches."""
     phi = checks.real_array("arms", arms, ndim=ndim)
-    if phi.shape[-2] < 2 or phi.shape[-1] < 1 or phi.shape[0] < 1:
-        allowed = "features [K, d] or [instances, K, d] with K >= 2, d >= 1 and at least one "
+    if 0 in phi.shape:
+        allowed = "features [K, d] or [instances, K, d] with K >= 1, d >= 1 and at least one "
         allowed += "instance"
         raise ArgumentError("arms", arms, allowed, f"its shape is {phi.shape}")
     return phi
@@ -222,6 +222,6 @@ def _costs(costs: Any, arms: int) -> np.ndarray | None:
 
 def _names(names: Sequence[Any], arms: Any, allowed: str) -> tuple[str, ...]:
     plain = all(isinstance(name, str) and name.isprintable() and name.strip() for name in names)
-    if not plain or len(set(names)) < len(names) or len(names) < 2:
+    if not plain or len(set(names)) < len(names) or not names:
         raise ArgumentError("arms", arms, allowed)
     return tuple(names)

@@ -162,7 +162,8 @@ def unstructured(
         seed: 0 <= seed < 2^63.
         n: None for one instance, a number >= 1 for a batch of n.
         problem: "best-arm", "top-m" or "thresholding".
-        K: the number of arms, >= 2; a small K uses the first K of these means.
+        K: the number of arms, >= 2, or 1 for thresholding; a small K uses the first K of these
+            means.
         m: for top m only: 1 .. K - 1, by default 3 (or K - 1 if that is less).
         mean_interval: the bounds (low, high) of the other means, by default (0, 0.5),
             with high < 0.6. For thresholding of their absolute values, by default
@@ -173,7 +174,7 @@ def unstructured(
         ArgumentError: any other argument is out of bounds.
     """
     checks.choice("problem", problem, _PROBLEMS)
-    K = checks.integer("K", K, low=2)
+    K = checks.integer("K", K, low=1 if problem == "thresholding" else 2)
     m = _top(problem, m, default=min(3, K - 1), high=K - 1)
     signs = problem == "thresholding"
     first = np.array([0.1, -0.2, 0.3, -0.4] if signs else [1.0, 0.9, 0.8, 0.7, 0.6])[:K]

@@ -37,7 +37,7 @@ class Instance(Arms):
     and does not count.
 
     Args:
-        arms: the features phi_k in rows, [K, d] or [I, K, d]; K >= 2, d >= 1.
+        arms: the features phi_k in rows, [K, d] or [I, K, d]; K >= 1, d >= 1.
         theta: the parameter, [d] or [I, d]. Only the oracle reads it to sample.
         noise_std: the standard deviation of Gaussian noise, > 0, one number for the
             whole batch: short for `family=Gaussian(noise_std)`.
@@ -106,7 +106,7 @@ class Instance(Arms):
         """An instance with independent arms: mu_k = means[k], with the canonical basis as arms.
 
         Args:
-            means: [K], or [I, K] for a batch; K >= 2. None: those of the source.
+            means: [K], or [I, K] for a batch; K >= 1. None: those of the source.
             family, source: as for `Instance`.
             noise_std: short for `family=Gaussian(noise_std)`.
             name: a label.
@@ -122,8 +122,8 @@ class Instance(Arms):
         if means is None and _known(source) is not None:
             means = source.means  # type: ignore[union-attr]
         theta = checks.real_array("means", means, ndim=(1, 2))
-        if theta.shape[-1] < 2 or theta.shape[0] < 1:
-            allowed = "[K] or [instances, K] with K >= 2 and at least one instance"
+        if 0 in theta.shape:
+            allowed = "[K] or [instances, K] with K >= 1 and at least one instance"
             raise ArgumentError("means", means, allowed, f"its shape is {theta.shape}")
         try:
             theta = family.link(theta) if isinstance(family, Family) else theta

@@ -81,7 +81,7 @@ class Report:
         known = run.known_intervals
         if known is not None:
             columns |= {"low": known.low, "high": known.high}
-            if self.leader is not None:
+            if self.leader is not None and k > 1:
                 off = self._differences(k * (k - 1) // 2)
                 ends = {"difference": off.values, "diff low": off.low, "diff high": off.high}
                 columns |= {name: np.insert(x[0], self.leader, 0.0) for name, x in ends.items()}
@@ -134,7 +134,7 @@ class Report:
         run, notes = self.run, []
         if not run._no_intervals:
             words = "low, high: the interval of the mean, for all arms at once."
-            if self.leader is not None:
+            if self.leader is not None and self.counts.size > 1:
                 words += (
                     f" difference: the mean less that of {run.names[self.leader]}; diff low, diff "
                     "high: its interval, for all pairs of arms at once."

@@ -97,7 +97,8 @@ def variants(
         found.append((words, orders(problem, one), ends, other))
 
     means = instance.means
-    centre, (second, best) = means.mean() if level is None else level, np.sort(means)[-2:]
+    centre, ordered = means.mean() if level is None else level, np.sort(means)
+    second, best = ordered[[-2 % means.size, -1]]
     few = min(steps, 300 + 2 * instance.K)
     add(f", gaps times {NEAR}", centre + NEAR * (means - centre), False, max_samples=few)
     if problem.name == "best-arm" and not linear:
@@ -134,7 +135,7 @@ def hard_instance(
     Args:
         problem: best arm, top m or signs.
         family: of the rewards; None: Gaussian(1.0).
-        arms: K >= 2.
+        arms: K >= 2, or 1 for signs.
         gap: between near means, > 0.
         all_near: whether all arms are near.
 
@@ -142,10 +143,10 @@ def hard_instance(
         UnsupportedError: another problem.
         ArgumentError: arms or gap is out of range.
     """
-    arms = checks.integer("arms", arms, low=2)
     gap = checks.real("gap", gap, low=0, open=True)
     family = Gaussian() if family is None else family
     signs = problem.name == "thresholding"
+    arms = checks.integer("arms", arms, low=1 if signs else 2)
     if not signs and problem.name not in ("best-arm", "top-m"):
         allowed = "best-arm, top-m, thresholding; for others give an instance"
         raise UnsupportedError("problem", problem, allowed)

@@ -166,6 +166,13 @@ LOGISTIC = [
     Row("logistic basis", "osi", "tas, C", deltas=(0.1,), pulls=True, length=40),
     Row("logistic", "topm", "lingame", deltas=(0.1,), pulls=True),
 ]  # fmt: skip
+ONE_ARM = [
+    Row("one coin", "osi", "uniform", beta="log(1/delta)", waits=WAITS),
+    Row("one coin", "osi", "lucb", "selective", (0.1,), "log(1/delta)"),
+    Row("one coin", "reference", "ebtc, 0.3", beta="log(1/delta)"),
+    *(Row("one arm", problem, "uniform", None, WIDE, "log(1/delta)")
+      for problem in ("osi", "reference")),
+]  # fmt: skip
 
 
 def native():
@@ -203,7 +210,7 @@ def of_items():
 
 
 ROWS = list({row.id: row for row in (
-    *of_arms(), *LINEAR, *native(), *of_items(), *RESETS, *PENDING, *COSTS, *LOGISTIC
+    *of_arms(), *LINEAR, *native(), *of_items(), *RESETS, *PENDING, *COSTS, *LOGISTIC, *ONE_ARM,
 )}.values())  # fmt: skip
 FAST = {
     "uniform, bai, bernoulli", "tas, bai, exponential, waits", "ugape, topm, by-arm",
@@ -218,6 +225,8 @@ FAST = {
     "lucb, osi, unstructured, selective", "racing, topm, unstructured", "rage, bai, unstructured",
     "lingame, items, linear, selective", "lingape, bai, linear, selective, waits",
     "lingape, bai, linear, full, resets", "tas, bai, priced coins",
+    "uniform, osi, one coin, waits", "lucb, osi, one coin, selective",
+    "uniform, reference, one arm",
 }  # fmt: skip
 """Rows that meet every problem, kind of rule, wait, cost and set; each is one program."""
 
