@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Source:
     """What the rewards of runs are drawn from, where the family does not draw them.
 
-    A frozen dataclass of settings. `draw` and `used_up` are traced, lanes last; the other
+    A frozen dataclass of settings. `draw` and `lengths` are traced, lanes last; the other
     methods run on the host. Rewards are in units of `instance.family.scale`.
     """
 
@@ -61,9 +61,9 @@ class Source:
         """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
         raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
 
-    def used_up(self, lanes: LaneOps, nature: Any, arm: Array, pull: Array) -> Array | None:
-        """Whether an arm, [], has no reward left for this pull, [] bool; None: it always has.
+    def lengths(self, nature: Any) -> Array | None:
+        """The number of rewards that each arm has, [K] int32, at least 1; None: they never end.
 
-        Such a choice of the rule truncates the run. Where the arm is out of range, False.
+        The mean of these rewards is the arm's. An arm whose rewards are used up is not pulled.
         """
         return None

@@ -53,6 +53,12 @@ class Statistics:
     means: Array  # [K] the estimates
     reward_sums: Array | None  # [K]; None if neither the family nor the rule reads them
     theta_hat: Array | None = None  # [d] the estimate of theta; None where it is not kept
+    stacks: Array | None = None  # [K] the number of rewards that arms have; None: no end
+
+    @property
+    def used_up(self) -> Array | None:
+        """Which arms have no reward left, so that their estimates are their means: [K] bool."""
+        return None if self.stacks is None else self.counts >= self.stacks
 
     @property
     def moments(self) -> Array | None:
@@ -183,14 +189,34 @@ class Snapshot:
             among: the pieces that matter, [Q] bool; others may be left out.
         """
         if self.threshold is None:
-            return self.shape.exists & self.evidence.refuted(beta)
-        return looks.refuted(self, beta, among & self.shape.exists)
+            found = self.shape.exists & self.evidence.refuted(beta)
+        else:
+            found = looks.refuted(self, beta, among & self.shape.exists)
+        return found if self.decided is None else found | self.decided
 
     def all_refuted(self, beta: Array) -> Array:
         """Whether all pieces of the answer are refuted at level beta []: [] bool."""
-        if self.threshold is not None:
-            return looks.all_refuted(self, beta)
-        return self.evidence.all_refuted(beta)
+        seen = self.undecided
+        if seen.threshold is not None:
+            return looks.all_refuted(seen, beta)
+        return seen.evidence.all_refuted(beta)
+
+    @property
+    def decided(self) -> Array | None:
+        """Pieces that known means refute, of used-up arms or one and a level: [Q] bool; or None."""
+        known, shape = self.stats.used_up, self.shape
+        alone = getattr(self.family, "form", "diagonal") == "diagonal"  # arms share no theta
+        if known is None or self.theta_hat is not None or not alone:
+            return None
+        return shape.exists & shape.within(self.lanes, known)
+
+    @property
+    def undecided(self) -> "Snapshot":
+        """The snapshot without the pieces that are `decided`."""
+        decided, shape = self.decided, self.shape
+        if decided is None:
+            return self
+        return self.about(dataclasses.replace(shape, exists=shape.exists & ~decided, count=None))
 
     @property
     def lanes(self) -> LaneOps:

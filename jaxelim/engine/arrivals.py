@@ -57,12 +57,17 @@ class Arrivals:
         spec, waiting = self.spec, lane.pending
         assert waiting is not None and waiting.ring is not None
         assert inputs.timing is not None
-        samples, start = lane.stats.t, spec.initial_samples(inputs)
-        due = inputs.timing.due(samples, waiting.entered.t, start) & ~lane.done
+        due = self._due(inputs, lane) & ~lane.done
         lanes = spec.execution.lane_ops(inputs.flag)
         lane = self.with_reward(inputs, lane, *waiting.ring.next(lanes, waiting.entered.t), due)
-        assert lane.pending is not None
-        return lane, inputs.timing.due(samples, lane.pending.entered.t, start)
+        return lane, self._due(inputs, lane)
+
+    def _due(self, inputs: Inputs, lane: Lane) -> Array:
+        """Whether the next reward is due: [B] bool. All are where no arm has rewards left."""
+        assert lane.pending is not None and inputs.timing is not None
+        samples, entered, known = lane.stats.t, lane.pending.entered.t, lane.stats.used_up
+        due = inputs.timing.due(samples, entered, self.spec.initial_samples(inputs))
+        return due if known is None else due | (jnp.all(known, 0) & (entered < samples))
 
     def with_reward(self, inputs: Inputs, lane: Lane, arm: Array, reward: Array, go: Array) -> Lane:
         """The lanes after a reward has entered where `go` [B] bool holds; arm, reward [B]."""
@@ -70,7 +75,8 @@ class Arrivals:
         assert waiting is not None
         seen = Observing(spec).of(inputs, lane, waiting.entered)
         stats = spec.family.update(seen, arm, reward, go)
-        stats = dataclasses.replace(stats, t=waiting.entered.t + go.astype(jnp.int32))
+        now = dict(t=waiting.entered.t + go.astype(jnp.int32), stacks=lane.stats.stacks)
+        stats = dataclasses.replace(stats, **now)
         ahead = spec.family.with_pending(seen.space, stats, lane.stats)
         waiting = dataclasses.replace(waiting, entered=stats)
         return dataclasses.replace(lane, stats=ahead, pending=waiting)
@@ -91,10 +97,10 @@ class Arrivals:
         spec, waiting, t = self.spec, lane.pending, lane.stats.t + go.astype(jnp.int32)
         if waiting is None:
             stats = spec.family.update(seen, arm, reward, go)
-            return dataclasses.replace(stats, t=t), None
+            return dataclasses.replace(stats, t=t, stacks=lane.stats.stacks), None
         stats = spec.family.with_pending(seen.space, waiting.entered, lane.stats, (arm, go))
         checked, ring = jnp.where(go, waiting.entered.t, waiting.checked), waiting.ring
         if ring is not None:
             ring = ring.pushed(seen.lanes, lane.stats.t, arm, reward)
         waiting = dataclasses.replace(waiting, checked=checked, ring=ring)
-        return dataclasses.replace(stats, t=t), waiting
+        return dataclasses.replace(stats, t=t, stacks=lane.stats.stacks), waiting

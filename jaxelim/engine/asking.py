@@ -12,6 +12,7 @@ from jax import Array
 from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
 from jaxelim.contracts.looks import pieces_for_sampling
+from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View
 from jaxelim.engine import scores
 from jaxelim.engine.jaxprs import traced_once
@@ -54,6 +55,10 @@ class Asking:
         if "key" in spec.rule.traits.reads:
             key = random.rule_key(inputs.key, lane.run.index, t)
         active, active_count = pieces_for_sampling(seen, elimination, sampling)
+        if seen.decided is not None:
+            seen = seen.undecided
+            active = active & seen.shape.exists
+            active_count = seen.lanes.sum(active)
         # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
         levels: dict[str, Any] = {"delta": None, "beta": None}
         if "delta" in spec.rule.traits.reads:
@@ -141,6 +146,28 @@ class Asking:
         serve = alone if wanted.size == 1 else served
         arm, after = jax.lax.cond(jnp.any(asks), serve, lambda c: c[1], (asks, found))
         return Choice(arm, after, None)
+
+    def playable(self, view: View, arm: Array) -> Array:
+        """The arm [B]; where it is used up another one that has rewards left.
+
+        The less pulled of the active piece of least evidence; without one the least pulled.
+        """
+        known, lanes, shape = view.stats.used_up, view.lanes, view.shape
+        if known is None:
+            return arm
+        left, inside = jnp.where(known, jnp.inf, view.counts), (arm >= 0) & (arm < known.shape[0])
+
+        def other() -> Array:
+            found = lanes.argmin(left)
+            if isinstance(shape, Pairs) and not shape.items:
+                piece = lanes.argmin(jnp.where(view.active, view.llr, jnp.inf))
+                i, k = shape.arms(lanes, piece)
+                i = jnp.where(lanes.take(left, i) <= lanes.take(left, k), i, k)
+                found = jnp.where(jnp.isfinite(lanes.take(left, i)), i, found)
+            return jnp.where(gone, found, arm)
+
+        gone = inside & lanes.take(known, jnp.where(inside, arm, 0))
+        return jax.lax.cond(jnp.any(gone), other, lambda: arm)
 
     def _of_lanes(self, view: View, order: Array) -> View:
         """The view of some lanes, [group] indices; what all lanes share stays."""

@@ -127,7 +127,9 @@ class Observing:
             states.append(after)
             stops.append(stop)
             tested.append(tests)
-        return Observed(tuple(states), jnp.stack(stops), jnp.stack(tested))
+        known, ends = seen.stats.used_up, jnp.stack(stops)
+        ends = ends if known is None else ends | jnp.all(known, 0)  # whatever a rule tests
+        return Observed(tuple(states), ends, jnp.stack(tested))
 
     def log_e(self, seen: Snapshot, so_far: Array | None) -> Array | None:
         """The largest log e of each piece after this check; None where it is not recorded."""

@@ -20,7 +20,7 @@ from jax import Array
 
 from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
-from jaxelim.contracts import Family, Source, looks
+from jaxelim.contracts import Family, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records
 from jaxelim.engine.arrivals import Arrivals
@@ -101,8 +101,6 @@ class Step:
         if native is not None:
             stopping = stopping | native[0]
         over = lane.stats.t >= inputs.cap
-        used_up = self._used_up(inputs, lane, choice.arm)
-        over = over if used_up is None else over | used_up
         capped = opened & ~stopping & over & ready
         closing = stopping | capped
         return Ending(stopping, capped, closing, native, opened & ~closing)
@@ -132,12 +130,13 @@ class Step:
             nature = jax.tree.map(lambda x: x[0], inputs.nature)
         return lanes, nature, arm, lanes.take(lane.stats.counts, arm).astype(jnp.int32)
 
-    def _used_up(self, inputs: Inputs, lane: Lane, arm: Array) -> Array | None:
-        """Whether an arm has no reward left, [B] bool; None: it always has."""
-        source = self.spec.source
-        if isinstance(source, Family) or type(source).used_up is Source.used_up:
+    def _stacks(self, inputs: Inputs, nature: Tree, like: Array) -> Array | None:
+        """The number of rewards of every arm, as `like` [K, B]; None: they do not end."""
+        if isinstance(self.spec.source, Family):
             return None
-        return source.used_up(*self._source(inputs, lane, arm))
+        shared = jax.tree.map(lambda x: x[0, ..., None], inputs.nature)
+        lengths = self.spec.source.lengths(shared if nature is None else nature)
+        return None if lengths is None else jnp.broadcast_to(lengths, like.shape).astype(like.dtype)
 
     def pull(self, inputs: Inputs, lane: Lane, noise: Array, light: bool = False) -> Taken:
         """Take one step of every lane; a `light` one leaves rare work out, and says where.
@@ -182,6 +181,7 @@ class Step:
         wanted = live & jnp.any((record.closed_at == 0) & ~observed.stops, (0, 1)) & ~waits
         wanted = wanted if work else jnp.zeros_like(wanted)
         choice = self.asking.asked(view, lane.rule_state, wanted, light)
+        choice = choice._replace(arm=self.asking.playable(view, choice.arm))
         ready: Any = True if choice.asks is None else ~choice.asks
         tested: Any = True
         if in_groups:
@@ -354,6 +354,7 @@ class Step:
         space = self.observing.space(inputs, features)
         rewards = self.first_rewards(inputs, nature, noise)
         stats = self._first_statistics(inputs, space, tables, rewards)
+        stats = dataclasses.replace(stats, stacks=self._stacks(inputs, nature, stats.counts))
         seen = Snapshot.of(spec.family, spec.problem, space, stats)
         observers, sampling = self.observing.started(seen)
         stats, pending = self.arrivals.started(seen)

@@ -52,6 +52,7 @@ class ArmEvidence(Evidence):
     stat: Any  # [K] each
     weight: Array  # [K], not negative
     costs: Array | None = None  # [K] what a unit of weight costs, positive; None: 1
+    known: Array | None = None  # [K] bool: arms of known means; None: there are none
 
     @classmethod
     def of(
@@ -95,10 +96,11 @@ class ArmEvidence(Evidence):
         """All candidates: [C] each. The statistics of a reference are an arm's at its mean."""
         p = self.pieces
         if p.level is None:
-            return End(self.stat, self.weight)
+            return End(self.stat, self.weight, self.known)
         stat = jax.tree.map(lambda x: jnp.concatenate([x, x[:1]]), self.stat)
         weight = p.with_reference(self.weight, 0)
         still = jnp.broadcast_to(index_like(weight) == weight.shape[0] - 1, weight.shape)
+        still = still if self.known is None else p.with_reference(self.known, True)
         return End(stat._replace(mean=p.with_reference(self.means, p.level)), weight, still)
 
     def values(self) -> Array:

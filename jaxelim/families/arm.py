@@ -187,7 +187,8 @@ class ArmModel(Family):
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Pieces) -> ArmEvidence:
         stat = self.stat(stats)
-        return ArmEvidence.of(self, space, shape, stat, self.weight(stat))
+        found = ArmEvidence.of(self, space, shape, stat, self.weight(stat))
+        return dataclasses.replace(found, known=stats.used_up)
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         return seen.evidence.spread(beta)  # type: ignore[attr-defined]

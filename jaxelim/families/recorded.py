@@ -68,8 +68,8 @@ class Recorded(Numbers):
     """Recorded rewards of each arm, for trying a rule on past data.
 
     A stack holds those of an arm. Its j-th reward in a run is a function of (seed, run, arm,
-    j) alone, whatever else was pulled. A run that chooses an arm without rewards left is
-    truncated; a bootstrap never is.
+    j) alone, whatever else was pulled. An arm without rewards left has a known mean: it is
+    not pulled, and a run ends with an answer where all are known. A bootstrap never ends.
 
     Args:
         rewards: a stack of two or more numbers for each arm, in a sequence
@@ -183,11 +183,8 @@ class Recorded(Numbers):
             place = shuffled(output(noise, arm), at, n.astype(jnp.uint64))
         return nature["rewards"][first + jnp.clip(place.astype(jnp.int32), 0, n - 1)]
 
-    def used_up(self, lanes: LaneOps, nature: Any, arm: Array, pull: Array) -> Array | None:
-        if self.order == "bootstrap":
-            return None
-        inside = (arm >= 0) & (arm < nature["length"].shape[0])
-        return inside & (pull >= lanes.take(nature["length"], jnp.where(inside, arm, 0)))
+    def lengths(self, nature: Any) -> Array | None:
+        return None if self.order == "bootstrap" else nature["length"]
 
 
 def _stacks(rewards: Any) -> tuple[np.ndarray, ...]:

@@ -36,8 +36,7 @@ _ALLOWED = {
     "for each piece" + _TRACED,
     "update": "an update(seen, arm, reward, go) that returns statistics like those of start"
     + _TRACED,
-    "used_up": "a used_up(lanes, nature, arm, pull) that returns None or bools, one for each arm"
-    + _TRACED,
+    "lengths": "a lengths(nature) that returns None or an int32 for each arm" + _TRACED,
     "first": "a first(x) that returns statistics with n and mean, arrays like x" + _TRACED,
     "loss": "a loss(stat, by) that returns an array like by" + _TRACED,
 }
@@ -116,17 +115,17 @@ def check_draws(drawn: Family | Source, instance: "Arms", dtype: Any) -> None:
     truth = instance.truth
     if truth is None or shipped(drawn):
         return
-    arm, reward, flag, noise = (
+    arm, reward, noise = (
         jax.ShapeDtypeStruct((_LANES,), kind)
-        for kind in (jnp.int32, dtype, jnp.bool_, random.type_of(drawn.noise, dtype))
+        for kind in (jnp.int32, dtype, random.type_of(drawn.noise, dtype))
     )
     nature, lanes = _nature(instance.source or drawn, truth, dtype), LaneOps()
     draw = partial(drawn.draw, lanes)
     _same(drawn, "draw", _traced(drawn, "draw", draw, nature, arm, arm, noise), reward)
     if isinstance(drawn, Source):
-        none_left = _traced(drawn, "used_up", partial(drawn.used_up, lanes), nature, arm, arm)
-        if none_left is not None:
-            _same(drawn, "used_up", none_left, flag)
+        lengths = _traced(drawn, "lengths", drawn.lengths, nature)
+        if lengths is not None:
+            _same(drawn, "lengths", lengths, jax.ShapeDtypeStruct((truth.K,), jnp.int32))
 
 
 def _nature(drawn: Family | Source, instance: "Instance", dtype: Any) -> Any:

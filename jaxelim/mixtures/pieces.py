@@ -49,12 +49,14 @@ def log_e(
         (i, k), last = pieces.places(), stat.mean.shape[0]
         at_i, at_k = (jnp.minimum(j, last - 1) for j in (i, k))  # a reference follows below
         a, b = (jax.tree.map(lambda x, at=at: x[at], stat) for at in (at_i, at_k))
+        known = stats.used_up
+        still = None if known is None else (known[at_i], known[at_k])
         if above:
-            value = between(family, a, b, pieces.slack, priors)
+            value = between(family, a, b, pieces.slack, priors, still)
         elif family.convex_in:
             value = of_pairs(family, a, b, pieces.slack, priors[0])
         else:
-            value = over_cells(family, a, b, pieces, priors)
+            value = over_cells(family, a, b, pieces, priors, still)
         if pieces.refers:
             up, down = _of_levels(family, stat, pieces.level, priors)
             value = jnp.where(i == last, down[at_k], jnp.where(k == last, up[at_i], value))
@@ -87,25 +89,36 @@ def of_pairs(family: Any, a: Tree, b: Tree, slack: Any, priors: Any) -> Array:
     )  # fmt: skip
 
 
-def between(family: Any, a: Tree, b: Tree, slack: Any, priors: tuple) -> Array:
-    """At one mean between the estimates of arms a and b [Q], near the least: [Q]."""
+def _range(family: Any, a: Tree, b: Tree, slack: Any, known: Any) -> tuple[Array, Array]:
+    """The range of u, that a piece has means u and u + slack; one mean where one is `known`."""
     low = jnp.maximum(b.mean - slack, family.low)
     high = jnp.minimum(a.mean, family.high - slack)
+    if known is None:
+        return low, high
+    return jnp.where(known[0], high, low), jnp.where(known[1] & ~known[0], low, high)
+
+
+def between(family: Any, a: Tree, b: Tree, slack: Any, priors: tuple, known: Any) -> Array:
+    """At one mean between the estimates of arms a and b [Q], near the least: [Q]."""
+    low, high = _range(family, a, b, slack, known)
     u = low + (high - low) * (a.n / (a.n + b.n))
     of_a, of_b = each(family, a, u, priors[0]), each(family, b, u + slack, priors[1])
     value = family.together(of_a, of_b)
     return jnp.where(jnp.isnan(value), jnp.inf, value)
 
 
-def over_cells(family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple) -> Array:
+def over_cells(
+    family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple, known: Any = None
+) -> Array:
     """Of arms a and b [Q] whose mixtures fall up to the estimate and rise from there."""
     slack, (up, down) = pieces.slack, priors
 
     def value(piece: tuple) -> Array:
-        exists, a, b = piece
-        low = jnp.maximum(b.mean - slack, family.low)
-        high = jnp.minimum(a.mean, family.high - slack)
+        exists, a, b, known = piece
+        low, high = _range(family, a, b, slack, known)
         beyond = low > family.low, high < family.high - slack
+        if known is not None:
+            beyond = tuple(side & ~known[0] & ~known[1] for side in beyond)
 
         def components(u: Array) -> tuple[Array, Array]:
             like = jax.tree.map(lambda x: jnp.broadcast_to(x, u.shape), (a, b))
@@ -118,4 +131,4 @@ def over_cells(family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple) -> Arr
         outside = exists & (a.mean - b.mean + slack > 0)
         return jax.lax.cond(outside, bound, lambda: jnp.full_like(low, -jnp.inf))
 
-    return jax.lax.map(value, (pieces.exists, a, b))
+    return jax.lax.map(value, (pieces.exists, a, b, known))

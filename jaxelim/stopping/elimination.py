@@ -56,4 +56,5 @@ class FullElimination(SelectiveElimination):
     full: ClassVar[bool] = True
 
     def update(self, seen: Snapshot, state: PieceSet, beta: Array) -> PieceSet:
-        return state.drop_all(seen, beta)
+        state = state.drop_all(seen, beta)
+        return state if seen.decided is None else state.drop(seen, seen.decided)

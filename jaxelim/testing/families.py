@@ -161,14 +161,11 @@ def source_draws(world: World, rng: Generator) -> str:
     first = rewards.drawn(instance, rng, n, 0)
     said = _means_hold(first, means, np.ptp(first, 1) == 0)
     nature = jax.tree.map(lambda x: jnp.asarray(x[0]), source.nature(instance))
-    pulls = np.arange(longest, dtype=np.int32)
-    for arm in np.arange(instance.K, dtype=np.int32):
-        over = source.used_up(LaneOps(), nature, np.full_like(pulls, arm), pulls)
-        ended = np.flatnonzero(False if over is None else over)
-        if ended.size:
-            last = int(ended[0])
-            good = last > 0 and ended.size == longest - last
-            require(good, f"arm {arm}: it is used up, then not")
+    pulls, lengths = np.arange(longest, dtype=np.int32), source.lengths(nature)
+    for arm, length in enumerate([] if lengths is None else np.asarray(lengths)):
+        last = int(length)
+        require(last > 0, f"arm {arm}: it has {last} rewards")
+        if last < longest:
             keys = np.repeat(rng.integers(2**64, size=8, dtype=np.uint64), last)
             drawn = jax.jit(partial(source.draw, LaneOps()))(
                 nature, np.full(8 * last, arm), np.tile(pulls[:last], 8), keys)  # fmt: skip

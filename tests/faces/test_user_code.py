@@ -215,8 +215,8 @@ class Shifted(je.contracts.Source):
         ({"noise": "cauchy"}, "its noise is 'cauchy'"),
         ({"nature": lambda self, instance: "high"}, "it returned"),
         ({"draw": lambda self, lanes, nature, arm, pull, noise: arm}, "int32[16]"),
-        ({"used_up": lambda self, lanes, nature, arm, pull: pull / 2}, "not bool[16]"),
-        ({"used_up": lambda self, lanes, nature, arm, pull: nature > 0}, "not bool[16]"),
+        ({"lengths": lambda self, nature: nature}, "not int32[3]"),
+        ({"lengths": lambda self, nature: nature[:2] > 0}, "not int32[3]"),
     ],
 )
 def test_a_source(members, told):

@@ -106,10 +106,8 @@ def test_a_run_takes_each_reward_once_and_ends_when_none_is_left():
         je.trace(on(BINARY), je.BestArm(), je.LUCB(), delta=1e-200, run=r) for r in (4, 5)
     )
     drawn = [run.rewards[run.arms == k] for k in range(3)]
-    assert run.truncated and run.samples < 95
-    full = [k for k in range(3) if drawn[k].size == STACKS[k].size]
-    assert full  # the rule asked for an arm that was used up
-    for k in full:
+    assert run.stopped and run.samples == 95 and run.answer.tolist() == [True, False, False]
+    for k in range(3):
         np.testing.assert_array_equal(np.sort(drawn[k]), np.sort(STACKS[k]))
     both = [one.rewards[one.arms == 1][:20] for one in (run, other)]
     assert min(map(len, both)) == 20 and not np.array_equal(*both)
@@ -155,21 +153,22 @@ def test_the_given_order_is_that_of_the_stacks():
     job = on(past), je.BestArm(), je.Uniform()
     run, other = (je.trace(*job, delta=1e-200, run=r) for r in (0, 7))
     np.testing.assert_array_equal(run.rewards, other.rewards)
-    assert run.truncated and run.pulls.tolist() == [26, 26, 25]  # arm 2 was next
+    # Arm 2, which was next, is used up: so arm 1, the less pulled of the piece (0, 1), follows.
+    assert run.stopped and run.pulls.tolist() == [30, 40, 25]
+    assert run.arms[75:79].tolist() == [0, 1, 0, 1]
     for k in range(3):
         np.testing.assert_array_equal(run.rewards[run.arms == k], STACKS[k][: run.pulls[k]])
 
 
 @pytest.mark.slow
 def test_runs_do_not_depend_on_lanes_batches_or_devices():
-    """And a truncated run has pulled no arm more often than its stack is long."""
+    """And a run has pulled no arm more often than its stack is long."""
     instance, job = on(BINARY), (je.BestArm(), je.LUCB())
     given = dict(delta=[0.3, 1e-4], runs=60, stopping=(je.LLR(), je.SelectiveElimination()))
     whole = je.simulate(instance, *job, **given, engine=je.Engine(lanes=16, devices=1))
     sizes = [stack.size for stack in STACKS]
-    assert whole.truncated.any() and whole.stopped.any() and (whole.pulls <= sizes).all()
-    ended = whole.truncated
-    assert (whole.pulls == sizes).any(-1)[ended].all() and (whole.samples[ended] < 95).all()
+    assert whole.stopped.all() and (whole.pulls <= sizes).all()
+    assert (whole.pulls == sizes).any(-1).any() and (whole.samples < 95).any()
     layout = je.Engine(lanes=32, chunk=8, devices=2)
     other = je.simulate(instance, *job, **given, engine=layout)
     for name in ("samples", "stopped", "answer", "pulls"):

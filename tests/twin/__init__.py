@@ -14,7 +14,7 @@ least the level; the best item is a bool with an entry for each item.
 """
 
 from tests.twin.allocations import maximin, piece_weights, slack_weights
-from tests.twin.arms import Bernoulli, Exponential, Gaussian, Poisson, UnknownVariance
+from tests.twin.arms import Bernoulli, Exponential, Gaussian, Poisson, Stacks, UnknownVariance
 from tests.twin.elimination import Resets, paper_alpha
 from tests.twin.logistic import Logistic
 from tests.twin.pieces import Pieces
@@ -33,6 +33,7 @@ __all__ = [
     "Poisson",
     "RULES",
     "Resets",
+    "Stacks",
     "UnknownVariance",
     "gk16",
     "halfspaces",

@@ -104,6 +104,45 @@ class Arms(World):
         return inner
 
 
+class Stacks(Arms):
+    """Recorded rewards in their order, of the class beside it: `type("..", (Stacks, Bernoulli))`.
+
+    A used-up arm has a known mean: it does not move, and pieces between two such arms, or of one
+    and a level, are decided.
+    """
+
+    def __init__(self, stacks):
+        super().__init__([x.mean() for x in stacks])
+        self.rewards, self.lengths = [list(x) for x in stacks], np.array([len(x) for x in stacks])
+
+    def draw(self, k, noise):
+        return self.rewards[k].pop(0)
+
+    def used_up(self, counts):
+        return counts >= self.lengths
+
+    def meet(self, seen, i, k, w):
+        known = self.used_up(seen.counts)
+        (a, b), slack = seen.means[[i, k]], seen.pieces.slack
+        return (b - slack, b) if known[k] else (a, a + slack) if known[i] else (
+            super().meet(seen, i, k, w))
+
+    def decided(self, pieces, labels, counts):
+        """Which pieces compare used-up arms alone, or one with a level: [Q]."""
+        known = np.append(self.used_up(counts), True)
+        second = -1 if pieces.kind == "osi" else labels[:, 1]
+        return known[labels[:, 0]] & known[second]
+
+    def instead(self, seen, arm, labels):
+        """The arm, or of the active piece of least evidence the less pulled that has rewards."""
+        left = np.where(self.used_up(seen.counts), np.inf, seen.counts)
+        if np.isfinite(left[arm]):
+            return arm
+        best = labels[np.argmin(seen.values(labels))]
+        ends = best[:1] if seen.pieces.kind == "osi" else [k for k in best if k < seen.pieces.K]
+        return min(ends, key=lambda k: left[k])
+
+
 class Bernoulli(Arms):
     """d(x, y) = P(x, y) + P(1 - x, 1 - y); 1 where the noise is below the mean."""
 
@@ -248,6 +287,9 @@ class ArmSeen(Seen):
         return float(sum(w[k] * self.world.loss(self, k, u) for k, u in found.items()))
 
     def values(self, labels, weights=None):
+        if isinstance(self.world, Stacks) and len(labels):
+            costs = np.array([self._cost(x, self.world.weights(self.counts)) for x in labels])
+            return np.where(self.world.decided(self.pieces, labels, self.counts), np.inf, costs)
         w = self.world.weights(self.counts) if weights is None else self.per_cost(weights)
         return np.array([self._cost(label, w) for label in labels])
 

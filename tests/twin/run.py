@@ -1,9 +1,11 @@
 """Section 1: one run, and the stopping rules that observe it (section 5)."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
 
+from tests.twin.arms import Stacks
 from tests.twin.elimination import Resets, ResetSets, elimination_set
 from tests.twin.native_rules import Lucb, Racing, Rage, UGapE, XyAdaptive
 from tests.twin.rules import (
@@ -121,7 +123,7 @@ def run(world, spec, rule, *, noise, delta=0.01, beta=heuristic, stopping=("llr"
     cap = min(max_samples, len(noise))
     if cap < initial * K:
         raise ValueError("the cap and the noise must cover the initial pulls")
-    known, counts = Rewards(K), np.zeros(K, int)
+    known, counts, stacks = Rewards(K), np.zeros(K, int), isinstance(world, Stacks)
     arms, rewards, pending = [], [], Pending(initial * K, batch, delay)
     kind = RULES[rule] if isinstance(rule, str) else rule
     sampler = kind(pieces, delta, beta, world, follow, **settings)
@@ -143,7 +145,8 @@ def run(world, spec, rule, *, noise, delta=0.01, beta=heuristic, stopping=("llr"
         known.enter(n % K, pull(n % K))
     first, tests_sampling, sure = None, 0, initial * K
     while True:
-        t, group = len(arms), pending.entering(len(arms))
+        over = stacks and world.used_up(counts).all()  # no pull fills the last batch
+        t, group = len(arms), pending.entering(math.inf if over else len(arms))
         for k, reward in group:
             known.enter(k, reward)
         entered = world.seen(pieces, known, known.counts.copy())
@@ -160,11 +163,16 @@ def run(world, spec, rule, *, noise, delta=0.01, beta=heuristic, stopping=("llr"
                 answer = observer.check(entered, threshold)
                 if answer is not None:
                     observer.close(counts, answer, tests_sampling)
+        if stacks and tests and world.used_up(entered.counts).all():
+            for observer in observers:
+                if observer.record is None:
+                    observer.close(counts, entered.answer, tests_sampling)
         still = [observer for observer in observers if observer.record is None]
 
         def active(answer, seen=seen):
             labels = pieces.of(answer, seen.candidates)
             kept = labels[sets.keeps(labels)] if sets else labels
+            kept = kept[~world.decided(pieces, kept, seen.counts)] if stacks else kept
             return kept if len(kept) else labels
 
         sampler.stop, arm = None, None
@@ -178,6 +186,8 @@ def run(world, spec, rule, *, noise, delta=0.01, beta=heuristic, stopping=("llr"
             still = []
         if not still:
             break
+        if stacks:
+            arm = world.instead(seen, arm, active(seen.answer))
         tests_sampling += sampler.reads
         pending.chosen(t + 1, arm, pull(arm))
         sure += sampler.sure

@@ -1,0 +1,142 @@
+"""Stacks that end: the twin pull by pull, what is decided, and the runs of every rule."""
+
+import dataclasses
+import functools
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from tests import twin
+
+SLOWLY = pytest.mark.slow
+RNG = np.random.default_rng(5)
+SIZES = (9, 14, 6, 11)
+COINS = [RNG.permutation((np.arange(n) < round(n * p)) + 0.0)
+         for n, p in zip(SIZES, (0.8, 0.6, 0.4, 0.7), strict=True)]  # fmt: skip
+NORMAL = [np.round(RNG.normal(m, 2, n), 3) for n, m in zip(SIZES, (1, 0.4, -1, 0.8), strict=True)]
+PROBLEMS = {
+    "bai": (je.BestArm(), ("bai",)), "slack": (je.BestArm(0.05), ("slack", 0.05)),
+    "reference": (je.BestArm(reference=0.62), ("reference", 0.62)),
+    "topm": (je.TopM(2), ("topm", 2)), "osi": (je.Thresholding(0.55), ("osi", 0.55)),
+}  # fmt: skip
+RULES = {
+    "uniform": (je.Uniform(), "uniform", {}),
+    "eb": (je.TopTwo("eb", "tci", select="tracking"), "top_two",
+           dict(leader="eb", challenger="tci", select="tracking")),
+    "lucb": (je.LUCB(), "lucb", {}),
+}  # fmt: skip
+KINDS = {
+    "coins": (je.Bernoulli(), COINS, type("Coins", (twin.Stacks, twin.Bernoulli), {})),
+    "normal": (je.Gaussian([1.0] * 4), NORMAL, type("Normal", (twin.Stacks, twin.Gaussian), {})),
+}
+
+
+def of(stacks, order="permuted", family=je.Bernoulli()):  # noqa: B008
+    return je.Instance.unstructured(source=je.Recorded(stacks, order), family=family)
+
+
+def heuristic(t, delta, log=jnp.log):
+    return log((1 + log(t)) / delta)
+
+
+CASES = [
+    ("coins", "bai", "uniform", {}), ("coins", "bai", "eb", {}), ("coins", "bai", "lucb", {}),
+    ("normal", "slack", "eb", {}), ("normal", "topm", "lucb", {"batch": 4}),
+    ("coins", "reference", "eb", {"batch": 5, "delay": 2}), ("coins", "osi", "uniform", {}),
+]  # fmt: skip
+SLOW = [
+    (kind, problem, rule, wait)
+    for kind in KINDS for problem in PROBLEMS for rule in RULES for wait in ({}, {"batch": 3})
+    if (problem, rule) != ("reference", "lucb")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind, problem, rule, wait",
+    CASES + [pytest.param(*c, marks=pytest.mark.slow) for c in SLOW if c not in CASES],
+)
+@pytest.mark.parametrize("delta", [0.3, 1e-9])
+def test_the_twin_pulls_the_same_arms(kind, problem, rule, wait, delta):
+    """At delta = 1e-9 until known means decide, at 0.3 mostly not so far."""
+    family, stacks, world = KINDS[kind]
+    (ours, spec), (plays, name, settings) = PROBLEMS[problem], RULES[rule]
+    stopping = ("llr", "selective")
+    run = twin.run(world(stacks), spec, name, noise=np.zeros(sum(SIZES) + 1), delta=delta,
+                   stopping=stopping, beta=functools.partial(heuristic, log=np.log),
+                   **wait, **settings)  # fmt: skip
+    for stop, by in zip(stopping, (je.LLR(), je.SelectiveElimination()), strict=True):
+        found = je.trace(of(stacks, "given", family), ours, plays, delta=delta, stopping=by,
+                         threshold=heuristic, **wait)  # fmt: skip
+        theirs = run.stops[stop]
+        assert found.stopped and theirs.stopped and found.samples == theirs.samples
+        np.testing.assert_array_equal(found.arms, run.arms[: found.samples])
+        np.testing.assert_array_equal(found.answer, theirs.answer)
+    assert delta == 0.3 or (found.pulls == SIZES).sum() >= 2
+
+
+
+
+EVERY = [
+    (je.Racing(), je.BestArm()), (je.LUCB(2), je.Thresholding(0.55)), (je.UGapE(), je.TopM(2)),
+    (je.TTTS(), je.BestArm()), (je.TTUCB(), je.BestArm()), (je.EBTC(), je.BestArm(0.05)),
+    (je.TrackAndStop(), je.BestArm()), (je.TrackAndStop(), je.Thresholding(0.55)),
+    (je.LinGame(), je.TopM(2)), (je.FWS(), je.BestArm()), (je.LazyTaS(), je.BestArm()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", [
+    je.Bernoulli(), *(pytest.param(one, marks=SLOWLY) for one in (je.Bounded(), je.Gaussian())),
+])  # fmt: skip
+@pytest.mark.parametrize("rule, problem", [
+    *EVERY[:2], *(pytest.param(*row, marks=SLOWLY) for row in EVERY[2:]),
+])  # fmt: skip
+def test_every_rule_ends_with_the_answer(rule, problem, family):
+    """At delta = 1e-300 known means alone decide, so every answer of every stop is the truth."""
+    native = rule.traits.native == "only"
+    stopping = je.LLR(), je.SelectiveElimination(), je.FullElimination()
+    found = je.simulate(of(COINS, family=family), problem, rule, delta=1e-300, runs=8,
+                        stopping=je.Native() if native else stopping,
+                        threshold=heuristic)  # fmt: skip
+    assert found.stopped.all() and found.correct.all()
+    assert (found.pulls <= SIZES).all() and (found.samples > 2 * min(SIZES)).all()
+    if not native:  # tau_full <= tau_selective <= tau_LLR
+        assert (np.diff(found.samples, axis=0) <= 0).all()
+
+
+def test_equal_known_means_do_not_hand_the_answer_to_a_third_arm():
+    """Arms 0 and 1 are used up at the same mean; arm 2 is below them, and not used up."""
+    stacks = [[1.0, 1, 1, 0], [0.0, 1, 1, 1], np.arange(60) % 2]
+    for problem in (je.BestArm(0.01), je.TopM(2)):
+        for stopping in (je.SelectiveElimination(), je.FullElimination()):
+            found = je.simulate(of(stacks), problem, je.Uniform(), delta=1e-9, runs=20,
+                                stopping=stopping, threshold=heuristic)  # fmt: skip
+            assert found.stopped.all() and found.correct.all()
+            assert not found.answer[..., 2].any()
+
+
+@dataclasses.dataclass(frozen=True)
+class Shrinking(je.contracts.Source):
+    """Rewards j/n of the j-th pull, so that the first estimates are wrong."""
+
+    name: ClassVar[str] = "shrinking"
+    means = property(lambda self: np.array([0.5, 0.25]))
+
+    def nature(self, instance):
+        return {"n": np.array([[5, 9]], np.int32), "top": np.array([[1.0, 0.5]])}
+
+    def lengths(self, nature):
+        return nature["n"]
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        n, top = (lanes.take(nature[name], arm) for name in ("n", "top"))
+        return top * pull.astype(noise.dtype) / (n - 1).astype(noise.dtype)
+
+
+def test_a_source_of_ones_own_may_end():
+    instance = je.Instance.unstructured(source=Shrinking(), family=je.Bounded())
+    found = je.simulate(instance, je.BestArm(), je.Uniform(), delta=1e-9, runs=3)
+    assert found.stopped.all() and found.correct.all()
+    np.testing.assert_array_equal(found.pulls[0, 0], np.tile([5, 9], (3, 1)))
