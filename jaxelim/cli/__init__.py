@@ -60,7 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
 _COMMANDS: dict[str, Any] = {
     "run": "results.Run",
     "study": "studies.StudyOf",
-    "live": {name.lower(): f"live_runs.{name}" for name in ("New", "Ask", "Tell", "Show", "Stop")},
+    "live": {name.lower(): f"live_runs.{name}"
+             for name in ("New", "Ask", "Tell", "Show", "Add", "Remove", "Stop")},
     "show": "results.Show",
     "plot": "results.Plot",
     "instances": {"list": "instances.List", "describe": "instances.Describe"},

@@ -1,4 +1,4 @@
-"""`jaxelim live new|ask|tell|show|stop FILE`: a live run in a file, from the shell."""
+"""`jaxelim live new|ask|tell|show|add|remove|stop FILE`: a live run in a file, from the shell."""
 
 import contextlib
 import dataclasses
@@ -36,6 +36,8 @@ class New(Settings):
     """Error probability."""
     run: int = 0
     """The run index, for the rule's own random choices."""
+    most_arms: int | None = None
+    """How many arms are ever in, where some join and leave by `add` and `remove`."""
 
     def act(self) -> None:
         """Write the file, and print the first arm."""
@@ -43,7 +45,8 @@ class New(Settings):
         problem = catalogue.problem_on(self.features, self.problem)
         rule, family = (catalogue.made(x, getattr(self, x)) for x in ("rule", "family"))
         writable_file("file", self.file)
-        own: Any = dict(family=family, costs=costs, run=self.run, **self.settings())
+        own: Any = dict(family=family, costs=costs, run=self.run, most_arms=self.most_arms,
+                       **self.settings())  # fmt: skip
         with LiveRun(arms, problem, rule, **own) as run:
             run.save(self.file)
             arms = len(run.names)
@@ -147,6 +150,35 @@ class Show(OfFile):
         if self.figure is not None:
             save(run.figure(), self.figure)
             print(f"wrote {self.figure}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Remove(OfFile):
+    """Let an arm leave a run that was made with --most-arms, and print how it stands."""
+
+    arm: Annotated[str, tyro.conf.Positional]
+    """Its name."""
+
+    def act(self) -> None:
+        """Change the run, and print."""
+        with LiveRun.load(self.file) as run:
+            self._change(run)
+            _keep_state(run)
+            print(Report(run).standing())
+
+    def _change(self, run: LiveRun) -> None:
+        run.remove(self.arm)
+
+
+@dataclasses.dataclass(frozen=True)
+class Add(Remove):
+    """Let an arm join a run that was made with --most-arms, and print how it stands."""
+
+    cost: float | None = None
+    """What a pull of it costs, in a run with costs."""
+
+    def _change(self, run: LiveRun) -> None:
+        run.add(self.arm, self.cost)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,7 @@ from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Schedule, Spec
 from jaxelim.engine.step import Step
 from jaxelim.errors import ArgumentError
 from jaxelim.instances.arms import Arms
+from jaxelim.live import joins
 from jaxelim.problems.traced import traced_shape
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
 from jaxelim.simulation.failures import Place, failure
@@ -65,11 +66,12 @@ class Fold:
     spec: Spec
     inputs: Inputs
     queue: Queue
+    most_arms: int | None = None  # that are ever in; None: none joins or leaves
 
     @staticmethod
     def of(
         arms: Arms, *, rule: Any, run: Any, delta: Any = 0.01, stopping: Any = LLR(),  # noqa: B008
-        **others: Any,
+        most_arms: int | None = None, **others: Any,
     ) -> "Fold":  # fmt: skip
         """Check the arguments of a `LiveRun` as `simulate` does, but for the truth."""
         if isinstance(rule, SamplingRule) and "truth" in rule.traits.reads:
@@ -79,12 +81,20 @@ class Fold:
             raise ArgumentError("stopping", stopping, "one stopping rule")
         delta = checks.real("delta", delta, low=0, high=1, open=True)
         run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
+        if most_arms is not None:
+            given = others["problem"], stopping, others["threshold"]
+            others["threshold"] = joins.threshold_of(most_arms, arms, *given)
         call = Experiment(
             arms, rule=rule, delta=delta, stopping=stopping, runs=np.array([run]),
             max_samples=LONGEST, record=("pair_times",),
             engine=Engine(lanes=LANE_GROUP, devices=1), **others,
         )  # fmt: skip
-        shape = traced_shape(call.problem, arms.K, arms.d)
+        return Fold._of_call(call, most_arms)
+
+    @staticmethod
+    def _of_call(call: Experiment, most_arms: int | None) -> "Fold":
+        """The fold of a checked call."""
+        shape = traced_shape(call.problem, call.instance.K, call.instance.d)
         of_pieces = shape.candidates is not None and shape.candidates <= MOST_WITH_P_VALUES
         keeps = of_pieces and isinstance(call.threshold, Mixture)  # log e of each piece
         spec = dataclasses.replace(
@@ -93,12 +103,41 @@ class Fold:
         )  # fmt: skip
         with scope.engine():
             inputs = checked_inputs_of(call, spec)
-            return Fold(call, spec, *jax.device_put((inputs, queue_of(call, spec)[0])))
+            inputs, queue = jax.device_put((inputs, queue_of(call, spec)[0]))
+            return Fold(call, spec, inputs, queue, most_arms)
+
+    def among(self, names: list, costs: dict) -> "Fold":
+        """The fold over these arms in place of its own."""
+        if names == [self.arms.label(k) for k in range(self.arms.K)]:
+            return self
+        own = None if self.arms.costs is None else [costs[name] for name in names]
+        arms = Arms.of(names, self.arms.family, own)
+        return Fold._of_call(self.call.replace(instance=arms), self.most_arms)
+
+    def joined(self, log: joins.Joined, strayed: bool) -> tuple["Fold", State]:
+        """The fold over the arms that are in, and the state: it begins anew with their rewards.
+
+        An arm that joins is one that lacks its first rewards.
+        """
+        fold = self.among(log.names, log.costs)
+        before = tuple((k, *row) for k, name in enumerate(log.names) for row in log.held[name])
+        told = sum(times for of_arm in log.held.values() for _, times in of_arm)
+        return fold, fold._begun(State(None, before, (), told, 0, strayed))
 
     @property
     def arms(self) -> Arms:
         """The arms."""
         return self.call.instance
+
+    @property
+    def ever(self) -> int:
+        """The number of arms that are ever in, at most."""
+        return self.most_arms or self.arms.K
+
+    @property
+    def union(self) -> int | None:
+        """How many pairs hold the truth where arms join and leave; None: they do not."""
+        return self.most_arms and joins.union(self.most_arms, self.call.problem)
 
     @property
     def first(self) -> int:
@@ -144,33 +183,35 @@ class Fold:
 
     def _told(self, state: State, event: dict) -> State:
         """The state after rewards have entered together, and were tested once."""
-        times = event.get("times", [1] * len(event["tell"]))
-        rows = list(zip(event["tell"], event["rewards"], times, strict=True))
-        told, lane, waiting = state.told + sum(times), state.lane, state.waiting
-        if lane is None:
-            state = state._replace(before=(*state.before, *rows), told=told)
-            if self.due(state):
-                return state
-            lane, rows = self._begun(state.before)
-        else:
-            rows, waiting = _answered(waiting, rows)
-        arms, rewards, times = np.array(rows, float).reshape(-1, 3).T
-        entered = Rows.of(arms, rewards / self.arms.family.scale, times)
-        lane = self.compute("told", lane, entered, Rows.of(waiting))
-        over = told if bool(np.asarray(lane.done)[0]) else 0
-        return State(lane, (), waiting, told, state.ended or over, state.strayed)
+        rows = joins.rows(event)
+        state = state._replace(told=state.told + sum(times for *_, times in rows))
+        if state.lane is None:
+            return self._begun(state._replace(before=(*state.before, *rows)))
+        rows, waiting = _answered(state.waiting, rows)
+        return self._tested(state._replace(waiting=waiting), rows)
 
-    def _begun(self, before: Sequence[tuple[int, float, int]]) -> tuple[Lane, list]:
-        """The lanes in which the first rewards of all arms have entered, and the other rows."""
+    def _begun(self, state: State) -> State:
+        """The state once no first reward lacks: all that came before enter together."""
+        if self.due(state):
+            return state
         number, early = Counter(), []
         first = np.zeros((self.call.initial_pulls, self.arms.K))
-        for arm, reward, times in before:
+        for arm, reward, times in state.before:
             here = min(times, len(first) - number[arm])
             first[number[arm] : number[arm] + here, arm] = reward
             number[arm] += here
             early.append((arm, reward, times - here))
         first = first.ravel() / self.arms.family.scale
-        return self.compute("start", self.queue, first), early
+        lane = self.compute("start", self.queue, first)
+        return self._tested(state._replace(lane=lane, before=()), early)
+
+    def _tested(self, state: State, rows: list) -> State:
+        """The state with lanes after rows have entered, and one test of them."""
+        arms, rewards, times = np.array(rows, float).reshape(-1, 3).T
+        entered = Rows.of(arms, rewards / self.arms.family.scale, times)
+        lane = self.compute("told", state.lane, entered, Rows.of(state.waiting))
+        over = state.told if bool(np.asarray(lane.done)[0]) else 0
+        return state._replace(lane=lane, ended=state.ended or over)
 
     def chosen(self, state: State, count: int) -> State:
         """The state in which `count` arms are asked for and not told."""

@@ -22,7 +22,7 @@ import numpy as np
 import jaxelim
 from jaxelim.errors import DamagedFileError, StoreError
 
-FORMAT = 4
+FORMAT = 5
 """Version of the file's layout."""
 STATE = 5
 """Version of a state; raise it when the engine's lanes or a rule's state change."""

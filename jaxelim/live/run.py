@@ -13,7 +13,7 @@ from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, UnsupportedError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import given, log
+from jaxelim.live import given, joins, log
 from jaxelim.live.fold import Fold, State
 from jaxelim.live.look import Look
 from jaxelim.live.report import Report
@@ -52,6 +52,8 @@ class LiveRun(Look):
         threshold: as in `simulate`, which has another default. `Mixture()` is defined for
             most rewards and problems, without a ridge; elsewhere it is refused, and the
             message names another.
+        most_arms: how many arms, which have names, are ever in, where some `add` and `remove`
+            come; the proof covers all of them from the start. None: none comes.
         elimination, ridge, initial_pulls: as in `simulate`.
         seed, run: of the rule's own random choices, as in `simulate`.
         costs: [K] what a pull of each arm costs, in any unit; see `Instance`.
@@ -70,11 +72,13 @@ class LiveRun(Look):
         family: Family | None = None,
         costs: Any = None,
         run: int = 0,
+        most_arms: int | None = None,
         **settings: Unpack[Settings],
     ):
         given: Any = {"threshold": Mixture(), **settings}
         arms = Arms.of(arms, family, costs)
-        self._fold = Fold.of(arms, problem=problem, rule=rule, run=run, **given)
+        given |= {"run": run, "most_arms": most_arms}
+        self._fold = self._first = Fold.of(arms, problem=problem, rule=rule, **given)
         self._state = State()
         self._events: list[dict] = []
         self._log: log.Log | None = None
@@ -178,6 +182,64 @@ class LiveRun(Look):
             self._commit({"tell": arms, "rewards": rewards, "times": times})
         return 0
 
+    def add(self, arm: str, cost: float | None = None) -> None:
+        """Let an arm join. It begins with its first pulls, which `ask` gives next.
+
+        Arms that were asked for and not told wait no more; their rewards count when they come.
+        An arm that was removed comes back with its rewards, and is not counted twice.
+
+        Args:
+            arm: its name.
+            cost: of a pull; None: the run has no costs.
+
+        Raises:
+            OverError: the run has ended: a stop is never taken back.
+            UnsupportedError: the run was made without `most_arms`.
+            ArgumentError: the arm is in, is no name, or is one too many.
+            StoreError: the file cannot be written. After any error nothing has changed.
+        """
+        with self._lock:
+            held = self._joining("add", arm).held
+            if not isinstance(arm, str) or arm in self.names:
+                raise ArgumentError("arm", arm, "a new name, or that of an arm that was removed")
+            if arm not in held and len(held) == self._fold.most_arms:
+                allowed = f"one of {', '.join(held)}: most_arms={len(held)} of them have been in"
+                raise ArgumentError("arm", arm, allowed)
+            if (cost is None) != (self._first.arms.costs is None):
+                raise ArgumentError("cost", cost, "a number in a run with costs, else None")
+            cost = cost if cost is None else checks.real("cost", cost, low=0, open=True)
+            self._commit({"add": arm, "cost": cost})
+
+    def remove(self, arm: str) -> None:
+        """Let an arm leave. The answer is the best of those that are in when it is given.
+
+        Later rewards of the arm are refused. Arms that were asked for wait no more.
+
+        Args:
+            arm: its name.
+
+        Raises:
+            OverError, UnsupportedError, StoreError: as `add`.
+            ArgumentError: there is no such arm, or two are left.
+        """
+        with self._lock:
+            self._joining("remove", arm)
+            k = self._fold.arms.index(arm)
+            if len(self.names) == 2:
+                raise ArgumentError("arm", arm, "one of three arms or more: a run compares two")
+            self._commit({"remove": self.names[k]})
+
+    def _joining(self, name: str, arm: Any) -> joins.Joined:
+        """What the log says of the arms, where some may join and leave."""
+        self._refuse_over()
+        if self._fold.most_arms is None:
+            raise UnsupportedError(name, arm, "a run that was made with most_arms=")
+        return self._joined(self._events)
+
+    def _joined(self, events: list[dict]) -> joins.Joined:
+        """What some of the events say of the arms."""
+        return joins.of_log(self._first.arms, events)
+
     def stop(self) -> "Table":
         """End the run by hand, for good.
 
@@ -200,11 +262,20 @@ class LiveRun(Look):
 
     def _commit(self, event: dict, after: State | None = None) -> None:
         """Write an event, then change the state to that after it."""
-        after = self._fold(self._state, event) if after is None else after
+        fold = self._fold
+        if after is None:
+            fold, after = self._next(event)
         if self._log is not None:
             self._log.append(len(self._events), event)
         self._events.append(event)
-        self._state = after
+        self._fold, self._state = fold, after
+
+    def _next(self, event: dict) -> tuple[Fold, State]:
+        """The fold and the state after an event."""
+        if "add" in event or "remove" in event:
+            log = self._joined([*self._events, event])
+            return self._first.joined(log, self._state.strayed)
+        return self._fold, self._fold(self._state, event)
 
     # What is shown.
 
@@ -231,12 +302,8 @@ class LiveRun(Look):
 
     def _rewards(self) -> dict[Any, np.ndarray]:
         """The rewards of each arm that were told one by one, in order."""
-        of_arms: list[list[float]] = [[] for _ in self.names]
-        for event in self._events:
-            if "tell" in event and "times" not in event:
-                for k, reward in zip(event["tell"], event["rewards"], strict=True):
-                    of_arms[k].append(reward)
-        return dict(zip(self.names, map(np.array, of_arms), strict=True))
+        held = self._joined([event for event in self._events if "times" not in event]).held
+        return {name: np.array([reward for reward, _ in held[name]]) for name in self.names}
 
     # Files.
 
@@ -284,12 +351,13 @@ class LiveRun(Look):
 
     def _settings(self) -> dict[str, str]:
         """The arguments of the run as text, for its file."""
-        call, arms = self._fold.call, self._fold.arms
+        call, arms = self._first.call, self._first.arms
         own = {name: getattr(call, name) for name in Settings.__annotations__.keys() - _NOT_LIVE}
         own |= {"problem": call.problem, "rule": call.rule, "family": arms.family}
         own |= {"delta": call.delta[0], "stopping": call.stopping[0], "run": int(call.runs[0])}
         named = None if arms.names is None else dict(zip(arms.names, arms.arms, strict=True))
         own |= {"arms": arms.arms if named is None else named, "costs": arms.costs}
+        own["most_arms"] = self._first.most_arms
         return {name: text_of(name, value) for name, value in own.items()}
 
     @staticmethod
@@ -350,12 +418,16 @@ class LiveRun(Look):
             run = LiveRun(**{name: value(name, text) for name, text in contents.settings.items()})
         except (KeyError, TypeError) as error:
             raise DamagedFileError(path, "its settings cannot be read") from error
+        done = contents.events[: contents.after]
+        run._fold = run._first.among(*run._joined(done)[:2])
         state = run._fold.restored(contents.state) if contents.state else None
-        run._state, done = (State(), 0) if state is None else (state, contents.after)
-        for n, event in enumerate(contents.events[done:], done):
+        if state is None:
+            done, state, run._fold = [], State(), run._first
+        run._events, run._state = done, state
+        for n, event in enumerate(contents.events[len(run._events) :], len(run._events)):
             try:
-                run._state = run._fold(run._state, event)
+                run._fold, run._state = run._next(event)
             except (KeyError, TypeError, ValueError) as error:
                 raise DamagedFileError(path, f"event {n} cannot be replayed") from error
-        run._events = contents.events
+            run._events.append(event)
         return run

@@ -62,6 +62,7 @@ class MeansOfRuns:
         grid: the priors of the mixture.
         counts, means: [N, K], means in the unit of a run.
         moments: what else the family's mixture reads, [N, K] or [N, K, ..]; None: nothing.
+        most: how many intervals hold together; None: K.
     """
 
     arms: Arms
@@ -70,13 +71,15 @@ class MeansOfRuns:
     counts: np.ndarray
     means: np.ndarray
     moments: np.ndarray | None = None
+    most: int | None = None
 
     def intervals(self, level: float) -> Intervals:
         """Intervals of all means, which hold together with probability `level`: [N, K]."""
         arms = self.arms
         if arms.structure == "linear":
             return self._along(self.means, arms.arms, level)
-        rows, shared = (self.counts, self.means, self.moments), (math.log(arms.K / (1 - level)),)
+        shared = (math.log((self.most or arms.K) / (1 - level)),)
+        rows = self.counts, self.means, self.moments
         return self._ends(self.means, _interval, rows, shared, level)
 
     def differences(self, a: np.ndarray, b: np.ndarray, level: float, pairs: int) -> Intervals:

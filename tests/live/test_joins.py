@@ -1,0 +1,339 @@
+"""Arms that join and leave: by definition a run anew on those that are in, with their rewards.
+
+The proof's union and a NumPy driver of many runs: `tests/live/joining.py`.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim.cli import main
+from jaxelim.live import joins
+from tests.live.joining import log_pair, random_runs
+from tests.live.test_live_files import equal
+
+pytestmark = pytest.mark.xdist_group("live")
+SELECTIVE = je.SelectiveElimination()
+MEANS = dict(old=0.2, plain=0.0, bold=0.6, new=2.0, late=-0.5)
+
+
+def made(arms=("old", "plain", "bold"), rule=je.Uniform(), most_arms=5, **changes) -> je.LiveRun:  # noqa: B008
+    """A live run of unit variance whose proof covers five arms."""
+    given = dict(delta=0.1, stopping=SELECTIVE, most_arms=most_arms, **changes)
+    return je.LiveRun(list(arms), je.BestArm(), rule, **given)
+
+
+def steps(run: je.LiveRun, count: int, rng: np.random.Generator) -> list[tuple[str, float]]:
+    """Ask and tell so often, at most until the stop: the rewards."""
+    rows = []
+    for _ in range(count):
+        if run.stopped:
+            break
+        arm = run.ask()
+        rows.append((arm, MEANS[arm] + rng.standard_normal()))
+        run.tell(*rows[-1])
+    return rows
+
+
+def anew(run: je.LiveRun, rows: list[tuple[str, float]], **changes) -> je.LiveRun:
+    """A run of fixed arms, those that are in, that is told all of their rewards at once."""
+    rule, threshold = run._fold.call.rule, je.Mixture(pieces=10)
+    other = made(run.names, rule, most_arms=None, threshold=threshold, **changes)
+    kept = [row for row in rows if row[0] in run.names]
+    other.tell(*zip(*kept, strict=True))
+    return other
+
+
+def same(run: je.LiveRun, other: je.LiveRun) -> None:
+    assert run.names == other.names and run.stopped == other.stopped
+    for name in ("counts", "means", "answer", "elimination_times"):
+        np.testing.assert_array_equal(getattr(run, name), getattr(other, name), err_msg=name)
+    for name in ("llr", "log_e", "needed"):
+        assert run.evidence[name].tolist() == other.evidence[name].tolist(), name
+    np.testing.assert_array_equal(run.p_values.pairs, other.p_values.pairs)
+
+
+RULES = [je.Uniform(), je.TTUCB(), je.EBTCI(), je.LUCB(), je.TTTS()]
+
+
+@pytest.mark.parametrize("rule", [
+    pytest.param(rule, marks=() if rule == je.Uniform() else pytest.mark.slow) for rule in RULES
+], ids=repr)  # fmt: skip
+def test_a_run_goes_on_as_one_on_the_arms_that_are_in(rule):
+    """After each change, after rewards that follow it, and at the stop."""
+    run, rng = made(rule=rule), np.random.default_rng(4)
+    rows = steps(run, 30, rng)
+    run.add("new")
+    assert run.ask() == "new" and run.names == ("old", "plain", "bold", "new")
+    assert run.answer is None and "a check needs 1 more, of new." in str(run.summary())
+    with pytest.raises(je.errors.UnsupportedError, match="the first 4 rewards, 1 of them are not"):
+        _ = run.evidence
+    rows += steps(run, 1, rng)
+    other = anew(run, rows)
+    same(run, other)
+    for _ in range(5):
+        assert run.ask() == other.ask()
+        rows += steps(run, 1, rng)
+        other.tell(*rows[-1])
+        same(run, other)
+    told = run.told
+    run.remove("old")
+    assert run.names == ("plain", "bold", "new") and run.told == told == len(rows)
+    other = anew(run, rows)
+    while not run.stopped:
+        if run.told < told + 5:
+            same(run, other)
+        assert run.ask() == other.ask()
+        rows += steps(run, 1, rng)
+        other.tell(*rows[-1])
+    same(run, other)
+    assert run.samples == len(rows) < 2000 and "new" in run.answer_arms
+
+
+def test_without_changes_it_is_a_run_with_a_larger_union():
+    """Every pull and the stop; p-values and intervals are those of all pairs of five arms."""
+    run, plain = made(), made(most_arms=None, threshold=je.Mixture(pieces=10))
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        arm = run.ask()
+        assert arm == plain.ask()
+        reward = 3 * MEANS[arm] + rng.standard_normal()
+        run.tell(arm, reward)
+        plain.tell(arm, reward)
+        if run.told > 2:
+            same(run, plain)
+    assert run.proven is True and run.evidence.needed[0] == pytest.approx(math.log(10 / 0.1))
+    pairs, found = run.p_values.pairs, run.p_values
+    np.testing.assert_allclose(found.together, np.minimum(1, 10 * pairs))
+    i = int(np.argmax(run.means))
+    others = [k for k in range(3) if k != i]
+    np.testing.assert_allclose(found.arms[others], np.minimum(1, 10 * pairs.min(0)[others]))
+    assert found.arms[others].min() < 1
+    ends, n = run.intervals(0.9), run.counts
+    reach = [log_one(count, off) for count, off in zip(n, ends.high - run.means, strict=True)]
+    np.testing.assert_allclose(reach, math.log(5 / 0.1), rtol=1e-8)
+    two = run.difference("bold", "old", 0.9, together=True)
+    value = log_pair(n[2], n[0], two.high - two.value, 0.0)
+    assert float(value) == pytest.approx(math.log(10 / 0.1), rel=1e-8)
+
+
+def log_one(n: int, off: float) -> float:
+    """log of the mixture of one arm, `off` from its mean."""
+    c = np.array([3.0, 10, 30, 100, 300, 1000])
+    return math.log(np.mean(np.exp(n * n / (n + c) / 2 * off**2 - np.log1p(n / c) / 2)))
+
+
+def test_files_know_who_joined_and_left(tmp_path):
+    """By the events and by the state, after each of many steps; and the run goes on."""
+    path, rng = tmp_path / "mine.live", np.random.default_rng(1)
+    run = made(most_arms=4)
+    run.save(path)
+    for n in range(24):
+        if n == 10:
+            run.add("new")
+        elif n == 16:
+            run.remove("old")
+        elif n == 20:
+            run.add("old")
+        if n % 2:
+            run.save()
+        run.close()
+        run = je.LiveRun.load(path)
+        copy = je.LiveRun.load(path, attach=False)
+        assert run.ask() == copy.ask() and run.names == copy.names
+        equal(run, copy)
+        steps(run, 1, rng)
+    assert run.names == ("plain", "bold", "new", "old") and run.told == 24
+    assert (run.counts.sum(), run._fold.most_arms) == (24, 4)
+    again = je.LiveRun.load(path, attach=False)
+    assert again.summary().equals(run.summary()) and again.summary().notes == run.summary().notes
+    run.save(tmp_path / "copy.live")
+    other = je.LiveRun.load(tmp_path / "copy.live", attach=False)
+    equal(other, run)
+    assert other.names == run.names
+
+
+def test_the_rest_of_a_run_knows_its_arms():
+    """The forecast, summary, figure and doubt are of those that are in; counts are counted."""
+    run, rng = made(), np.random.default_rng(2)
+    steps(run, 12, rng)
+    run.tell(counts={"old": (3.0, 5)})
+    run.add("new")
+    run.tell(counts={"new": (4.0, 4)})
+    run.remove("old")
+    assert run.told == 21 and run.counts.tolist() == [4, 4, 4]
+    assert run.means[2] == pytest.approx(1.0)
+    words = "4 of at most 5 arms have been in; removed: old (9 rewards)."
+    assert any(note.startswith(words) for note in run.summary().notes)
+    assert run.summary().arm.tolist() == ["plain", "bold", "new"]
+    assert [len(rewards) for rewards in run._rewards().values()] == [4, 4, 0]
+    found = run.forecast(runs=4, most=500)
+    assert found.now.shape == (3,) and found.answers.shape == (4, 3)
+    assert [one.get_text() for one in run.figure().axes[1].get_yticklabels()] == list(run.names)
+
+
+def test_who_may_join_and_leave(tmp_path):
+    """Refusals change nothing, neither the run nor its file."""
+    run, rng = made(most_arms=4), np.random.default_rng(3)
+    run.save(tmp_path / "mine.live")
+    steps(run, 5, rng)
+    waiting = run.ask(3)
+    assert run.waiting == tuple(waiting)
+    refused(run, "arm: got 'bold'; allowed: a new name", lambda: run.add("bold"))
+    refused(run, "arm: got 3; allowed: a new name", lambda: run.add(3))
+    refused(run, "arms: got", lambda: run.add(" "))
+    refused(run, "cost: got 2.0; allowed: .*else None", lambda: run.add("new", 2.0))
+    refused(run, "arm: got 'purple'", lambda: run.remove("purple"))
+    run.add("new")
+    assert run.waiting == () and run.ask() == "new"
+    refused(run, "arm: got 'late'; allowed: one of old, plain, bold, new: most_arms=4",
+            lambda: run.add("late"))  # fmt: skip
+    run.tell(waiting[0], 0.0)  # it comes though nobody waits for it
+    run.remove("old")
+    run.remove("new")  # without a reward
+    refused(run, "arm: got 'plain'; allowed: one of three arms", lambda: run.remove("plain"))
+    refused(run, "arm: got 'old'", lambda: run.tell("old", 1.0))
+    run.add("old")  # is no fifth arm, and has its rewards
+    assert run.names == ("plain", "bold", "old") and run.counts.sum() == 6 and run.ask() != "new"
+    run.tell(["old", "plain", "bold"] * 50, [9.0, 0.0, 0.0] * 50)
+    assert run.stopped and run.answer_arms == ("old",)
+    for change in (lambda: run.add("new"), lambda: run.remove("plain")):
+        with pytest.raises(je.errors.OverError, match="ended after 156 rewards"):
+            change()
+    with pytest.raises(je.errors.UnsupportedError, match="add: got 'new'.*most_arms="):
+        made(most_arms=None).add("new")
+
+
+def refused(run: je.LiveRun, message: str, change) -> None:
+    before = run.names, run.told, run.waiting, list(run._events), run._state
+    with pytest.raises(je.errors.ArgumentError, match=message):
+        change()
+    assert before == (run.names, run.told, run.waiting, run._events, run._state)
+
+
+def test_a_stop_may_come_with_a_removal():
+    """The answer is the best of those that are in."""
+    run = made()
+    run.tell(["old", "plain", "bold"] * 60, [1.9, 0.0, 2.0] * 60)
+    assert not run.stopped and run.answer_arms == ("bold",)
+    run.remove("old")
+    assert run.stopped and run.answer_arms == ("bold",) and run.samples == 180
+
+
+def test_costs_join_with_their_arms():
+    run = made(costs=[1.0, 2.0, 3.0])
+    run.tell(run.names, [0.0, 0.0, 0.0])
+    with pytest.raises(je.errors.ArgumentError, match="cost: got None; allowed: a number in a run"):
+        run.add("new")
+    run.add("new", 5)
+    run.remove("old")
+    assert run._fold.arms.costs.tolist() == [2.0, 3.0, 5.0]
+
+
+def test_the_union_is_of_all_pairs():
+    """A reference is a candidate too; slack is of pairs."""
+    for problem, most, pairs in ((je.BestArm(), 8, 28), (je.BestArm(0.1), 2, 1),
+                                 (je.BestArm(reference=0.5), 3, 6)):  # fmt: skip
+        assert joins.union(most, problem) == pairs
+        run = je.LiveRun(["a", "b"], problem, je.Uniform(), most_arms=most)
+        assert run._fold.call.threshold == je.Mixture(pieces=pairs)
+    run = je.LiveRun(["a", "b"], je.BestArm(), je.Uniform(), most_arms=3,
+                     threshold=je.Mixture((5.0,), pieces=9))  # fmt: skip
+    assert run._fold.call.threshold == je.Mixture((5.0,), pieces=9)
+
+
+def crossing(arms: int, level: float, first: float) -> float:
+    """The chance that some pair's wealth, a product of two arms', ever reaches the level.
+
+    Arms are bet on one after the other: to `first`, or to 0. Once one is there, each of the
+    rest is bet on to `level/first`.
+    """
+    found, none = 0.0, 1.0
+    for left in range(arms - 1, -1, -1):
+        found += none / first * (1 - (1 - first / level) ** left)
+        none *= 1 - 1 / first
+    return found
+
+
+def test_fewer_pairs_would_not_do():
+    """Fair bets, 8 arms, delta = 0.1: with K - 1 = 7 the error may be above delta, with 28 not.
+
+    Who removes all arms but the two whose pair has crossed makes each crossing a stop.
+    """
+    firsts = np.linspace(1.5, 40, 400)
+    assert max(crossing(8, 7 / 0.1, x) for x in firsts) > 0.15
+    assert max(crossing(8, 28 / 0.1, x) for x in firsts if x < 280) <= 0.1
+
+
+@pytest.mark.slow
+def test_the_driver_is_a_live_run():
+    """20 runs, pull by pull: the same arms, eliminations, times and answers."""
+    level, stops = math.log(15 / 0.4), 0
+    driven = random_runs(20, 240, 7, level, 1.5)
+    arms, picked = np.full((20, 240), -1), driven._chosen
+
+    def chosen():
+        arm = picked()
+        n = (arms >= 0).sum(1).max()
+        arms[:, n] = arm
+        return arm
+
+    driven._chosen = chosen
+    first = driven.members.copy()
+    driven.ended()
+    for r in range(20):
+        run = je.LiveRun([str(k) for k in np.flatnonzero(first[r])], je.BestArm(), je.Uniform(),
+                         delta=0.4, stopping=SELECTIVE, most_arms=6)  # fmt: skip
+        for n in range(240):
+            for change in driven.changes:
+                if change.after[r] == n and not run.stopped:
+                    name = str(change.arm[r])
+                    run.add(name) if change.joins[r] else run.remove(name)
+            if run.stopped:
+                break
+            arm = run.ask()
+            assert int(arm) == arms[r, n], (r, n)
+            run.tell(arm, driven.means[r, int(arm)] + driven.z[r, n])
+        stops += run.stopped
+        assert (run.samples if run.stopped else 0) == driven.samples[r], r
+        if run.stopped:
+            assert run.answer_arms == (str(driven.answer[r]),), r
+    assert 5 < stops
+
+
+@pytest.mark.slow
+def test_5000_runs_err_with_probability_below_delta():
+    """Two arms join and one leaves; half of the runs stop.
+
+    If the rate were delta = 0.1, at most 380 errors of 5000 would come with probability 1e-8.
+    """
+    runs = random_runs(5000, 3000, 11, math.log(15 / 0.1), 0.4).ended()
+    stopped = runs.samples > 0
+    wrong = stopped & (runs.means[np.arange(5000), runs.answer] < runs.means[
+        np.arange(5000), runs.best_in])  # fmt: skip
+    assert stopped.mean() > 0.4
+    assert wrong.sum() <= 380 and runs.refuted_truth.sum() <= 380
+    print(f"stopped {stopped.mean():.3f}, wrong {wrong.sum()}, "
+          f"a true pair refuted in {runs.refuted_truth.sum()}")  # fmt: skip
+
+
+def test_join_and_leave_from_the_shell(tmp_path, capsys):
+    path = str(tmp_path / "mine.live")
+    new = ["--arms", "a", "b", "--rule", "uniform", "--most-arms", "3", "--costs", "1", "5"]
+    assert main(["live", "new", path, *new]) == 0
+    assert main(["live", "tell", path, "a", "1", "b", "0"]) == 0
+    assert main(["live", "add", path, "c", "--cost", "2"]) == 0
+    assert capsys.readouterr().out.endswith("2 rewards; a check needs 1 more, of c.\n")
+    assert main(["live", "ask", path]) == 0 and capsys.readouterr().out == "c\n"
+    assert main(["live", "tell", path, "c", "0"]) == 0
+    assert main(["live", "remove", path, "a"]) == 0
+    assert "The run is open after 3 rewards" in capsys.readouterr().out
+    assert main(["live", "show", path]) == 0
+    assert "3 of at most 3 arms have been in; removed: a (1 rewards)." in capsys.readouterr().out
+    before = Path(path).read_bytes()
+    assert main(["live", "add", path, "d", "--cost", "2"]) == 2
+    assert "arm: got 'd'; allowed: one of a, b, c" in capsys.readouterr().err
+    assert Path(path).read_bytes() == before
