@@ -161,6 +161,9 @@ class Loop:
         chunk = Chunk(self.spec, inputs, carry.lane, noise)
         taken, steps = chunk.taken(chunk.begun(carry))
         lane = self.step.watching.after_chunk(steps.lane.with_fixed(carry.lane))
+        # An empty lane's t stands still, so its state could run away, to a NaN at last.
+        state = where(carry.lane.done, carry.lane.rule_state, lane.rule_state)
+        lane = dataclasses.replace(lane, rule_state=state)
         if steps.pulled is not None:
             lane = records.pulls_at_stop(lane, steps.pulled, start, opened)
         samples = carry.samples + jnp.sum((lane.stats.t - start).astype(jnp.int64))

@@ -134,6 +134,17 @@ def test_a_live_run():
         run.ask()
 
 
+def test_empty_lanes_stay_finite():
+    """One run in 16 lanes. Steps of an empty lane, at the same t for ever, would have an end."""
+    arms = [[1.0, 0.0], [1.0, 1e-6], [0.3, -1e-6], [-0.5, 2e-6]]
+    with jax.debug_nans(True):
+        run = je.trace(
+            je.Instance(arms, [1e4, 3e4]), je.BestArm(), je.FWS(), max_samples=6000, ridge=1.0,
+            threshold=lambda t, delta: 1e30 + 0 * (t + delta),
+        )  # fmt: skip
+    assert run.samples == 6000
+
+
 def test_a_pickled_error_says_where():
     error = je.errors.FamilyError("family", 1, "finite", "nan", 5, 6, 7)
     after = pickle.loads(pickle.dumps(error))
