@@ -32,6 +32,7 @@ from jaxelim.families import Exponential as Exponential
 from jaxelim.families import Gaussian as Gaussian
 from jaxelim.families import GaussianUnknownVariance as GaussianUnknownVariance
 from jaxelim.families import Logistic as Logistic
+from jaxelim.families import Paired as Paired
 from jaxelim.families import Poisson as Poisson
 from jaxelim.families import Recorded as Recorded
 from jaxelim.instances import load_instance as load_instance
@@ -92,13 +93,12 @@ if TYPE_CHECKING:
     from jaxelim.studies.files import load_study as load_study
 
 __all__ = [
-    "Bernoulli", "BestArm", "Bounded", "EBTC", "EBTCI", "Engine", "Experiment",
-    "Exponential", "FWS", "FullElimination", "GK16", "Gaussian", "GaussianUnknownVariance",
-    "HalfSpaces", "Heuristic", "Instance", "LLR", "LUCB", "LazyTaS", "LinGIFA", "LinGame",
-    "LinGapE",
-    "LiveRun", "Logistic", "Mixture", "Native", "OptimisticLinGame", "OptimisticTaS", "Oracle",
-    "Poisson", "RAGE", "Racing", "Recorded", "Resets", "Result", "SelectiveElimination",
-    "Study", "T3C", "TSTC", "TSTCI", "TTTS", "TTUCB", "Thresholding", "TopM", "TopTwo", "Trace",
+    "Bernoulli", "BestArm", "Bounded", "EBTC", "EBTCI", "Engine", "Experiment", "Exponential",
+    "FWS", "FullElimination", "GK16", "Gaussian", "GaussianUnknownVariance", "HalfSpaces",
+    "Heuristic", "Instance", "LLR", "LUCB", "LazyTaS", "LinGIFA", "LinGame", "LinGapE", "LiveRun",
+    "Logistic", "Mixture", "Native", "OptimisticLinGame", "OptimisticTaS", "Oracle", "Paired",
+    "Poisson", "RAGE", "Racing", "Recorded", "Resets", "Result", "SelectiveElimination", "Study",
+    "T3C", "TSTC", "TSTCI", "TTTS", "TTUCB", "Thresholding", "TopM", "TopTwo", "Trace",
     "TrackAndStop", "UGapE", "Uniform", "XYAdaptive", "bounds", "compare", "complexity",
     "contracts", "errors", "families", "figures", "instances", "load_instance", "load_items",
     "load_result", "load_store", "load_study", "rules", "simulate", "store", "study", "testing",

@@ -8,6 +8,7 @@ from jaxelim.families.exponential import Exponential
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.families.logistic import Logistic
 from jaxelim.families.one_parameter import OneParameter
+from jaxelim.families.paired import Paired
 from jaxelim.families.poisson import Poisson
 from jaxelim.families.recorded import Recorded
 from jaxelim.families.sources import Betas, Normal, Points
@@ -21,6 +22,7 @@ KINDS = (
     GaussianUnknownVariance,
     Logistic,
     Bounded,
+    Paired,
 )
 NAMES: dict[str, Any] = {kind().name: kind for kind in KINDS}
 """Families by name."""
@@ -37,6 +39,7 @@ __all__ = [
     "Logistic",
     "Normal",
     "OneParameter",
+    "Paired",
     "Points",
     "Poisson",
     "Recorded",

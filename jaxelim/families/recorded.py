@@ -76,9 +76,12 @@ class Recorded(Numbers):
             or in a mapping from names; lengths may differ.
         order: "permuted": without replacement, in a random order for every run.
             "bootstrap": with replacement. "given": as recorded, for one run.
+        common: whether the arms have the same items in the same order, as `Paired` needs: the
+            j-th reward of every arm in a run is of the same place in all stacks.
 
     Raises:
-        ArgumentError: no arms, fewer than two rewards, NaN, or another order.
+        ArgumentError: no arms, fewer than two rewards, NaN, another order, or stacks of several
+            lengths with `common`.
 
     Example:
         >>> Recorded([[0, 1, 1, 0], [0, 0, 1, 0, 0]]).means
@@ -87,13 +90,19 @@ class Recorded(Numbers):
 
     rewards: Any  # a tuple of arrays, one an arm
     order: str = "permuted"
+    common: bool = False
     name: ClassVar[str] = "recorded"
     noise: ClassVar[str] = "run"
-    static: ClassVar[tuple[str, ...]] = ("order",)
+    static: ClassVar[tuple[str, ...]] = ("order", "common")
 
     def __post_init__(self) -> None:
         checks.choice("order", self.order, ORDERS)
+        if not isinstance(self.common, bool):
+            raise ArgumentError("common", self.common, "True or False")
         self._set(rewards=_stacks(self.rewards))
+        if self.common and len({stack.size for stack in self.rewards}) > 1:
+            sizes = [stack.size for stack in self.rewards]
+            raise ArgumentError("rewards", sizes, "stacks of one length: each item for every arm")
 
     @functools.cached_property
     def means(self) -> np.ndarray:
@@ -115,10 +124,11 @@ class Recorded(Numbers):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Recorded):
             return NotImplemented
-        return (self.order, self.digest) == (other.order, other.digest)
+        mine, theirs = ((one.order, one.common, one.digest) for one in (self, other))
+        return mine == theirs
 
     def __hash__(self) -> int:
-        return hash((self.order, self.digest))
+        return hash((self.order, self.common, self.digest))
 
     def __repr__(self) -> str:
         sizes = [stack.size for stack in self.rewards]
@@ -126,7 +136,7 @@ class Recorded(Numbers):
         if sum(sizes) > _FEW_NUMBERS:
             few = ", ".join(map(str, sizes[:6])) + (", .." if len(sizes) > 6 else "")
             shown = f"<{len(sizes)} stacks of {few} rewards, sha256 {self.digest[:16]}>"
-        return f"Recorded({shown}, {self.order!r})"
+        return f"Recorded({shown}, {self.order!r}{', common=True' * self.common})"
 
     @property
     def dependence(self) -> str:  # type: ignore[override]
@@ -137,6 +147,9 @@ class Recorded(Numbers):
         return f'{words}: those of the order "bootstrap" are'
 
     def check(self, instance: "Instance") -> None:
+        if self.common and not hasattr(instance.family, "items"):
+            allowed = f"common=False: {instance.family!r} takes arms as independent"
+            raise ArgumentError("source", self, allowed)
         for k, stack in enumerate(self.rewards):
             self._refuse_others(instance, stack, f"in the stack of arm {k}")
 
@@ -174,14 +187,16 @@ class Recorded(Numbers):
         With u_j output j of the arm as a uniform on [0, 1), a bootstrap takes place floor(n u_j).
         """
         first, n = (lanes.take(nature[name], arm) for name in ("first", "length"))
+        own = 0 * arm if self.common else arm
         if self.order == "given":
             place = pull
         elif self.order == "bootstrap":
-            place = below(output(output(noise, arm), pull), n)
+            place = below(output(output(noise, own), pull), n)
         else:
             at = jnp.clip(pull, 0, n - 1).astype(jnp.uint64)
-            place = shuffled(output(noise, arm), at, n.astype(jnp.uint64))
-        return nature["rewards"][first + jnp.clip(place.astype(jnp.int32), 0, n - 1)]
+            place = shuffled(output(noise, own), at, n.astype(jnp.uint64))
+        place = first + jnp.clip(place.astype(jnp.int32), 0, n - 1)
+        return lanes.take(nature["rewards"], place)
 
     def lengths(self, nature: Any) -> Array | None:
         return None if self.order == "bootstrap" else nature["length"]

@@ -13,6 +13,7 @@ from jaxelim.contracts.views import Evidence, View
 from jaxelim.evidence.designs import SquareDesign
 from jaxelim.lanes import index_like
 from jaxelim.rules.parts import moving_design, tracking
+from jaxelim.rules.parts.indices import of_pairs_alone
 from jaxelim.rules.parts.piece_games import play
 
 
@@ -69,6 +70,9 @@ class FWS(SamplingRule):
         basis_free=True,
         source="Wang et al. 2021",
     )
+
+    def needs(self, family, problem):
+        return ("truth",) if of_pairs_alone(family) else ()
 
     def prepare(self, instance, problem, ridge):
         """The design after the initial pulls, whose x_k/c_k is 1/K."""

@@ -12,6 +12,7 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.numerics.jacobi import svd
 from jaxelim.rules.parts import tracking
+from jaxelim.rules.parts.indices import of_pairs_alone
 from jaxelim.rules.parts.lazy_weights import frank_wolfe
 from jaxelim.rules.parts.least_eigenvalue import LeastEigenvalue
 
@@ -85,6 +86,9 @@ class LazyTaS(SamplingRule):
         source="Jedra & Proutiere 2020",
         name="lazy-tas",
     )
+
+    def needs(self, family, problem):
+        return ("truth",) if of_pairs_alone(family) else ()
 
     def prepare(self, instance, problem, ridge):
         """The spanner and c0 of each instance."""

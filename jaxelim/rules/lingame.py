@@ -11,6 +11,7 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
 from jaxelim.rules.parts import tracking
+from jaxelim.rules.parts.indices import of_pairs_alone
 from jaxelim.rules.parts.learners import AdaHedge
 
 
@@ -59,6 +60,9 @@ class LinGame(SamplingRule):
         source="Degenne et al. 2020; Reda et al. 2021",
         name="lingame",
     )
+
+    def needs(self, family, problem):
+        return ("truth",) if of_pairs_alone(family) else ()
 
     def init(self, view):
         return LinGameState(AdaHedge.start(view.means), view.counts)

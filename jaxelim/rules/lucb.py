@@ -12,7 +12,7 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.traits import Traits
-from jaxelim.rules.parts.indices import less_pulled
+from jaxelim.rules.parts.indices import less_pulled, of_pairs_alone
 
 
 @jax.tree_util.register_dataclass
@@ -41,7 +41,7 @@ class LUCB(SamplingRule):
         Stop once that maximum is not positive.
 
     Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
-    bounds, which makes this KL-LUCB.
+    bounds, which makes this KL-LUCB. Of paired items the overlap is what log e lacks of beta.
 
     Kalyanakrishnan, Tewari, Auer & Stone 2012; Kaufmann & Kalyanakrishnan 2013. As in
     the authors' program, but exact ties go to the lowest index. Its native test always
@@ -70,7 +70,7 @@ class LUCB(SamplingRule):
         return "LUCB()" if self.pulls == 1 else f"LUCB(pulls={self.pulls})"
 
     def needs(self, family, problem):
-        return ("interval",)
+        return () if of_pairs_alone(family) else ("interval",)
 
     def init(self, view):
         none = jnp.zeros_like(view.t)

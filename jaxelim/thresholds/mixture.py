@@ -103,6 +103,8 @@ class Mixture:
         For pairs of Gaussian arms log e_p <= x - 1 - log x, for one arm and a direction
         log e_p <= x - 1/2 - log(2 x)/2.
         """
+        if not seen.family.has("log_mixture"):  # its evidence is log e itself
+            return level
         independent = getattr(seen.family, "form", "diagonal") == "diagonal"
         plain = not (seen.shape.signs or seen.shape.refers or seen.shape.items)
         if plain and seen.shape.candidates is not None and independent:
@@ -123,7 +125,7 @@ class Mixture:
             UnsupportedError, ArgumentError: it is not defined for them.
         """
         family, rule = instance.family, call["rule"]
-        if not family.has("log_mixture"):
+        if not (family.has("log_mixture") or hasattr(family, "log_e")):
             allowed = "one without mixtures, such as Heuristic(): "
             allowed += f"{family!r} defines no log_mixture"
             raise UnsupportedError("threshold", self, allowed)

@@ -38,6 +38,7 @@ MU, STDS = [3.0, 1.4, -0.4, -1.6], [1.0, 0.5, 1.0, 0.8]
 UNKNOWN = arms(MU, je.GaussianUnknownVariance(), source=je.families.Normal(STDS))
 ONES = je.Recorded([[0, 1, 1], [0, 1, 0]])
 PAST = arms(source=ONES, family=je.Bernoulli())
+ITEMS = arms(source=je.Recorded(ONES.rewards, "bootstrap", common=True), family=je.Paired())
 HALVES = je.HalfSpaces(
     lambda theta: jnp.argmax(theta),
     np.stack([np.eye(3)[i] - np.delete(np.eye(3), i, 0) for i in range(3)]),

@@ -47,10 +47,11 @@ class Place:
     level: float
     slack: float
     features: list | None = None  # with theta in place of the means
+    scores: np.ndarray | None = None  # of items, [K, N], whose means these are
 
 
-def place(family, means, level, slack, permuted=None, features=None):
-    return Place(family, permuted or family, means, level, slack, features)
+def place(family, means, level, slack, permuted=None, features=None, scores=None):
+    return Place(family, permuted or family, means, level, slack, features, scores)
 
 
 STD = np.array([0.5, 1.0, 0.7, 0.8])
@@ -67,8 +68,14 @@ OTHERS = {
     "linear": place(je.Gaussian(), (1.5, 0.2), 0.6, 0.0,
                     features=[[1.0, 0.0], [0.0, 1.0], [0.7, -0.6], [-0.6, 0.8]]),
     "logistic": place(je.Logistic(), (0.9, 0.3, 0.65, 0.05), 0.45, 0.0),
+    "paired": place(
+        je.Paired(items=2000), (0.75, 0.5, 0.625, 0.25), 0.4, 0.2, scores=np.stack([
+            np.arange(64) * step % 64 < 64 * mean
+            for step, mean in ((1, 0.75), (5, 0.5), (9, 0.625), (3, 0.25))
+        ]) * 1.0,
+    ),
 }  # fmt: skip
-"""For rules of linear Gaussian rewards, and for uniform sampling."""
+"""For rules of linear Gaussian rewards, uniform sampling, and rules of pairs of evidence."""
 PLACES = FAMILIES | OTHERS
 RULES = {
     "uniform": je.Uniform(),
@@ -128,6 +135,9 @@ def instances(where):
     if where.features:
         arms = np.array(where.features)
         return je.Instance(arms, means), je.Instance(arms[ORDER], means)
+    if where.scores is not None:
+        both = (je.Recorded(x, "bootstrap", True) for x in (where.scores, where.scores[ORDER]))
+        return tuple(je.Instance.unstructured(None, where.family, source=one) for one in both)
     return (
         je.Instance.unstructured(means, where.family),
         je.Instance.unstructured(means[ORDER], where.permuted),
@@ -146,7 +156,11 @@ def cases():
 
 
 def other_cases():
-    """Rules of Gaussian rewards on linear arms, and uniform sampling of logistic ones."""
+    """Rules of Gaussian rewards on linear arms, uniform sampling of logistic ones, paired items."""
+    for problem, rule in (("best-arm", "uniform"), ("top-m", "lucb"), ("slack", "eb-tci")):
+        yield "paired", problem, rule, "none"
+    for problem, rule in (("best-arm", "eb-tci"), ("top-m", "eb-tci"), ("best-arm", "lucb")):
+        yield "paired", problem, rule, "selective"
     for problem in list(PROBLEMS)[:3]:
         yield "logistic", problem, "uniform", "none"
         for rule in GAUSSIAN:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.contracts import Family
 from jaxelim.contracts.pieces import Interval
 from jaxelim.contracts.sets import largest
 from jaxelim.contracts.views import View
@@ -120,6 +121,11 @@ def dominated(view: View, judges: Array, width: Array) -> Array:
     return jax.lax.fori_loop(
         np.int32(0), np.int32(judges.shape[0]), body, jnp.zeros(judges.shape, bool)
     )
+
+
+def of_pairs_alone(family: Family) -> bool:
+    """Whether the evidence is of pairs alone, without intervals of arms or values at weights."""
+    return family.has("overlap") and not family.has("interval")
 
 
 def less_pulled(view: View, b: Array, c: Array) -> Array:

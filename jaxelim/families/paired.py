@@ -1,0 +1,223 @@
+"""Scores of arms on common items, and the evidence of their differences.
+
+X_i(j) is the score of arm i on item j, and D_j = X_i(j) - X_k(j). Against {mu_i <= mu_k - slack}
+a bet f in (0, 1) on the pair (i, k) multiplies its stake by
+
+    1 + f (D_j + slack)/(w - slack),    w = high - low,
+
+at each item j that both arms have seen. If items are independent draws, or whatever makes the
+mean of D_j given the items before it at most -slack, each stake is a supermartingale in the
+number of common items. So is the mean of all stakes, the e-value of the pair. By Ville's
+inequality it exceeds 1/alpha at some number of items with probability at most alpha. So it
+does at the number that a run has reached, whichever arm is ahead. (Ville 1939; Waudby-Smith &
+Ramdas 2024)
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import checks
+from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.pieces import Pieces, pairs_of
+from jaxelim.contracts.proofs import BOUNDED
+from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.evidence.betting import LARGEST_EDGE
+from jaxelim.families.bounded import Bounded
+from jaxelim.lanes import LaneOps, index_like
+from jaxelim.numerics.logarithm import log, log1p
+
+if TYPE_CHECKING:
+    from jaxelim.instances.instance import Instance
+
+BETS = LARGEST_EDGE * 2.0 ** (-np.arange(18) / 2)
+"""The bets f of a pair, of equal weight: the shares of a stake that one item may lose."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairedStatistics(Statistics):
+    """The statistics of a run: scores by item, and the logarithms of the stakes of each pair."""
+
+    scores: Array | None  # [M, K], NaN where an arm has not seen an item; None: not to be updated
+    stakes: Array  # [K, J, K]: of arm i above arm k, by bet
+
+    def of_one_run(self) -> "PairedStatistics":
+        return dataclasses.replace(self, scores=None)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PairedEvidence(Evidence):
+    """log e of pairs, which tests and rules read in place of a likelihood ratio."""
+
+    space: ArmContext
+    shape: Pieces
+    stats: PairedStatistics
+
+    @property
+    def means(self) -> Array:  # type: ignore[override]
+        return self.stats.means
+
+    def about(self, shape: Pieces) -> "PairedEvidence":
+        return dataclasses.replace(self, shape=shape)
+
+    def values(self) -> Array:
+        pieces, lanes, stakes = pairs_of(self.shape), self.space.lanes, self.stats.stakes
+        assert pieces.first is not None
+        k, j = stakes.shape[:2]
+        rows = lanes.row(stakes.reshape(k, j * k, *stakes.shape[3:]), pieces.first)
+        rows = rows.reshape(j, k, *rows.shape[1:])  # [J, K], or [J, K, m] of several arms i
+
+        def log_mean(rows: Array) -> Array:
+            most = jnp.max(rows, 0)
+            return most + log(jnp.sum(jnp.exp(rows - most), 0) / j)
+
+        value = lanes.materialize(log_mean, rows)
+        return pieces.flat(jnp.swapaxes(value, 0, 1) if pieces.several else value)
+
+    def gradient(self, piece: Array) -> Array:
+        """What a pull of each arm adds to the log of the number of common items, [K]."""
+        counts, lanes = self.stats.counts, self.space.lanes
+        i, k = pairs_of(self.shape).pair(lanes, piece)
+        least = jnp.minimum(lanes.take(counts, i), lanes.take(counts, k))
+        own = (index_like(counts) == i) | (index_like(counts) == k)
+        return jnp.where(own & (counts == least), 1 / counts, 0)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Paired(Family):
+    """Scores from `low` to `high` of all arms on the same items; each arm has its own mean.
+
+    The evidence about two arms is the e-value of their differences on the items that both have
+    seen. So what items have in common, such as how hard they are, costs no samples. It needs
+    items that are independent draws, in an order that no score has a part in.
+
+    Simulated rewards are those of `Recorded(.., common=True)`. In a live run
+    `tell(arm, reward, item=)` names the item.
+
+    Args:
+        low: the lower end of the scores, in their units.
+        high: the upper end.
+        items: the most items of a run that its evidence is made of, as it keeps their scores:
+            at least 2. Later scores of an arm count for its estimate alone.
+
+    Raises:
+        ArgumentError: an end is not finite, high is not above low, or items is no such number.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    items: int = 1000
+    name: ClassVar[str] = "paired"
+    noise: ClassVar[str] = "run"
+    any_law: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        Bounded.__post_init__(self)  # type: ignore[arg-type]
+        object.__setattr__(self, "items", checks.integer("items", self.items, low=2, high=10**7))
+
+    def law(self) -> str:
+        return BOUNDED
+
+    def check(self, instance: "Instance") -> None:
+        if not getattr(instance.source, "common", False):
+            allowed = f"scores on common items, Recorded(.., common=True), for {self!r}"
+            raise ArgumentError("source", instance.source, allowed)
+
+    def check_shape(self, problem: Problem, shape: Pieces) -> None:
+        super().check_shape(problem, shape)
+        if shape.level is not None:
+            allowed = f"pairs of arms for {self!r}: a mean beside a number is no difference"
+            raise UnsupportedError("problem", problem, allowed)
+        if not shape.slack < self.high - self.low:
+            allowed = f"a number below {self.high - self.low:g} for {self!r}"
+            raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
+
+    def empty(self, like: Array) -> PairedStatistics:
+        """The statistics before the first score, for arms as `like` [K]."""
+        (k, *lanes), none = like.shape, jnp.zeros_like(like)
+        return PairedStatistics(
+            t=jnp.zeros(lanes, jnp.int32), counts=none, means=none, reward_sums=none,
+            scores=jnp.full((self.items, k, *lanes), jnp.nan),
+            stakes=jnp.zeros((k, len(BETS), k, *lanes)),
+        )  # fmt: skip
+
+    def start(
+        self, space: ArmContext, problem: Problem, tables: Any, rewards: Array
+    ) -> PairedStatistics:
+        def enter(k: Array, stats: PairedStatistics) -> PairedStatistics:
+            arm = jnp.full(rewards.shape[1:], k, jnp.int32)
+            return self._entered(space.lanes, problem.epsilon, stats, arm, rewards[k], arm >= 0)
+
+        return jax.lax.fori_loop(0, rewards.shape[0], enter, self.empty(rewards))
+
+    def update(
+        self, seen: Snapshot, arm: Array, reward: Array, go: Array, item: Array | None = None
+    ) -> PairedStatistics:
+        """As of `Family`. `item` [] int32: which one; None: the next one of the arm."""
+        return self._entered(seen.lanes, seen.problem.epsilon, seen.stats, arm, reward, go, item)
+
+    def _entered(
+        self, lanes: LaneOps, slack: float, stats: Any, arm: Array, reward: Array, go: Array,
+        item: Array | None = None,
+    ) -> PairedStatistics:  # fmt: skip
+        k, scores, index = stats.counts.shape[0], stats.scores, index_like(stats.counts)
+        chosen, arm = index == arm, jnp.clip(arm, 0, k - 1)
+        item = lanes.take(stats.counts, arm).astype(jnp.int32) if item is None else item
+        kept, item = go & (item < self.items), jnp.minimum(item, self.items - 1)
+        chosen = chosen & go
+        others = lanes.row(scores, item)  # [K]
+        known = kept & ~jnp.isnan(others) & ~chosen
+        flat = scores.reshape(-1, *scores.shape[2:])
+        own = jnp.where(kept, reward, lanes.take(others, arm))
+        flat = lanes.put(flat, item * k + arm, own)
+        bets = BETS.reshape(-1, *[1] * others.ndim) / (self.high - self.low - slack)
+
+        def gains(off: Array) -> Array:  # [J, K]
+            return jnp.where(known, log1p(bets * (jnp.where(known, off, 0) + slack)), 0)
+
+        above, below = (lanes.materialize(gains, sign * (reward - others)) for sign in (1, -1))
+        below = jnp.swapaxes(below, 0, 1)[:, :, None]
+        stakes = jnp.where(chosen[:, None, None], above, jnp.where(chosen, below, 0))
+        stakes = stats.stakes + stakes
+        counts = stats.counts + chosen.astype(stats.counts.dtype)
+        sums = stats.reward_sums + jnp.where(chosen, reward, 0)
+        return dataclasses.replace(
+            stats, t=stats.t + go.astype(jnp.int32), counts=counts, reward_sums=sums,
+            means=sums / jnp.maximum(counts, 1), scores=flat.reshape(scores.shape), stakes=stakes,
+        )  # fmt: skip
+
+    def with_pending(
+        self, space: ArmContext, entered: Statistics, ahead: Statistics, pull: Any = None
+    ) -> Statistics:
+        now: Any = super().with_pending(space, entered, ahead, pull)
+        return dataclasses.replace(now, scores=None)
+
+    def evidence(self, space: ArmContext, stats: Any, shape: Pieces) -> PairedEvidence:
+        return PairedEvidence(space, shape, stats)
+
+    def log_e(self, space: ArmContext, stats: Any, shape: Pieces, _: Any) -> Array:
+        """log e of pieces, as `Mixture.log_e`: [Q]."""
+        value = self.evidence(space, stats, shape).values()
+        return jnp.where(shape.exists & (value > 0), value, -jnp.inf)
+
+    priors = Bounded.priors  # type: ignore[assignment]
+
+    def overlap(self, seen: View, beta: Array) -> Array:
+        """What the evidence about each piece lacks of beta: [Q]."""
+        return beta - seen.evidence.values()
+
+    def share(self, seen: View, i: Array, k: Array) -> Array:
+        """1 for the arm that is behind, 0 for the other, else 1/2: [] of two arms [].
+
+        Only a pull of the arm with fewer items adds a common one.
+        """
+        own, other = (seen.lanes.take(seen.counts, arm) for arm in (i, k))
+        return jnp.where(own < other, 1.0, jnp.where(own > other, 0.0, 0.5))
