@@ -5,6 +5,7 @@ and bools in place of numbers, since NumPy would read True as 1.
 """
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -232,8 +233,13 @@ def _bounds_in_words(kind: str, low: Any, high: Any, open_low: bool, open_high: 
     return f"a number in {'(' if open_low else '['}{low}, {high}{')' if open_high else ']'}"
 
 
-def wrong_answers(problem: Any, arms: int) -> int | None:
-    """`problem.wrong_answers(arms)`; None: not known."""
+def wrong_answers(problem: Any, arms: int, most: int | None = None) -> int | None:
+    """`problem.wrong_answers(arms)`; None: not known.
+
+    Of a best arm where `most` arms join and leave: all pairs of them and of a reference.
+    """
+    if most is not None:
+        return math.comb(most + (problem.reference is not None), 2)
     allowed = "a problem whose wrong_answers(arms) returns an integer >= 1, or None"
     try:
         number = problem.wrong_answers(arms)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -37,7 +37,7 @@ class New(Settings):
     run: int = 0
     """The run index, for the rule's own random choices."""
     most_arms: int | None = None
-    """How many arms are ever in, where some join and leave by `add` and `remove`."""
+    """How many arms are ever in, if some `add` and `remove` come; default: none comes."""
 
     def act(self) -> None:
         """Write the file, and print the first arm."""
@@ -45,9 +45,8 @@ class New(Settings):
         problem = catalogue.problem_on(self.features, self.problem)
         rule, family = (catalogue.made(x, getattr(self, x)) for x in ("rule", "family"))
         writable_file("file", self.file)
-        own: Any = dict(family=family, costs=costs, run=self.run, most_arms=self.most_arms,
-                       **self.settings())  # fmt: skip
-        with LiveRun(arms, problem, rule, **own) as run:
+        own: Any = dict(family=family, costs=costs, run=self.run, most_arms=self.most_arms)
+        with LiveRun(arms, problem, rule, **own, **self.settings()) as run:
             run.save(self.file)
             arms = len(run.names)
             print(f"{self.file}: {rule!r}, {problem!r}, {arms} arms. First: {run.ask()}")
@@ -153,32 +152,26 @@ class Show(OfFile):
 
 
 @dataclasses.dataclass(frozen=True)
-class Remove(OfFile):
-    """Let an arm leave a run that was made with --most-arms, and print how it stands."""
+class Add(OfFile):
+    """Let an arm join a run with --most-arms."""
 
     arm: Annotated[str, tyro.conf.Positional]
     """Its name."""
+    change: ClassVar = staticmethod(LiveRun.add)
 
     def act(self) -> None:
-        """Change the run, and print."""
+        """Change the run, and print how it stands."""
         with LiveRun.load(self.file) as run:
-            self._change(run)
+            self.change(run, self.arm)
             _keep_state(run)
             print(Report(run).standing())
 
-    def _change(self, run: LiveRun) -> None:
-        run.remove(self.arm)
-
 
 @dataclasses.dataclass(frozen=True)
-class Add(Remove):
-    """Let an arm join a run that was made with --most-arms, and print how it stands."""
+class Remove(Add):
+    """Let an arm leave a run with --most-arms."""
 
-    cost: float | None = None
-    """What a pull of it costs, in a run with costs."""
-
-    def _change(self, run: LiveRun) -> None:
-        run.add(self.arm, self.cost)
+    change: ClassVar = staticmethod(LiveRun.remove)
 
 
 @dataclasses.dataclass(frozen=True)

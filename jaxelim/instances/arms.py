@@ -30,6 +30,7 @@ class Arms:
         names: [K] different names; None: arms are numbers.
         costs: [K] what a pull of each arm costs, above 0, in any unit of money or time;
             None: samples are counted.
+        most: how many arms are ever in, where some join a live run or leave it; None: none does.
 
     Raises:
         ArgumentError: an argument is not finite real numbers of this shape, or so large
@@ -43,6 +44,7 @@ class Arms:
     names: tuple[str, ...] | None = field(init=False)  # an instance has none
     source: Source | None = field(init=False)  # an instance may have one
     costs: np.ndarray | None = field(init=False)
+    most: int | None = field(init=False, default=None)
 
     def __init__(
         self,
@@ -51,9 +53,10 @@ class Arms:
         names: tuple[str, ...] | None = None,
         *,
         costs: ArrayLike | None = None,
+        most: int | None = None,
     ):
         phi, rewards = features(arms, ndim=2), family_of(None, family)
-        self._settle(costs, arms=phi, family=rewards, names=names, source=None)
+        self._settle(costs, arms=phi, family=rewards, names=names, source=None, most=most)
         self._refuse_structure()
 
     def _settle(self, costs: Any, **fields: Any) -> None:
@@ -79,7 +82,9 @@ class Arms:
         family.check_arms(self)
 
     @staticmethod
-    def of(given: Any, family: Family | None = None, costs: ArrayLike | None = None) -> "Arms":
+    def of(
+        given: Any, family: Family | None = None, costs: ArrayLike | None = None, most: Any = None
+    ) -> "Arms":
         """From features [K, d], a number K, K names, or a mapping of names to features.
 
         Raises:
@@ -98,7 +103,8 @@ class Arms:
             names, phi = given, np.eye(len(given))
         phi = checks.real_array("arms", phi, ndim=2)
         names = None if names is None else _names(names, given, allowed)
-        return Arms(phi, family, names, costs=costs)
+        most = most if most is None else checks.integer("most_arms", most, low=len(phi))
+        return Arms(phi, family, names, costs=costs, most=most)
 
     @property
     def truth(self) -> "Instance | None":

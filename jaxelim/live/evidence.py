@@ -39,16 +39,11 @@ class PValues(NamedTuple):
     answer: float
 
     @staticmethod
-    def of(
-        log_e: np.ndarray, answer: np.ndarray, call: Any, union: int | None = None
-    ) -> "PValues":
-        """From the largest log e of each piece, [i, k] or [K, 2], and the answer, [W] bool.
-
-        `union`: how many pieces hold the truth where arms join and leave; None: they do not.
-        """
+    def of(log_e: np.ndarray, answer: np.ndarray, call: Any) -> "PValues":
+        """From the largest log e of each piece, [i, k] or [K, 2], and the answer, [W] bool."""
         instance, problem = call.instance, call.problem
         linear = instance.structure == "linear"  # one mixture covers all directions at once
-        wrong = union or (1 if linear else wrong_answers(problem, instance.K))
+        wrong = 1 if linear else wrong_answers(problem, instance.K, instance.most)
         pairs, n, arms = np.exp(-np.maximum(log_e, 0)), len(log_e), answer.size
         if traced_shape(problem, instance.K, instance.d).signs:
             count, tested = n, np.where(answer, pairs[:, 1], pairs[:, 0])
@@ -56,7 +51,7 @@ class PValues(NamedTuple):
             if n > arms:  # the reference, which is the answer of no arm
                 answer = np.append(answer, not answer.any())
             # Both pieces of a pair with equal means hold the truth by the same martingale.
-            count = union or n * (n - 1) // 2
+            count = wrong if instance.most else n * (n - 1) // 2
             # The best arm is another k only if all pieces {mu_i <= mu_k} hold the truth.
             best = type(problem) is BestArm and not problem.epsilon
             against = np.where(answer[:, None] & ~answer, pairs.min(0) if best else pairs, 0)

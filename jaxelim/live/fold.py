@@ -21,9 +21,9 @@ from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import SamplingRule, StoppingRule, looks
 from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Schedule, Spec
 from jaxelim.engine.step import Step
-from jaxelim.errors import ArgumentError
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.arms import Arms
-from jaxelim.live import joins
+from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.traced import traced_shape
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
 from jaxelim.simulation.failures import Place, failure
@@ -66,12 +66,11 @@ class Fold:
     spec: Spec
     inputs: Inputs
     queue: Queue
-    most_arms: int | None = None  # that are ever in; None: none joins or leaves
 
     @staticmethod
     def of(
         arms: Arms, *, rule: Any, run: Any, delta: Any = 0.01, stopping: Any = LLR(),  # noqa: B008
-        most_arms: int | None = None, **others: Any,
+        **others: Any,
     ) -> "Fold":  # fmt: skip
         """Check the arguments of a `LiveRun` as `simulate` does, but for the truth."""
         if isinstance(rule, SamplingRule) and "truth" in rule.traits.reads:
@@ -81,20 +80,14 @@ class Fold:
             raise ArgumentError("stopping", stopping, "one stopping rule")
         delta = checks.real("delta", delta, low=0, high=1, open=True)
         run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
-        if most_arms is not None:
-            given = others["problem"], stopping, others["threshold"]
-            others["threshold"] = joins.threshold_of(most_arms, arms, *given)
+        if arms.most is not None:
+            _check_joins(arms, stopping, **others)
         call = Experiment(
             arms, rule=rule, delta=delta, stopping=stopping, runs=np.array([run]),
             max_samples=LONGEST, record=("pair_times",),
             engine=Engine(lanes=LANE_GROUP, devices=1), **others,
         )  # fmt: skip
-        return Fold._of_call(call, most_arms)
-
-    @staticmethod
-    def _of_call(call: Experiment, most_arms: int | None) -> "Fold":
-        """The fold of a checked call."""
-        shape = traced_shape(call.problem, call.instance.K, call.instance.d)
+        shape = traced_shape(call.problem, arms.K, arms.d)
         of_pieces = shape.candidates is not None and shape.candidates <= MOST_WITH_P_VALUES
         keeps = of_pieces and isinstance(call.threshold, Mixture)  # log e of each piece
         spec = dataclasses.replace(
@@ -103,41 +96,12 @@ class Fold:
         )  # fmt: skip
         with scope.engine():
             inputs = checked_inputs_of(call, spec)
-            inputs, queue = jax.device_put((inputs, queue_of(call, spec)[0]))
-            return Fold(call, spec, inputs, queue, most_arms)
-
-    def among(self, names: list, costs: dict) -> "Fold":
-        """The fold over these arms in place of its own."""
-        if names == [self.arms.label(k) for k in range(self.arms.K)]:
-            return self
-        own = None if self.arms.costs is None else [costs[name] for name in names]
-        arms = Arms.of(names, self.arms.family, own)
-        return Fold._of_call(self.call.replace(instance=arms), self.most_arms)
-
-    def joined(self, log: joins.Joined, strayed: bool) -> tuple["Fold", State]:
-        """The fold over the arms that are in, and the state: it begins anew with their rewards.
-
-        An arm that joins is one that lacks its first rewards.
-        """
-        fold = self.among(log.names, log.costs)
-        before = tuple((k, *row) for k, name in enumerate(log.names) for row in log.held[name])
-        told = sum(times for of_arm in log.held.values() for _, times in of_arm)
-        return fold, fold._begun(State(None, before, (), told, 0, strayed))
+            return Fold(call, spec, *jax.device_put((inputs, queue_of(call, spec)[0])))
 
     @property
     def arms(self) -> Arms:
         """The arms."""
         return self.call.instance
-
-    @property
-    def ever(self) -> int:
-        """The number of arms that are ever in, at most."""
-        return self.most_arms or self.arms.K
-
-    @property
-    def union(self) -> int | None:
-        """How many pairs hold the truth where arms join and leave; None: they do not."""
-        return self.most_arms and joins.union(self.most_arms, self.call.problem)
 
     @property
     def first(self) -> int:
@@ -183,35 +147,33 @@ class Fold:
 
     def _told(self, state: State, event: dict) -> State:
         """The state after rewards have entered together, and were tested once."""
-        rows = joins.rows(event)
-        state = state._replace(told=state.told + sum(times for *_, times in rows))
-        if state.lane is None:
-            return self._begun(state._replace(before=(*state.before, *rows)))
-        rows, waiting = _answered(state.waiting, rows)
-        return self._tested(state._replace(waiting=waiting), rows)
+        times = event.get("times", [1] * len(event["tell"]))
+        rows = list(zip(event["tell"], event["rewards"], times, strict=True))
+        told, lane, waiting = state.told + sum(times), state.lane, state.waiting
+        if lane is None:
+            state = state._replace(before=(*state.before, *rows), told=told)
+            if self.due(state):
+                return state
+            lane, rows = self._begun(state.before)
+        else:
+            rows, waiting = _answered(waiting, rows)
+        arms, rewards, times = np.array(rows, float).reshape(-1, 3).T
+        entered = Rows.of(arms, rewards / self.arms.family.scale, times)
+        lane = self.compute("told", lane, entered, Rows.of(waiting))
+        over = told if bool(np.asarray(lane.done)[0]) else 0
+        return State(lane, (), waiting, told, state.ended or over, state.strayed)
 
-    def _begun(self, state: State) -> State:
-        """The state once no first reward lacks: all that came before enter together."""
-        if self.due(state):
-            return state
+    def _begun(self, before: Sequence[tuple[int, float, int]]) -> tuple[Lane, list]:
+        """The lanes in which the first rewards of all arms have entered, and the other rows."""
         number, early = Counter(), []
         first = np.zeros((self.call.initial_pulls, self.arms.K))
-        for arm, reward, times in state.before:
+        for arm, reward, times in before:
             here = min(times, len(first) - number[arm])
             first[number[arm] : number[arm] + here, arm] = reward
             number[arm] += here
             early.append((arm, reward, times - here))
         first = first.ravel() / self.arms.family.scale
-        lane = self.compute("start", self.queue, first)
-        return self._tested(state._replace(lane=lane, before=()), early)
-
-    def _tested(self, state: State, rows: list) -> State:
-        """The state with lanes after rows have entered, and one test of them."""
-        arms, rewards, times = np.array(rows, float).reshape(-1, 3).T
-        entered = Rows.of(arms, rewards / self.arms.family.scale, times)
-        lane = self.compute("told", state.lane, entered, Rows.of(state.waiting))
-        over = state.told if bool(np.asarray(lane.done)[0]) else 0
-        return state._replace(lane=lane, ended=state.ended or over)
+        return self.compute("start", self.queue, first), early
 
     def chosen(self, state: State, count: int) -> State:
         """The state in which `count` arms are asked for and not told."""
@@ -255,6 +217,37 @@ class Fold:
                 return None
             lane = jax.tree.unflatten(structure, jax.device_put(leaves))
         return State(lane, (), tuple(waiting.tolist()), *numbers.tolist())
+
+
+def _check_joins(arms: Arms, stopping: Any, problem: Any, threshold: Any, **_: Any) -> None:
+    """Refuse a run that arms join and leave where no proof covers it."""
+    plain = arms.names and arms.structure == "unstructured" and arms.costs is None
+    of_arms = isinstance(problem, BestArm) and problem.items is None
+    covered = isinstance(threshold, Mixture) and not stopping.native
+    if not (plain and of_arms and covered) or getattr(arms.family, "by_arm", False):
+        allowed = "None; or names of independent arms, without costs or stds of their own, BestArm "
+        allowed += "without items, the threshold Mixture(), and a stop other than Native()"
+        raise UnsupportedError("most_arms", arms.most, allowed)
+
+
+def held(arms: Arms, events: Iterable[dict]) -> tuple[list, dict[Any, list[tuple[float, int]]]]:
+    """The arms that are in after events of a run that began with some, and all rewards.
+
+    Those of each arm that ever was in, by its name, with how often each came.
+    """
+    inside = [arms.label(k) for k in range(arms.K)]
+    rows: dict[Any, list] = {name: [] for name in inside}
+    for event in events:
+        if "add" in event:
+            inside.append(event["add"])
+            rows.setdefault(event["add"], [])
+        elif "remove" in event:
+            inside.remove(event["remove"])
+        elif "tell" in event:
+            times = event.get("times", [1] * len(event["tell"]))
+            for k, *row in zip(event["tell"], event["rewards"], times, strict=True):
+                rows[inside[k]].append(row)
+    return inside, rows
 
 
 def _answered(waiting: Sequence[int], rows: Iterable[tuple]) -> tuple[list, tuple[int, ...]]:

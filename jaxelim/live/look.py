@@ -1,6 +1,5 @@
 """What is known of a live run: what its properties read."""
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -156,16 +155,14 @@ class Look:
         log_e = self._started("p_values").log_e
         if log_e is None:
             return None
-        log_e, public = np.asarray(log_e)[..., 0], self._public()
-        return PValues.of(log_e, public, self._fold.call, self._fold.union)
+        return PValues.of(np.asarray(log_e)[..., 0], self._public(), self._fold.call)
 
     def intervals(self, level: float | None = None) -> Intervals:
         """Confidence intervals of the means of all arms now, [K], as of `Result.intervals`.
 
         {u : sum_j w_j M_{k,j}(u) < K/(1 - level)} for arm k, with the priors of the
         threshold if it is a `Mixture`, else with its default ones. Linear arms share one
-        mixture, with 1 in place of K. With `most_arms` that is K. They hold together at all
-        times, so after any stop.
+        mixture, with 1 in place of K. They hold together at all times, so after any stop.
 
         Args:
             level: the probability of that, in (0, 1); None: 1 - delta.
@@ -191,8 +188,8 @@ class Look:
             ArgumentError: there are no such arms.
             UnsupportedError: as `intervals`.
         """
-        pair = confidence.pair_of(self._fold.arms, a, b)
-        pairs = math.comb(self._fold.ever, 2) if together else 1
+        pair, k = confidence.pair_of(self._fold.arms, a, b), self._fold.arms.most or len(self.names)
+        pairs = k * (k - 1) // 2 if together else 1
         ends = self._last_means("difference").differences(*pair, self._level(level), pairs)
         return Estimated(*(float(x[0, 0]) for x in (ends.values, ends.low, ends.high)))
 
@@ -263,7 +260,7 @@ class Look:
         counts, means = (np.asarray(x)[None, :, 0] for x in (stats.counts, stats.means))
         grid = confidence.priors(fold.call.threshold)
         return MeansOfRuns(arms=fold.arms, family=fold.spec.family, counts=counts, means=means,
-                           moments=moments, grid=grid, most=fold.ever)  # fmt: skip
+                           moments=moments, grid=grid)  # fmt: skip
 
     def _level(self, level: float | None) -> float:
         if level is None:

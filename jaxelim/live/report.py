@@ -1,6 +1,5 @@
 """What a live run shows: a table, and what it means in words."""
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +58,10 @@ class Report:
         if self.began:
             if not run.ended_by_hand:
                 notes.append(sentence(self.call.threshold, run.proven, family))
-            notes += [*doubt(family, run._rewards()), *self._columns(), *self._joins()]
+            notes += [*doubt(family, run._rewards()), *self._columns()]
+            left = [str(name) for name in run._held()[1] if name not in run.names]
+            if left:
+                notes.append(f"Removed: {', '.join(left)}. p and times are those since a change.")
             if not run._state.ended:
                 whose = f"Their arms are chosen by {self.call.rule!r}, the rule of this run."
                 more = FORECAST if forecast is None else f"{forecast} {whose} {PAGE}"
@@ -83,7 +85,8 @@ class Report:
         if known is not None:
             columns |= {"low": known.low, "high": known.high}
             if self.leader is not None and k > 1:
-                off = self._differences(math.comb(run._fold.ever, 2))
+                most = self.call.instance.most or k
+                off = self._differences(most * (most - 1) // 2)
                 ends = {"difference": off.values, "diff low": off.low, "diff high": off.high}
                 columns |= {name: np.insert(x[0], self.leader, 0.0) for name, x in ends.items()}
         if self.p is not None:
@@ -109,9 +112,8 @@ class Report:
         """The state of the run in one sentence, and what an answer needs."""
         run, costs = self.run, self.call.instance.costs
         if not self.began:
-            due = run._fold.due(run._state)
-            names = ", ".join(dict.fromkeys(str(run.names[k]) for k in due))
-            return f"{run.told} rewards; a check needs {len(due)} more, of {names}."
+            due = dict.fromkeys(str(run.names[k]) for k in run._fold.due(run._state))
+            return f"{run.told} rewards; a check needs the first of {', '.join(due)}."
         spent = "" if costs is None else f" at a cost of {float(self.counts @ costs):.6g}"
         after, more = f"after {run.samples} rewards{spent}", run.told - run.samples
         later = f". {more} rewards came after that: all columns but p count them." if more else "."
@@ -152,16 +154,6 @@ class Report:
                 "docs/explanation/sequential-ab-tests.md."
             )
         return notes
-
-    def _joins(self) -> list[str]:
-        """Which arms have been in, where some may join and leave."""
-        most, held = self.run._fold.most_arms, self.run._joined(self.run._events).held
-        out = [f"{name} ({sum(times for _, times in rows)} rewards)"
-               for name, rows in held.items() if name not in self.run.names]  # fmt: skip
-        removed = f"; removed: {', '.join(out)}" if out else ""
-        words = f"{len(held)} of at most {most} arms have been in{removed}. p and the times of "
-        words += "elimination are of the arms that are in, since the last one joined or left."
-        return [] if most is None else [words]
 
     def _slack_that_ends(self) -> list[str]:
         """An epsilon at which a run with these rewards would end; the least for most families."""

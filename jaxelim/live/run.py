@@ -13,8 +13,8 @@ from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, UnsupportedError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import given, joins, log
-from jaxelim.live.fold import Fold, State
+from jaxelim.live import given, log
+from jaxelim.live.fold import Fold, State, held
 from jaxelim.live.look import Look
 from jaxelim.live.report import Report
 from jaxelim.simulation.experiment import LONGEST, Settings, takes_settings
@@ -52,8 +52,8 @@ class LiveRun(Look):
         threshold: as in `simulate`, which has another default. `Mixture()` is defined for
             most rewards and problems, without a ridge; elsewhere it is refused, and the
             message names another.
-        most_arms: how many arms, which have names, are ever in, where some `add` and `remove`
-            come; the proof covers all of them from the start. None: none comes.
+        most_arms: how many arms are ever in, if some `add` and `remove` come: independent arms
+            with names. The proof covers them all from the start. None: none comes.
         elimination, ridge, initial_pulls: as in `simulate`.
         seed, run: of the rule's own random choices, as in `simulate`.
         costs: [K] what a pull of each arm costs, in any unit; see `Instance`.
@@ -76,9 +76,9 @@ class LiveRun(Look):
         **settings: Unpack[Settings],
     ):
         given: Any = {"threshold": Mixture(), **settings}
-        arms = Arms.of(arms, family, costs)
-        given |= {"run": run, "most_arms": most_arms}
-        self._fold = self._first = Fold.of(arms, problem=problem, rule=rule, **given)
+        given |= {"problem": problem, "rule": rule, "run": run}
+        self._over = lambda arms: Fold.of(Arms.of(arms, family, costs, most_arms), **given)
+        self._first = self._fold = self._over(arms)
         self._state = State()
         self._events: list[dict] = []
         self._log: log.Log | None = None
@@ -182,63 +182,41 @@ class LiveRun(Look):
             self._commit({"tell": arms, "rewards": rewards, "times": times})
         return 0
 
-    def add(self, arm: str, cost: float | None = None) -> None:
-        """Let an arm join. It begins with its first pulls, which `ask` gives next.
+    def add(self, arm: str) -> None:
+        """Let an arm join; `ask` gives its first pulls next. See docs/how-to/arms-that-join.md.
 
-        Arms that were asked for and not told wait no more; their rewards count when they come.
-        An arm that was removed comes back with its rewards, and is not counted twice.
-
-        Args:
-            arm: its name.
-            cost: of a pull; None: the run has no costs.
+        One that was removed comes back with its rewards. Arms that were asked for and not
+        told wait no more.
 
         Raises:
             OverError: the run has ended: a stop is never taken back.
-            UnsupportedError: the run was made without `most_arms`.
-            ArgumentError: the arm is in, is no name, or is one too many.
+            ArgumentError: the arm is in, or is one more than `most_arms`.
             StoreError: the file cannot be written. After any error nothing has changed.
         """
         with self._lock:
-            held = self._joining("add", arm).held
-            if not isinstance(arm, str) or arm in self.names:
-                raise ArgumentError("arm", arm, "a new name, or that of an arm that was removed")
-            if arm not in held and len(held) == self._fold.most_arms:
-                allowed = f"one of {', '.join(held)}: most_arms={len(held)} of them have been in"
+            self._refuse_over()
+            most = self._first.arms.most
+            named = isinstance(arm, str) and arm not in self.names
+            if most is None or not named or len({*self._held()[1], arm}) > most:
+                allowed = f"an arm that is not in, one of most_arms={most} that ever are"
                 raise ArgumentError("arm", arm, allowed)
-            if (cost is None) != (self._first.arms.costs is None):
-                raise ArgumentError("cost", cost, "a number in a run with costs, else None")
-            cost = cost if cost is None else checks.real("cost", cost, low=0, open=True)
-            self._commit({"add": arm, "cost": cost})
+            self._commit({"add": arm})
 
     def remove(self, arm: str) -> None:
-        """Let an arm leave. The answer is the best of those that are in when it is given.
+        """Let an arm leave: the answer is the best of those that are in when it is given.
 
-        Later rewards of the arm are refused. Arms that were asked for wait no more.
-
-        Args:
-            arm: its name.
+        Later rewards of it are refused. Arms that were asked for and not told wait no more.
 
         Raises:
-            OverError, UnsupportedError, StoreError: as `add`.
-            ArgumentError: there is no such arm, or two are left.
+            ArgumentError: there is no such arm, two are left, or there is no `most_arms`.
+            OverError, StoreError: as `add`.
         """
         with self._lock:
-            self._joining("remove", arm)
-            k = self._fold.arms.index(arm)
-            if len(self.names) == 2:
-                raise ArgumentError("arm", arm, "one of three arms or more: a run compares two")
-            self._commit({"remove": self.names[k]})
-
-    def _joining(self, name: str, arm: Any) -> joins.Joined:
-        """What the log says of the arms, where some may join and leave."""
-        self._refuse_over()
-        if self._fold.most_arms is None:
-            raise UnsupportedError(name, arm, "a run that was made with most_arms=")
-        return self._joined(self._events)
-
-    def _joined(self, events: list[dict]) -> joins.Joined:
-        """What some of the events say of the arms."""
-        return joins.of_log(self._first.arms, events)
+            self._refuse_over()
+            if arm not in self.names or len(self.names) == 2 or not self._first.arms.most:
+                allowed = "one of three arms or more that are in, of a run with most_arms"
+                raise ArgumentError("arm", arm, allowed)
+            self._commit({"remove": arm})
 
     def stop(self) -> "Table":
         """End the run by hand, for good.
@@ -263,19 +241,25 @@ class LiveRun(Look):
     def _commit(self, event: dict, after: State | None = None) -> None:
         """Write an event, then change the state to that after it."""
         fold = self._fold
-        if after is None:
-            fold, after = self._next(event)
+        if event.keys() & {"add", "remove"}:
+            fold, after = self._anew(event)
+        after = fold(self._state, event) if after is None else after
         if self._log is not None:
             self._log.append(len(self._events), event)
         self._events.append(event)
         self._fold, self._state = fold, after
 
-    def _next(self, event: dict) -> tuple[Fold, State]:
-        """The fold and the state after an event."""
-        if "add" in event or "remove" in event:
-            log = self._joined([*self._events, event])
-            return self._first.joined(log, self._state.strayed)
-        return self._fold, self._fold(self._state, event)
+    def _anew(self, event: dict) -> tuple[Fold, State]:
+        """The fold over the arms that are in after an event, and the state with their rewards.
+
+        They are told at once, as to a run that begins. So an arm that joins has first pulls.
+        """
+        inside, of_arms = self._held([*self._events, event])
+        rows = [(k, *row) for k, name in enumerate(inside) for row in of_arms[name]]
+        tell, rewards, times = ([row[place] for row in rows] for place in range(3))
+        fold = self._over(inside)
+        state = State(told=self.told - int(sum(times)), strayed=self._state.strayed)
+        return fold, fold(state, {"tell": tell, "rewards": rewards, "times": times})
 
     # What is shown.
 
@@ -300,10 +284,14 @@ class LiveRun(Look):
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
+    def _held(self, events: list[dict] | None = None) -> tuple[list, dict[Any, list]]:
+        """The arms that are in after events, and the rewards of all arms that ever were."""
+        return held(self._first.arms, self._events if events is None else events)
+
     def _rewards(self) -> dict[Any, np.ndarray]:
         """The rewards of each arm that were told one by one, in order."""
-        held = self._joined([event for event in self._events if "times" not in event]).held
-        return {name: np.array([reward for reward, _ in held[name]]) for name in self.names}
+        of_arms = self._held([event for event in self._events if "times" not in event])[1]
+        return {name: np.array([row[0] for row in of_arms[name]]) for name in self.names}
 
     # Files.
 
@@ -357,7 +345,7 @@ class LiveRun(Look):
         own |= {"delta": call.delta[0], "stopping": call.stopping[0], "run": int(call.runs[0])}
         named = None if arms.names is None else dict(zip(arms.names, arms.arms, strict=True))
         own |= {"arms": arms.arms if named is None else named, "costs": arms.costs}
-        own["most_arms"] = self._first.most_arms
+        own["most_arms"] = arms.most
         return {name: text_of(name, value) for name, value in own.items()}
 
     @staticmethod
@@ -419,15 +407,12 @@ class LiveRun(Look):
         except (KeyError, TypeError) as error:
             raise DamagedFileError(path, "its settings cannot be read") from error
         done = contents.events[: contents.after]
-        run._fold = run._first.among(*run._joined(done)[:2])
-        state = run._fold.restored(contents.state) if contents.state else None
-        if state is None:
-            done, state, run._fold = [], State(), run._first
-        run._events, run._state = done, state
+        fold = run._over(run._held(done)[0]) if run._first.arms.most else run._first
+        if contents.state and (state := fold.restored(contents.state)):
+            run._fold, run._state, run._events = fold, state, done
         for n, event in enumerate(contents.events[len(run._events) :], len(run._events)):
             try:
-                run._fold, run._state = run._next(event)
+                run._commit(event)
             except (KeyError, TypeError, ValueError) as error:
                 raise DamagedFileError(path, f"event {n} cannot be replayed") from error
-            run._events.append(event)
         return run

@@ -45,8 +45,8 @@ class Mixture:
     Args:
         strengths: the c_j, in numbers of samples, each from 0.001 to 1e9.
         pieces: P, the number of pieces of which one must not be refuted; None: that of
-            the problem: K - 1 for best arm, m (K - m) for top m, K for signs. Linear arms
-            have 1, whatever is given.
+            the problem: K - 1 for best arm, m (K - m) for top m, K for signs. Whatever is
+            given, linear arms have 1, and a live run with `most_arms` all pairs of these.
 
     Raises:
         ArgumentError: an argument is out of range.
@@ -140,7 +140,8 @@ class Mixture:
             raise UnsupportedError("elimination", elimination, allowed)
         if any(stop.name == "native" for stop in call["stopping"]):
             self._check_native(family, rule, call["stopping"])
-        number = 1 if linear else self.pieces or checks.wrong_answers(problem, instance.K)
+        wrong = checks.wrong_answers(problem, instance.K, instance.most)
+        number = 1 if linear else (self.pieces if instance.most is None else None) or wrong
         if number is None:
             name = type(problem).__name__
             allowed = f"Mixture(pieces=..), or {name}.wrong_answers(arms): how many hold the truth"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.checks import wrong_answers
 from jaxelim.cli import main
-from jaxelim.live import joins
 from tests.live.joining import log_pair, random_runs
 from tests.live.test_live_files import equal
 
@@ -68,7 +68,7 @@ def test_a_run_goes_on_as_one_on_the_arms_that_are_in(rule):
     rows = steps(run, 30, rng)
     run.add("new")
     assert run.ask() == "new" and run.names == ("old", "plain", "bold", "new")
-    assert run.answer is None and "a check needs 1 more, of new." in str(run.summary())
+    assert run.answer is None and "a check needs the first of new." in str(run.summary())
     with pytest.raises(je.errors.UnsupportedError, match="the first 4 rewards, 1 of them are not"):
         _ = run.evidence
     rows += steps(run, 1, rng)
@@ -147,7 +147,7 @@ def test_files_know_who_joined_and_left(tmp_path):
         equal(run, copy)
         steps(run, 1, rng)
     assert run.names == ("plain", "bold", "new", "old") and run.told == 24
-    assert (run.counts.sum(), run._fold.most_arms) == (24, 4)
+    assert (run.counts.sum(), run._fold.arms.most) == (24, 4)
     again = je.LiveRun.load(path, attach=False)
     assert again.summary().equals(run.summary()) and again.summary().notes == run.summary().notes
     run.save(tmp_path / "copy.live")
@@ -166,8 +166,8 @@ def test_the_rest_of_a_run_knows_its_arms():
     run.remove("old")
     assert run.told == 21 and run.counts.tolist() == [4, 4, 4]
     assert run.means[2] == pytest.approx(1.0)
-    words = "4 of at most 5 arms have been in; removed: old (9 rewards)."
-    assert any(note.startswith(words) for note in run.summary().notes)
+    words = "Removed: old. p and times are those since a change."
+    assert words in run.summary().notes and words not in made().summary().notes
     assert run.summary().arm.tolist() == ["plain", "bold", "new"]
     assert [len(rewards) for rewards in run._rewards().values()] == [4, 4, 0]
     found = run.forecast(runs=4, most=500)
@@ -182,19 +182,19 @@ def test_who_may_join_and_leave(tmp_path):
     steps(run, 5, rng)
     waiting = run.ask(3)
     assert run.waiting == tuple(waiting)
-    refused(run, "arm: got 'bold'; allowed: a new name", lambda: run.add("bold"))
-    refused(run, "arm: got 3; allowed: a new name", lambda: run.add(3))
+    for arm in ("bold", 3, ["new"], None):
+        refused(run, r"arm: got .*; allowed: an arm that is not in, one of most_arms=4",
+                lambda arm=arm: run.add(arm))  # fmt: skip
+        refused(run, "arm: got .*; allowed: one of three arms or more",
+                lambda arm=arm: run.remove("purple" if arm == "bold" else arm))  # fmt: skip
     refused(run, "arms: got", lambda: run.add(" "))
-    refused(run, "cost: got 2.0; allowed: .*else None", lambda: run.add("new", 2.0))
-    refused(run, "arm: got 'purple'", lambda: run.remove("purple"))
     run.add("new")
     assert run.waiting == () and run.ask() == "new"
-    refused(run, "arm: got 'late'; allowed: one of old, plain, bold, new: most_arms=4",
-            lambda: run.add("late"))  # fmt: skip
+    refused(run, "arm: got 'late'; allowed: .* one of most_arms=4", lambda: run.add("late"))
     run.tell(waiting[0], 0.0)  # it comes though nobody waits for it
     run.remove("old")
     run.remove("new")  # without a reward
-    refused(run, "arm: got 'plain'; allowed: one of three arms", lambda: run.remove("plain"))
+    refused(run, "arm: got 'plain'; allowed: one of three arms or more", lambda: run.remove("plain"))
     refused(run, "arm: got 'old'", lambda: run.tell("old", 1.0))
     run.add("old")  # is no fifth arm, and has its rewards
     assert run.names == ("plain", "bold", "old") and run.counts.sum() == 6 and run.ask() != "new"
@@ -203,8 +203,10 @@ def test_who_may_join_and_leave(tmp_path):
     for change in (lambda: run.add("new"), lambda: run.remove("plain")):
         with pytest.raises(je.errors.OverError, match="ended after 156 rewards"):
             change()
-    with pytest.raises(je.errors.UnsupportedError, match="add: got 'new'.*most_arms="):
-        made(most_arms=None).add("new")
+    for change in (lambda: plain.add("new"), lambda: plain.remove("old")):
+        plain = made(most_arms=None)
+        with pytest.raises(je.errors.ArgumentError, match="arm: got .*most_arms"):
+            change()
 
 
 def refused(run: je.LiveRun, message: str, change) -> None:
@@ -223,26 +225,16 @@ def test_a_stop_may_come_with_a_removal():
     assert run.stopped and run.answer_arms == ("bold",) and run.samples == 180
 
 
-def test_costs_join_with_their_arms():
-    run = made(costs=[1.0, 2.0, 3.0])
-    run.tell(run.names, [0.0, 0.0, 0.0])
-    with pytest.raises(je.errors.ArgumentError, match="cost: got None; allowed: a number in a run"):
-        run.add("new")
-    run.add("new", 5)
-    run.remove("old")
-    assert run._fold.arms.costs.tolist() == [2.0, 3.0, 5.0]
-
-
 def test_the_union_is_of_all_pairs():
     """A reference is a candidate too; slack is of pairs."""
     for problem, most, pairs in ((je.BestArm(), 8, 28), (je.BestArm(0.1), 2, 1),
                                  (je.BestArm(reference=0.5), 3, 6)):  # fmt: skip
-        assert joins.union(most, problem) == pairs
+        assert wrong_answers(problem, 2, most) == pairs
         run = je.LiveRun(["a", "b"], problem, je.Uniform(), most_arms=most)
         assert run._fold.call.threshold == je.Mixture(pieces=pairs)
     run = je.LiveRun(["a", "b"], je.BestArm(), je.Uniform(), most_arms=3,
-                     threshold=je.Mixture((5.0,), pieces=9))  # fmt: skip
-    assert run._fold.call.threshold == je.Mixture((5.0,), pieces=9)
+                     threshold=je.Mixture((5.0,), pieces=1))  # fmt: skip
+    assert run._fold.call.threshold == je.Mixture((5.0,), pieces=3)
 
 
 def crossing(arms: int, level: float, first: float) -> float:
@@ -322,18 +314,18 @@ def test_5000_runs_err_with_probability_below_delta():
 
 def test_join_and_leave_from_the_shell(tmp_path, capsys):
     path = str(tmp_path / "mine.live")
-    new = ["--arms", "a", "b", "--rule", "uniform", "--most-arms", "3", "--costs", "1", "5"]
+    new = ["--arms", "a", "b", "--rule", "uniform", "--most-arms", "3"]
     assert main(["live", "new", path, *new]) == 0
     assert main(["live", "tell", path, "a", "1", "b", "0"]) == 0
-    assert main(["live", "add", path, "c", "--cost", "2"]) == 0
-    assert capsys.readouterr().out.endswith("2 rewards; a check needs 1 more, of c.\n")
+    assert main(["live", "add", path, "c"]) == 0
+    assert capsys.readouterr().out.endswith("2 rewards; a check needs the first of c.\n")
     assert main(["live", "ask", path]) == 0 and capsys.readouterr().out == "c\n"
     assert main(["live", "tell", path, "c", "0"]) == 0
     assert main(["live", "remove", path, "a"]) == 0
     assert "The run is open after 3 rewards" in capsys.readouterr().out
     assert main(["live", "show", path]) == 0
-    assert "3 of at most 3 arms have been in; removed: a (1 rewards)." in capsys.readouterr().out
+    assert "\nRemoved: a. p and times are those since a change.\n" in capsys.readouterr().out
     before = Path(path).read_bytes()
-    assert main(["live", "add", path, "d", "--cost", "2"]) == 2
-    assert "arm: got 'd'; allowed: one of a, b, c" in capsys.readouterr().err
+    assert main(["live", "add", path, "d"]) == 2
+    assert "arm: got 'd'; allowed: an arm that is not in, one of most_arms=3" in capsys.readouterr().err
     assert Path(path).read_bytes() == before

@@ -26,7 +26,7 @@ def test_a_run_from_the_shell(tmp_path, capsys):
     assert main(["live", "ask", path, "--n", "3"]) == 0
     assert capsys.readouterr().out == "red\ngreen\nblue\n"
     assert main(["live", "show", path]) == 0
-    assert "0 rewards; a check needs 3 more, of red, green, blue." in capsys.readouterr().out
+    assert "0 rewards; a check needs the first of red, green, blue." in capsys.readouterr().out
     assert main(["live", "tell", path, "red", "1", "green", "0", "blue", "0"]) == 0
     assert "The run is open after 3 rewards. In the lead: red; an answer" in capsys.readouterr().out
     found = log.read(Path(path))

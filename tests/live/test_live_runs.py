@@ -62,7 +62,7 @@ def test_the_first_rewards_enter_together():
     np.testing.assert_array_equal(run.means, [1.0, math.nan, 0.5])
     with pytest.raises(je.errors.UnsupportedError, match="evidence.*after the first 3 rewards"):
         _ = run.evidence
-    assert "3 rewards; a check needs 1 more, of green." in str(run.summary())
+    assert "3 rewards; a check needs the first of green." in str(run.summary())
     run.tell("green", 1)
     np.testing.assert_array_equal(run.counts, [1, 1, 2])
     np.testing.assert_array_equal(run.means, [1.0, 1.0, 0.5])

@@ -62,7 +62,6 @@ class MeansOfRuns:
         grid: the priors of the mixture.
         counts, means: [N, K], means in the unit of a run.
         moments: what else the family's mixture reads, [N, K] or [N, K, ..]; None: nothing.
-        most: how many intervals hold together; None: K.
     """
 
     arms: Arms
@@ -71,14 +70,13 @@ class MeansOfRuns:
     counts: np.ndarray
     means: np.ndarray
     moments: np.ndarray | None = None
-    most: int | None = None
 
     def intervals(self, level: float) -> Intervals:
         """Intervals of all means, which hold together with probability `level`: [N, K]."""
         arms = self.arms
         if arms.structure == "linear":
             return self._along(self.means, arms.arms, level)
-        shared = (math.log((self.most or arms.K) / (1 - level)),)
+        shared = (math.log((arms.most or arms.K) / (1 - level)),)
         rows = self.counts, self.means, self.moments
         return self._ends(self.means, _interval, rows, shared, level)
 
