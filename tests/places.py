@@ -149,5 +149,8 @@ PROBLEMS = {
     "slack": lambda at: (je.BestArm(epsilon=at.slack), ("slack", at.slack)),
     "reference": lambda at: (je.BestArm(reference=at.reference), ("reference", at.reference)),
     "items": lambda at: (je.BestArm(items=at.items), ("items", at.items)),
+    "zone": lambda at: (
+        je.Thresholding(at.level, epsilon=at.slack), ("osi", at.level, at.slack)
+    ),
     "near items": lambda at: (je.BestArm(items=at.near_items), ("items", at.near_items)),
 }

@@ -124,7 +124,8 @@ def complexity(instance: Instance, problem: Problem, gap: float = 1e-6) -> Compl
     Their rounding is not bounded; features of condition number above 1e8 are refused.
     `jaxelim.testing.exact_bracket` computes both sides without rounding.
 
-    For `BestArm(epsilon=)` each right answer is solved, and the one of largest H* taken.
+    For `BestArm(epsilon=)` each right answer is solved, and the one of largest H* taken. For
+    `Thresholding(epsilon=)` that one has each arm on the side whose piece is farther.
 
     Args:
         instance: one instance or a batch (one compile serves the batch).

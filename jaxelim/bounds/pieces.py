@@ -36,7 +36,7 @@ def pieces_of(instance: Instance, problem: Problem) -> list[Pieces]:
     """The pieces of every right answer, as NumPy arrays [I, ..].
 
     One for each rank of a right answer; the best again where an instance has fewer. There is
-    one unless pieces have slack.
+    one unless pairs have slack. Signs with slack are on the side of larger H*.
 
     Raises:
         ArgumentError: no instance, no problem or no pieces; theta lies in a piece or on its
@@ -92,7 +92,9 @@ def half_spaces_of(
 def _answers(label: str, one: Instance, problem: Problem, shape: Any) -> list[Pieces]:
     """The pieces of each right answer of an instance, by decreasing mean, checked."""
     shapes = [shape]
-    if shape.slack:  # every arm is right whose pieces do not hold the truth
+    if shape.slack and shape.signs:
+        shapes = [_farther(one, shape)]
+    elif shape.slack:  # every arm is right whose pieces do not hold the truth
         size = _OFF * (np.abs(one.means.max()) + shape.slack)
         right = np.argsort(-one.means, kind="stable")
         right = right[one.means[right] + shape.slack - one.means.max() > size]
@@ -112,6 +114,24 @@ def _answers(label: str, one: Instance, problem: Problem, shape: Any) -> list[Pi
             _refuse_ill_conditioned(label, one)
         pieces.append(HalfSpaces(y, c, np.ones(len(c), bool)) if one.family.linear else shape)
     return pieces
+
+
+def _farther(one: Instance, shape: Any) -> Pieces:
+    """Signs with each arm on the side whose piece is farther from the truth.
+
+    That is the answer of largest H*, 1/sum_k c_k/d_k: only d_k depends on the side of arm k.
+    """
+    family = one.family
+    with scope.float64():
+        means = jnp.asarray(one.means)
+
+        def away(signs: Any) -> Any:
+            if family.square:
+                return signs.outside(PLAIN, means)
+            return family.truth(None, means, family.scales(means, one.source), signs).values()
+
+        keep = np.asarray(away(shape) >= away(shape.flipped()))
+    return dataclasses.replace(shape, above=np.where(keep, shape.above, ~shape.above))
 
 
 def _host(shape: Pieces) -> Pieces:

@@ -122,7 +122,7 @@ class Describe(OnInstance, Compiles):
         instance = self.made(self.costs)
         problem: Any = catalogue.problem_on(self.instance, self.problem)
         solved = complexity(instance, problem, gap=self.gap)
-        right = len(problem.right(instance.means)) if problem.epsilon else 1
+        right = problem.right_answers(instance.means)
         print(f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}")
         print(
             f"  H* = {float(solved.value):.8g} per {solved.unit}, T* = {float(solved.time):.6g}, "

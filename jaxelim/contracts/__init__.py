@@ -65,7 +65,7 @@ class Problem:
     times_axes: ClassVar[tuple[str, ...]] = ("arm",)  # of what `PieceSet.times` gives
     answer_axis: ClassVar[str | None] = None  # of a public answer, in tables; None: arms or answers
     m: int = 1  # number of arms in an answer of best arm or top m
-    epsilon: float = 0.0  # slack of best arm: answers within it of the best are right too
+    epsilon: float = 0.0  # slack: answers that are wrong by less are right too
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -107,6 +107,10 @@ class Problem:
         `truth` [W] bool is the answer at these means, the only right one by default.
         """
         return np.all(answers == truth, -1)
+
+    def right_answers(self, means: np.ndarray) -> int:
+        """Host: how many answers are right for means [K]; with slack there may be several."""
+        return 1
 
     def wrong_answers(self, arms: int) -> int | None:
         """Host: how many pieces of which one must hold the truth where an answer is wrong.

@@ -100,7 +100,9 @@ class Family:
         if shape.candidates == 1 and not shape.signs:
             allowed = f"two arms or more: {problem!r} compares them; one arm has a level, as in "
             raise ArgumentError("instance", "one arm", allowed + "Thresholding(level)")
-        if shape.slack and not self.slack:
+        # One arm against a number moves all the way to it, whatever pairs would do.
+        alone = shape.signs and not self.linear
+        if shape.slack and not (self.slack or alone):
             allowed = f"epsilon=0: the evidence of {self!r} knows no slack"
             raise UnsupportedError("problem", problem, allowed)
         if not self.linear and (shape.items or shape.candidates is None):

@@ -51,8 +51,8 @@ class Pairs(Pieces):
 
     Candidates are the arms in their order, or the problem's items in place of the arms.
     With a `level`, a reference of that known mean follows the arms, as number K. It is
-    never pulled. Where `first` is None, i is the reference in every lane and k is an arm:
-    the piece of arm k is {mu_k <= level} where `above` holds, else {mu_k >= level}.
+    never pulled. Where `first` is None, every piece is of an arm k and the reference: it is
+    {mu_k <= level - slack} where `above` holds, else {mu_k >= level + slack}.
     Families whose arms have features compare items by z . theta; others know no items.
 
     Args:
@@ -88,6 +88,17 @@ class Pairs(Pieces):
     def signs(self) -> bool:  # type: ignore[override]
         """Whether every piece compares an arm with the level."""
         return self.first is None
+
+    @property
+    def edge(self) -> Any:
+        """Where each arm's piece begins, of signs: a number, or [K] with slack."""
+        if not self.slack:
+            return self.level
+        return jnp.where(self.above, self.level - self.slack, self.level + self.slack)
+
+    def flipped(self) -> "Pairs":
+        """Signs with every arm on the other side."""
+        return dataclasses.replace(self, above=~self.above)
 
     @property
     def several(self) -> bool:  # type: ignore[override]
@@ -177,7 +188,7 @@ class Pairs(Pieces):
     def outside(self, lanes: LaneOps, means: Array) -> Array:
         """How far means [K] lie outside each piece, negative inside: [Q]."""
         if self.signs:
-            return jnp.where(self.above, means - self.level, self.level - means)
+            return jnp.where(self.above, means - self.edge, self.edge - means)
         a, b = self.ends(lanes, self.with_reference(means, self.level))
         off = self.flat(a - b)
         return off + self.slack if self.slack else off
@@ -186,7 +197,7 @@ class Pairs(Pieces):
         """How far the two sides' intervals overlap, U_k - L_i less the slack: [Q]."""
         lower, upper = interval.lower, interval.upper
         if self.signs:
-            return jnp.where(self.above, self.level - lower, upper - self.level)
+            return jnp.where(self.above, self.edge - lower, upper - self.edge)
         low, _ = self.ends(lanes, self.with_reference(lower, self.level))
         _, high = self.ends(lanes, self.with_reference(upper, self.level))
         over = self.flat(high - low)

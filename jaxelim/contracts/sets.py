@@ -274,6 +274,8 @@ class PairSet(PieceSet):
 class SignSet(PieceSet):
     """The arms whose side of the level is open. Full and selective tests are the same.
 
+    But with slack: then both pieces of an arm may be refuted, and a full test has both.
+
     Without `left` both sides of an arm have an entry, so that a sign that changes is tested
     again, and an answer is settled when its own signs are.
     """
@@ -312,6 +314,19 @@ class SignSet(PieceSet):
         signed = jnp.where(seen.shape.above, t, -t)
         dropped = jnp.where(refuted & (self.dropped == 0), signed, self.dropped)
         return SignSet(dropped, seen.lanes.zeros(dropped))
+
+    def drop_all(self, seen, beta):
+        kept = super().drop_all(seen, beta)
+        if not seen.shape.slack:
+            return kept
+        other = seen.about(seen.shape.flipped())
+        return kept.drop(other, other.refuted(beta, kept.active(other)))
+
+    def tests(self, seen, full):
+        tests = self.active_count(seen)
+        if full and seen.shape.slack:
+            tests = tests + self.active_count(seen.about(seen.shape.flipped()))
+        return tests
 
     def settled(self, seen, full):
         return super().settled(seen, full) if self.left is None else self.left == 0

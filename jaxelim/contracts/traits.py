@@ -26,7 +26,7 @@ class Traits:
         native: what its own test ends. "also": runs with `Native()`. "always": all runs. "only":
             all runs, and no other stopping rule is allowed. None: it has no test.
         elimination: whether sampling may be restricted to the active pieces.
-        slack: whether the rule is defined for `BestArm(epsilon=)` with epsilon above 0,
+        slack: whether the rule is defined for `BestArm(epsilon=)` and `Thresholding(epsilon=)`,
             where pieces have slack.
         costs: whether the rule is defined for arms that have costs: it reads `View.priced`,
             or ignores them and says so.

@@ -118,9 +118,8 @@ class ArmEvidence(Evidence):
         return p.flat(self.space.lanes.materialize(least, a, b))
 
     def _of_level(self) -> Array:
-        """The loss of moving each arm to the level, where its mean is on the other side: [K]."""
-        p = self.pieces
-        by = jnp.where(self.outside() > 0, p.level - self.means, 0)
+        """The loss of moving each arm to its piece, where its mean is outside: [K]."""
+        by = jnp.where(self.outside() > 0, self.pieces.edge - self.means, 0)
         return self.model.loss(self.stat, by)
 
     def gradient(self, piece: Array) -> Array:

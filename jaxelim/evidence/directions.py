@@ -2,7 +2,7 @@
 
 A pair has y = z_i - z_k and c = -slack, z the features of the candidates. The reference is an
 arm of features zero whose mean is the level. Signs are pairs with it: y = phi_k and
-c = level above the level, y = -phi_k and c = -level below it.
+c = level - slack above the level, y = -phi_k and c = -level - slack below it.
 """
 
 import dataclasses
@@ -65,16 +65,17 @@ class Directions:
         if pieces.signs:
             above = space.lanes.take(pieces.above, piece)
             sign = jnp.where(above, 1, -1).astype(space.features.dtype)
-            return row(space.features, piece) * sign, sign * pieces.level
+            return row(space.features, piece) * sign, sign * pieces.level - pieces.slack
         (i, k), z = pieces.pair(space.lanes, piece), self.candidates.features
         return row(z, i) - row(z, k), self._offset(i, k)
 
     def _offset(self, i: Array, k: Array) -> Array | float:
-        """c of the pair (i, k): the level where k is the reference, - level where i is."""
+        """c of the pair (i, k): -slack, + level where k is the reference, - level where i is."""
         if not self.pieces.refers:
             return 0.0 - self.pieces.slack
         last, level = self.pieces.candidates - 1, self.pieces.level
-        return jnp.where(k == last, level, 0.0) - jnp.where(i == last, level, 0.0)
+        offset = jnp.where(k == last, level, 0.0) - jnp.where(i == last, level, 0.0)
+        return offset - self.pieces.slack
 
     def half_spaces(self) -> HalfSpaces:
         """The pieces as half-spaces, for one run and in its units."""
@@ -83,8 +84,8 @@ class Directions:
             return dataclasses.replace(pieces, c=pieces.c.astype(phi.dtype))
         if pieces.signs:
             y = jnp.where(pieces.above[:, None], phi, -phi)
-            c = jnp.where(pieces.above, pieces.level, -pieces.level).astype(phi.dtype)
-            return HalfSpaces(y, c, pieces.exists, pieces.count)
+            c = jnp.where(pieces.above, pieces.level, -pieces.level) - pieces.slack
+            return HalfSpaces(y, c.astype(phi.dtype), pieces.exists, pieces.count)
         z, i = self.candidates.features, jnp.atleast_1d(pieces.first)[:, None]
         k = jnp.arange(z.shape[0], dtype=i.dtype)[None]
         y = (z[i] - z[k]).reshape(-1, z.shape[1])

@@ -213,8 +213,11 @@ class ArmModel(Family):
         if shape.level is not None and not self.low < shape.level < self.high:
             allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
             raise ArgumentError("level", shape.level, allowed)
-        if shape.slack and not shape.slack < self.high - self.low:
-            allowed = f"a number below {self.high - self.low:g} for {self!r}"
+        most, level = self.high - self.low, shape.level
+        if level is not None:
+            most = min(level - self.low, self.high - level)
+        if shape.slack and not shape.slack < most:
+            allowed = f"a number below {most:g} for {self!r}"
             raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
 
     def nature(self, instance: "Instance") -> Any:

@@ -123,7 +123,7 @@ def bounds_of(results: Iterable[Result], deltas: np.ndarray) -> tuple[float | No
         time = float(complexity(instance.without_costs(), problem).time)
     except JaxelimError:
         return None, []
-    right = len(problem.right(instance.means)) if problem.epsilon else 1
+    right = problem.right_answers(instance.means)
     word, lower = "log(1/(2.4 delta)) T*", sample_bound(deltas, 1 / time)
     if right > 1:
         word = f"kl((1 - delta)/{right}, delta) T*"

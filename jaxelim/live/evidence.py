@@ -71,10 +71,12 @@ def table(looked: dict[str, Any], p_values: PValues | None, call: Any) -> "Table
     if isinstance(shape, Pairs):
         at = (places, shape.above[places] * 1) if shape.signs else shape.pair(LaneOps(), places)
         if call.problem.answer_axis is None:
-            level = traced_shape(call.problem, arms.K, arms.d).level  # in the caller's units
+            traced: Any = traced_shape(call.problem, arms.K, arms.d)  # in the caller's units
+            above = looked["public"]
             both = np.broadcast_arrays(*shape.arms(LaneOps(), places))
             pieces = [f"{arms.label(i)} > {arms.label(k)}" if i != k else
-                      f"{arms.label(i)} {'<>'[int(looked['public'][i])]} {level:g}"
+                      f"{arms.label(i)} > {traced.level - traced.slack:g}" if above[i] else
+                      f"{arms.label(i)} < {traced.level + traced.slack:g}"
                       for i, k in np.transpose(both).tolist()]  # fmt: skip
     columns: dict[str, Any] = {"piece": pieces, "llr": looked["llr"][places]}
     said = "Log-likelihood ratio"

@@ -125,6 +125,8 @@ class Report:
         if run.stopped:
             epsilon = self.call.problem.epsilon
             slack = f", whose mean is within {epsilon:g} of the largest" if epsilon else ""
+            if epsilon and self.levels:
+                slack = f"; an arm within {epsilon:g} of the level may be on either side"
             return f"The run stopped {after}. The answer: {answer}{slack}{later}"
         leads, needed = "Above the level" if self.levels else "In the lead", run.evidence
         if self.p is not None:

@@ -44,7 +44,7 @@ def log_e(
         return closed(space, stats, pieces, grid)
     stat, priors = family.stat_of(stats.counts, stats.means, stats.moments), family.priors(grid)
     if pieces.signs:
-        value = jnp.where(pieces.above, *_of_levels(family, stat, pieces.level, priors))
+        value = jnp.where(pieces.above, *_of_levels(family, stat, pieces, priors))
     else:
         (i, k), last = pieces.places(), stat.mean.shape[0]
         at_i, at_k = (jnp.minimum(j, last - 1) for j in (i, k))  # a reference follows below
@@ -58,22 +58,26 @@ def log_e(
         else:
             value = over_cells(family, a, b, pieces, priors, still)
         if pieces.refers:
-            up, down = _of_levels(family, stat, pieces.level, priors)
+            up, down = _of_levels(family, stat, pieces, priors)
             value = jnp.where(i == last, down[at_k], jnp.where(k == last, up[at_i], value))
     outside = pieces.outside(space.lanes, stats.means)
     return jnp.where(pieces.exists & (outside > 0) & (value > 0), value, -jnp.inf)
 
 
-def _of_levels(family: Any, stat: Tree, level: float, priors: tuple) -> list[Array]:
-    """The mixture at the level, of arms above it and of arms below: [K] each.
+def _of_levels(family: Any, stat: Tree, pieces: Any, priors: tuple) -> list[Array]:
+    """The mixture at level - slack, of arms above, and at level + slack, of those below: [K] each.
 
     Above 0 it falls from there towards the estimate.
     """
-    at = jnp.full_like(stat.mean, level)
-    value = log_mean_exp(each(family, stat, at, priors[0]))
-    if priors[0] is priors[1]:
-        return [value, value]
-    return [value, log_mean_exp(each(family, stat, at, priors[1]))]
+    level, slack = pieces.level, pieces.slack
+
+    def at(mean: float, prior: Any) -> Array:
+        return log_mean_exp(each(family, stat, jnp.full_like(stat.mean, mean), prior))
+
+    up = at(level - slack, priors[0])
+    if priors[0] is priors[1] and not slack:
+        return [up, up]
+    return [up, at(level + slack, priors[1])]
 
 
 def of_pairs(family: Any, a: Tree, b: Tree, slack: Any, priors: Any) -> Array:

@@ -11,11 +11,9 @@ from jaxelim.checks import outside_span, real, real_array
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.sets import ArmSet, PairSet
-from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.errors import ArgumentError
+from jaxelim.problems.slack import LARGEST, refuse_slack_of_features, rounded_up, scaled_slack
 
-LARGEST = 1e15
-"""The largest epsilon, in the units of the rewards and of a run."""
-_ROUNDING = 8 * np.finfo(np.float64).eps
 _NAMES = {"arm": "best-arm", "better": "best-arm", "item": "best-item", "candidate": "best-or-none"}
 
 
@@ -126,7 +124,7 @@ class BestArm(Problem):
             return BestArm(reference=self.reference / scale)
         if not self.epsilon:
             return self
-        return BestArm(float(np.clip(self.epsilon / scale, 1 / LARGEST**10, LARGEST)))
+        return BestArm(scaled_slack(self.epsilon, scale))
 
     def static_part(self) -> "BestArm":
         """The problem with other numbers in place of its items; only their shape is read of it."""
@@ -143,9 +141,7 @@ class BestArm(Problem):
     def check_arms(self, arms):
         if self.items is not None:
             _check_items(self.items, arms)
-        elif self.epsilon and not np.array_equal(arms, np.eye(len(arms))):
-            allowed = f"unstructured arms: {self!r} is not defined for others"
-            raise UnsupportedError("instance", "linear", allowed)
+        refuse_slack_of_features(self, arms)
 
     def check(self, arms, theta):
         if self.epsilon:
@@ -169,9 +165,11 @@ class BestArm(Problem):
     def right(self, means: np.ndarray) -> np.ndarray:
         """Host: the right answers, by decreasing mean (ties: lowest index first)."""
         best = means.max()
-        slack = self.epsilon + _ROUNDING * (abs(best) + self.epsilon)
         order = np.argsort(-means, kind="stable")
-        return order[means[order] >= best - slack]
+        return order[means[order] >= best - rounded_up(self.epsilon, best)]
+
+    def right_answers(self, means):
+        return len(self.right(means)) if self.epsilon else 1
 
     def correct(self, answers, truth, means):
         if self.epsilon:

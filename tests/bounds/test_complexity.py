@@ -93,7 +93,7 @@ def largest(seen, w):
     """The largest over the right answers of the least H_p(w)."""
     answers = [seen.answer]
     if seen.pieces.slack:
-        answers = [np.arange(seen.pieces.K) == i for i in seen.pieces.right(seen.means)]
+        answers = seen.pieces.right(seen.means)
     w = np.maximum(w, 1e-12)
     return max(seen.values(seen.pieces.of(answer), w).min() for answer in answers)
 

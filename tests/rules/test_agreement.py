@@ -166,6 +166,15 @@ LOGISTIC = [
     Row("logistic basis", "osi", "tas, C", deltas=(0.1,), pulls=True, length=40),
     Row("logistic", "topm", "lingame", deltas=(0.1,), pulls=True),
 ]  # fmt: skip
+ZONES = [
+    *(Row(at, "zone", rule, beta="log(1/delta)", deltas=(0.1, 0.001))
+      for at, rule in (("gaussian", "uniform"), ("by-arm", "uniform"), ("poisson", "uniform"),
+                       ("unknown", "uniform"), ("exponential", "lucb"), ("gaussian", "lucb-2"),
+                       ("one coin", "lucb"), ("bernoulli", "uniform"))),
+    *(Row(at, "zone", rule, deltas=(0.01,), pulls=True, length=100)
+      for at, rule in (("bernoulli", "tas"), ("gaussian", "tas, C"), ("priced coins", "oracle"),
+                       ("poisson", "ebtc"), ("gaussian", "ebtci"))),
+]  # fmt: skip
 ONE_ARM = [
     Row("one coin", "osi", "uniform", beta="log(1/delta)", waits=WAITS),
     Row("one coin", "osi", "lucb", "selective", (0.1,), "log(1/delta)"),
@@ -210,7 +219,8 @@ def of_items():
 
 
 ROWS = list({row.id: row for row in (
-    *of_arms(), *LINEAR, *native(), *of_items(), *RESETS, *PENDING, *COSTS, *LOGISTIC, *ONE_ARM,
+    *of_arms(), *LINEAR, *native(), *of_items(), *RESETS, *PENDING, *COSTS, *LOGISTIC,
+    *ZONES, *ONE_ARM,
 )}.values())  # fmt: skip
 FAST = {
     "uniform, bai, bernoulli", "tas, bai, exponential, waits", "ugape, topm, by-arm",
@@ -225,7 +235,7 @@ FAST = {
     "lucb, osi, unstructured, selective", "racing, topm, unstructured", "rage, bai, unstructured",
     "lingame, items, linear, selective", "lingape, bai, linear, selective, waits",
     "lingape, bai, linear, full, resets", "tas, bai, priced coins",
-    "uniform, osi, one coin, waits", "lucb, osi, one coin, selective",
+    "uniform, zone, bernoulli", "uniform, osi, one coin, waits", "lucb, osi, one coin, selective",
     "uniform, reference, one arm",
 }  # fmt: skip
 """Rows that meet every problem, kind of rule, wait, cost and set; each is one program."""

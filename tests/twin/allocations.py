@@ -9,10 +9,14 @@ FLOOR = 1e-12
 def weights_of(seen, labels, last):
     """w* over the active pieces, and whether it is clear; `last` where it is not defined."""
     pieces, K = seen.pieces, seen.pieces.K
-    if pieces.kind == "slack":
+    if pieces.slack and pieces.kind != "osi":
         return slack_weights(seen)
     if len(labels) == 0:
         return last, True
+    if pieces.slack:  # of each arm the side of larger d
+        other = labels * [1, -1] + [0, 1]
+        keep = seen.values(labels, np.ones(K)) >= seen.values(other, np.ones(K))
+        labels = np.where(keep[:, None], labels, other)
     if seen.exact and pieces.kind == "osi":
         slopes = seen.values(labels, np.ones(K))
         w = np.zeros(K)
@@ -119,10 +123,11 @@ def _polished(seen, labels, bonus, w, value):
 def slack_weights(seen):
     """w* of the right answer of largest H*, ties to the lowest, and whether that is clear."""
     pieces, found = seen.pieces, []
-    for i in pieces.right(seen.means):
-        labels = pieces.of(np.arange(pieces.K) == i)
+    for answer in pieces.right(seen.means):
+        labels = pieces.of(answer)
         w = piece_weights(seen, labels)
-        found.append((seen.values(labels, np.maximum(w, FLOOR)).min(), w, seen.means[i]))
+        mean = seen.means[answer].tolist() or [pieces.level]
+        found.append((seen.values(labels, np.maximum(w, FLOOR)).min(), w, *mean))
     best = max(value for value, _, _ in found)
     near = [one for one in found if one[0] > best * (1 - 1e-6)]
     return near[0][1], len({mean for _, _, mean in near}) == 1

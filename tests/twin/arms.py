@@ -276,8 +276,9 @@ class ArmSeen(Seen):
         if pieces.kind == "osi" or (pieces.kind == "reference" and pieces.K in (i, k)):
             above = k if pieces.kind == "osi" else k == pieces.K
             arm = int(i if pieces.kind == "osi" else min(i, k))
-            away = m[arm] > pieces.level if above else m[arm] < pieces.level
-            return {arm: pieces.level} if away else {}
+            edge = pieces.level - pieces.slack if above else pieces.level + pieces.slack
+            away = m[arm] > edge if above else m[arm] < edge
+            return {arm: edge} if away else {}
         if not self.world.apart(self, i, k):
             return {}
         return dict(zip((int(i), int(k)), self.world.meet(self, i, k, w), strict=True))

@@ -55,16 +55,16 @@ class Candidates:
 
 
 class Pairs:
-    """worse[j, k]: the piece (j, k) is refuted; found[j]: those of at least K - m arms k."""
+    """worse[j, k]: the piece (j, k) is refuted; found[j]: those of at least C - m candidates k."""
 
     def __init__(self, pieces, full):
         self.pieces, self.full = pieces, full
-        self.worse = np.zeros((pieces.K, pieces.K), bool)
-        self.times = np.zeros((pieces.K, pieces.K), int)
+        self.worse = np.zeros((pieces.candidates,) * 2, bool)
+        self.times = np.zeros((pieces.candidates,) * 2, int)
 
     @property
     def found(self):
-        return self.worse.sum(axis=1) >= self.pieces.K - self.pieces.m
+        return self.worse.sum(axis=1) >= self.pieces.candidates - self.pieces.m
 
     def update(self, seen, threshold):
         labels = self.pieces.every() if self.full else self.pieces.of(seen.answer)
@@ -77,6 +77,9 @@ class Pairs:
     def answer(self, seen):
         if self.found.sum() < self.pieces.m:
             return None
+        if self.pieces.kind == "reference":  # the found candidate of largest mean
+            means = np.where(self.found, np.append(seen.means, self.pieces.level), -np.inf)
+            return np.arange(self.pieces.K) == np.argmax(means)
         return self.pieces.answer(np.where(self.found, seen.means, -np.inf))
 
     def keeps(self, labels):
@@ -88,20 +91,22 @@ class Pairs:
 
 
 class Signs:
-    """A mask of active arms and the signs found; selective and full coincide."""
+    """A mask of active arms and the signs found; with slack full tests the other sides too."""
 
     def __init__(self, pieces, full):
-        self.pieces = pieces
+        self.pieces, self.sides = pieces, 2 if full and pieces.slack else 1
         self.active, self.signs = np.ones(pieces.K, bool), np.zeros(pieces.K, bool)
         self.times = np.zeros(pieces.K, int)
 
     def update(self, seen, threshold):
-        labels = self.pieces.of(seen.answer)[self.active]
-        for k, sign in labels[seen.values(labels) > threshold]:
-            self.active[k] = False
-            self.signs[k] = sign
-            self.times[k] = seen.t
-        return len(labels)
+        tests = self.sides * self.size
+        for answer in (seen.answer, ~seen.answer)[: self.sides]:
+            labels = self.pieces.of(answer)[self.active]
+            for k, sign in labels[seen.values(labels) > threshold]:
+                self.active[k] = False
+                self.signs[k] = sign
+                self.times[k] = seen.t
+        return tests
 
     def answer(self, seen):
         return None if self.active.any() else self.signs.copy()
@@ -163,7 +168,8 @@ def elimination_set(pieces, name):
     """The set of a stopping rule's name."""
     if name in ("llr", "native"):
         return Nothing(pieces, False)
-    kind = Definition if name.endswith("definition") else SETS[pieces.kind]
+    several = pieces.kind == "reference" and pieces.slack
+    kind = Definition if name.endswith("definition") else SETS["slack" if several else pieces.kind]
     return kind(pieces, name.startswith("full"))
 
 
@@ -191,7 +197,7 @@ class ResetSets:
         self.alpha = settings.alpha or paper_alpha(beta)
         t0 = settings.t0 or max(2.0, np.sqrt(constants[2]) if constants else 0.0)
         self.times = {int(np.ceil(t0 ** (2**j))) for j in range(6) if t0 ** (2**j) < 1e15}
-        several = pieces.kind in ("topm", "slack")
+        several = pieces.kind == "topm" or (pieces.slack and pieces.kind != "osi")
         shape = (pieces.K, 2) if pieces.kind == "osi" else (pieces.candidates,) * (1 + several)
         self.helper, self.last = np.ones(shape, bool), np.ones(shape, bool)
 

@@ -33,7 +33,8 @@ class Lucb(Rule):
         if self.pieces.kind == "osi":
             overlaps = np.where(second == 1, line - lower[first], upper[first] - line)
         else:
-            overlaps = upper[second] - lower[first] - self.pieces.slack
+            overlaps = upper[second] - lower[first]
+        overlaps = overlaps - self.pieces.slack
         most = np.argmax(overlaps)
         if overlaps[most] <= 0:
             self.stop = answer

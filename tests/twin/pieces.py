@@ -14,8 +14,8 @@ class Pieces:
     """The answers and pieces of a problem.
 
     Args:
-      spec: ("bai",), ("topm", m), ("osi", level), ("reference", level), ("slack", epsilon) or
-        ("items", z). A level may be left out: 0.
+      spec: ("bai",), ("topm", m), ("osi", level, epsilon), ("reference", level, epsilon),
+        ("slack", epsilon) or ("items", z). Level and epsilon may be left out: 0.
       K: number of arms.
     """
 
@@ -26,7 +26,7 @@ class Pieces:
         self.m = spec[1] if self.kind == "topm" else 1
         levels = self.kind in ("osi", "reference") and len(spec) > 1
         self.level = spec[1] if levels else 0.0
-        self.slack = spec[1] if self.kind == "slack" else 0.0
+        self.slack = spec[1] if self.kind == "slack" else spec[2] if len(spec) > 2 else 0.0
         self.candidates = self.P + (self.kind == "reference")
 
     def answer(self, means):
@@ -64,13 +64,13 @@ class Pieces:
         return [np.isin(np.arange(self.P), arms) for arms in chosen] + none
 
     def right(self, means):
-        """With slack: the arms whose pieces all exclude the means."""
-        return np.flatnonzero(means - means.max() + self.slack > 1e-9)
+        """With slack: the answers whose pieces all exclude the means."""
+        return [one for one in self.answers() if self.margins(self.of(one), means).min() > 1e-9]
 
     def margins(self, labels, means):
         """How far the means of both sides are apart: [Q]."""
         first, second = labels.T
         if self.kind == "osi":
-            return (2 * second - 1) * (means[first] - self.level)
+            return (2 * second - 1) * (means[first] - self.level) + self.slack
         means = np.append(means, self.level)
         return means[first] - means[second] + self.slack

@@ -109,7 +109,7 @@ class Linear(World):
 
     def pieces(self, spec):
         levels = spec[0] in ("osi", "reference") and len(spec) > 1
-        return super().pieces((spec[0], spec[1] / self.scale) if levels else spec)
+        return super().pieces((spec[0], *np.divide(spec[1:], self.scale)) if levels else spec)
 
     def draw(self, k, noise):
         return self.mu[k] + noise
@@ -192,12 +192,12 @@ def halfspaces(pieces, z, labels):
     first, second = labels[:, 0], labels[:, 1]
     if pieces.kind == "osi":
         sign = 2.0 * second - 1.0
-        return sign[:, None] * z[first], sign * pieces.level
+        return sign[:, None] * z[first], sign * pieces.level - pieces.slack
     sign = np.zeros(len(labels))
     if pieces.kind == "reference":  # a candidate without features, the last one
         z = np.vstack([z, np.zeros(z.shape[1])])
         sign = 1.0 * (second == pieces.K) - 1.0 * (first == pieces.K)
-    return z[first] - z[second], sign * pieces.level
+    return z[first] - z[second], sign * pieces.level - pieces.slack
 
 
 def squared_norms(y, inverse):

@@ -110,8 +110,11 @@ def solve(
         rarely: the third argument of `choose`.
     """
     go, idle = now & view.lanes.any(view.active), _idle(view, last)
-    if view.shape.slack or _by_interior_point(view):
-        by_lane = _of_answers if view.shape.slack else _of_pieces
+    several = view.shape.slack and not view.shape.signs
+    if view.shape.slack and view.shape.signs:
+        view = _farther(view)
+    if several or _by_interior_point(view):
+        by_lane = _of_answers if several else _of_pieces
         return rarely(go, lambda: _by_lane(view, by_lane, last, gap, now), idle)
     if view.shape.signs:
         new = _signs(view, last)
@@ -163,6 +166,14 @@ def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
     best, costs = pairs_of(view.shape).first, view.priced.costs
     new = gaussian_weights(view.lanes, view.means, best, counted(view), costs, last.dual)
     return _by_equation(view, last, new.weights, new.root)
+
+
+def _farther(view: View) -> View:
+    """The view with each sign on the side of larger d(m_k, level -+ slack): the answer of H*."""
+    evidence, shape = view.priced.weighted(jnp.ones_like(view.means)), pairs_of(view.shape)
+    keep = evidence.values() >= evidence.about(shape.flipped()).values()
+    shape = dataclasses.replace(shape, above=shape.above == keep)
+    return dataclasses.replace(view, shape=shape, evidence=view.evidence.about(shape))
 
 
 def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
