@@ -33,7 +33,7 @@ class Look:
 
     @property
     def names(self) -> tuple:
-        """The arms as the caller names them: [K]."""
+        """The arms that are in, as the caller names them: [K]."""
         return tuple(map(self._fold.arms.label, range(self._fold.arms.K)))
 
     @property
@@ -162,7 +162,8 @@ class Look:
 
         {u : sum_j w_j M_{k,j}(u) < K/(1 - level)} for arm k, with the priors of the
         threshold if it is a `Mixture`, else with its default ones. Linear arms share one
-        mixture, with 1 in place of K. They hold together at all times, so after any stop.
+        mixture, with 1 in place of K. K is `most_arms`, if given. They hold together at all
+        times, so after any stop.
 
         Args:
             level: the probability of that, in (0, 1); None: 1 - delta.

@@ -59,9 +59,12 @@ class Report:
             if not run.ended_by_hand:
                 notes.append(sentence(self.call.threshold, run.proven, family))
             notes += [*doubt(family, run._rewards()), *self._columns()]
-            left = [str(name) for name in run._held()[1] if name not in run.names]
-            if left:
-                notes.append(f"Removed: {', '.join(left)}. p and times are those since a change.")
+            if (most := self.call.instance.most) is not None:
+                ever = list(run._held()[1])
+                left = ", ".join(name for name in ever if name not in run.names) or "none"
+                notes.append(f"{len(ever)} of at most {most} arms have been in; removed: {left}. "
+                             "Times count the rewards of those that are in, and p is the least "
+                             "since one last joined or left.")  # fmt: skip
             if not run._state.ended:
                 whose = f"Their arms are chosen by {self.call.rule!r}, the rule of this run."
                 more = FORECAST if forecast is None else f"{forecast} {whose} {PAGE}"
