@@ -44,6 +44,7 @@ class Family:
     convex_in: ClassVar[str | None] = "mean"
     """Where `log_mixture` is convex, or "reciprocal"; None: it falls up to the estimate."""
     any_law: ClassVar[bool] = False  # independent rewards that it can have are all of its law
+    without_replacement: ClassVar[bool] = False  # whether its e-values hold for such draws too
     optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
 
     @property

@@ -19,6 +19,12 @@ chords: the best bet wins N kl(m, u) or more. Every value here is the larger of 
 bounds, and needs no grid of means. What rounding may add to a bound is taken off it. No term of
 a sum of powers is negative, so each sum has small relative errors. Powers of x - 1/2 would not
 do: large bets need T_i to a fraction of N u^i.
+
+Without replacement, from a stack of n rewards, the mean m_s of those left moves. A stake over
+prod_s (1 + b (m_s - u)) is a martingale at the true mean u, as its factors are bets against m_s.
+With S the sums before each reward, the logarithm is larger by at least
+
+    b sum_s (u - m_s) = b (P - u Q),  P = sum_s S/(n - s + 1),  Q = sum_s (s - 1)/(n - s + 1).
 """
 
 import functools
@@ -64,19 +70,27 @@ class Wins(NamedTuple):
     rest2: Array
     rest3: Array
     rest4: Array
+    ahead: Array | None = None  # P and Q of a stack that is drawn from without replacement
+    drawn: Array | None = None
+    size: Array | None = None  # its number of rewards
 
     def side(self, u: Array, up: Array | bool) -> "Side":
         """What bets against means u read: means of at most u (up), or of at least u."""
-        own, rest = self[2 : POWERS + 2], self[POWERS + 2 :]
+        own, rest = self[2 : POWERS + 2], self[POWERS + 2 : 2 * POWERS + 2]
         sums = [jnp.where(up, x, y) for x, y in zip(own, rest, strict=True)]
         v = jnp.where(up, u, 1 - u)
         rows = [(self.n, *sums[:i]) for i in range(1, POWERS + 1)]
         share = sums[0] / self.n * (1 - _error(self.n))
-        return Side(self.n, tuple(_shifted(row, -v) for row in rows), v, share)
+        side = Side(self.n, tuple(_shifted(row, -v) for row in rows), v, share)
+        if self.ahead is None or self.drawn is None:
+            return side
+        more, most = self.ahead - u * self.drawn, self.ahead + u * self.drawn + self.drawn
+        more = jnp.where(up, more, -more) - _error(self.n) * most
+        return side._replace(more=more, speed=1 + self.drawn / self.n)
 
     def bet(self, u: Array, up: Array | bool) -> tuple[Array, Array]:
-        """The best bet, and how fast it grows with the distance from the mean."""
-        return self.side(u, up).best()[:2]
+        """The best bet, and how fast it grows with the distance from the mean; see `slopes`."""
+        return self.side(u, up).slopes()
 
     def won(self, u: Array, up: Array | bool) -> Array:
         """The largest logarithm of a stake for each reward, at least 0, at means u: [..]."""
@@ -99,6 +113,17 @@ class Side(NamedTuple):
     t: tuple[Array, ...]  # T_1, .., T_4, of 1 - x and 1 - u where the mean is below u
     unit: Array  # the edge of a unit bet
     share: Array  # the mean, or 1 less it, at most
+    more: Array | None = None  # without replacement: what T_1 is larger by, at least
+    speed: Array | None = None  # and 1 + Q/N
+
+    @property
+    def first(self) -> Array:
+        """What a small bet wins, in units of the bet."""
+        return self.t[0] if self.more is None else self.t[0] + self.more
+
+    def plus(self, value: Array, bet: Array) -> Array:
+        """The logarithm of a stake with replacement, and what it is larger by without."""
+        return value if self.more is None else value + bet * self.more
 
     def logarithm(self, bet: Array) -> Array:
         """The first lower bound on a stake's logarithm; the bet's edge is below 1."""
@@ -108,7 +133,13 @@ class Side(NamedTuple):
         value = bet * t[0] - squares / 2 + bet**3 * t[2] / 3 - kappa * fourth
         # T_i has at most this share of sum (x + u)^i as error; x + u <= |x - u| + 2 u.
         size = bet * t[0] + 2 * squares + (8 * kappa + 2) * (fourth + 16 * n * edge**4)
-        return value - _error(n) * (size + 8 * n * edge)
+        return self.plus(value - _error(n) * (size + 8 * n * edge), bet)
+
+    def chord(self, bet: Array) -> Array:
+        """The second one, of rewards of 0 and 1."""
+        edge = bet * self.unit
+        each = (1 - self.share) * log1p(-edge) + self.share * log1p(bet - edge)
+        return self.plus(self.counts * each, bet)
 
     def best(self) -> tuple[Array, Array, Array, Array]:
         """The best bet and its rise, and the bets of Newton's method and of the second order.
@@ -118,7 +149,7 @@ class Side(NamedTuple):
         ((x - v)/(1 + b (x - v)))^2, and b^2 for the largest bet. All are 0 where no bet wins, but
         for the rise.
         """
-        t, v, gains = self.t, self.unit, self.gains()
+        t, v, gains = (self.first, *self.t[1:]), self.unit, self.gains()
         t = tuple(jnp.where(gains, x, 1) for x in t)
         highest = LARGEST_EDGE / jnp.maximum(v, 1e-12)
         second = jnp.minimum(t[0] / t[1], highest)
@@ -133,6 +164,8 @@ class Side(NamedTuple):
             steep = jnp.maximum(-curve, 0.2 * t[1])
             bet = jnp.clip(bet + slope / steep, 0.2 * second, jnp.minimum(5 * second, highest))
         m, spread = self.share, jnp.maximum(v * (1 - v), 1e-300)
+        if self.more is not None:
+            m = jnp.clip(m + self.more / self.counts, 0, 1)
         of_ends = (m - v) / spread
         wide = of_ends > bet
         inner = jnp.where(bet < highest, self.counts / steep, 0)
@@ -141,15 +174,24 @@ class Side(NamedTuple):
         b, bet, second = (jnp.where(gains, x, 0) for x in (b, bet, second))
         return b, jnp.where(gains, rise + b * b, 1), bet, second
 
+    def slopes(self) -> tuple[Array, Array]:
+        """The derivative of a reward's win in the distance, which is the best bet, and its own."""
+        bet, rise, *_ = self.best()
+        return (bet, rise) if self.speed is None else (bet * self.speed, rise * self.speed)
+
     def gains(self) -> Array:
         """Whether some bet wins."""
-        return (self.t[0] > 0) & (self.t[1] > 0)
+        return (self.first > 0) & (self.t[1] > 0)
 
     def won(self) -> Array:
         """The largest logarithm of a stake, at least 0."""
-        *_, bet, second = self.best()
+        b, _, bet, second = self.best()
         found = jnp.maximum(self.logarithm(bet), self.logarithm(0.8 * second))
-        found = jnp.maximum(found, self.counts * _divergence(self.share, self.unit))
+        if self.more is None:
+            found = jnp.maximum(found, self.counts * _divergence(self.share, self.unit))
+        else:
+            b = jnp.minimum(b, LARGEST_EDGE / jnp.maximum(self.unit, 1e-12))
+            found = jnp.maximum(found, self.chord(b))
         return jnp.where(self.gains(), jnp.maximum(found, 0), 0)
 
 
@@ -250,9 +292,7 @@ def stake(wins: Wins, u: Array, bet: Array, up: Array | bool) -> Array:
     side = wins.side(u, up)
     made = bet * side.unit <= LARGEST_EDGE
     bet = jnp.where(made, bet, 0)
-    edge = bet * side.unit
-    chord = (1 - side.share) * log1p(-edge) + side.share * log1p(bet - edge)
-    value = jnp.maximum(side.logarithm(bet), wins.n * chord)
+    value = jnp.maximum(side.logarithm(bet), side.chord(bet))
     return jnp.where(made, value, -jnp.inf)
 
 
@@ -324,7 +364,7 @@ def reach(arm: Wins, level: Array, up: Array | bool) -> Array:
         """sqrt(2 win) less its aim, which is nearly linear."""
         side = arm.side(mean + sign * x, ~jnp.asarray(up))
         root = jnp.sqrt(2 * side.won() / arm.n)
-        return root - aim, side.best()[0] / jnp.where(root > 0, root, 1)
+        return root - aim, side.slopes()[0] / jnp.where(root > 0, root, 1)
 
     whole = (room <= 0) | (f(room)[0] <= 0)
     guess = aim * jnp.sqrt(arm.variance() + aim * aim / 8)

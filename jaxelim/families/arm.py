@@ -158,7 +158,7 @@ class ArmModel(Family):
         self, space: ArmContext, problem: Problem, tables: tuple, rewards: Array
     ) -> ArmStatistics:
         t = jnp.full(rewards.shape[1:], rewards.shape[0], jnp.int32)
-        n, means, *rest = self.first(rewards)
+        n, means, *rest = (x for x in self.first(rewards) if x is not None)
         return self.statistics(t=t, counts=n, means=means, reward_sums=rewards, rest=tuple(rest))
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> ArmStatistics:
@@ -169,7 +169,7 @@ class ArmModel(Family):
         if self._sums():
             new = (sums / counts,)
         else:
-            _, *new = self.more(self.stat(stats), reward)
+            _, *new = (x for x in self.more(self.stat(stats), reward) if x is not None)
         old = stats.means, *stats.rest
         means, *rest = (jnp.where(chosen, x, y) for x, y in zip(new, old, strict=True))
         return dataclasses.replace(

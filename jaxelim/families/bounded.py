@@ -46,6 +46,7 @@ class Bounded(ArmModel):
     name: ClassVar[str] = "bounded"
     kind: ClassVar[Callable[..., Any]] = Wins
     any_law: ClassVar[bool] = True
+    without_replacement: ClassVar[bool] = True
     convex_in: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
@@ -89,12 +90,28 @@ class Bounded(ArmModel):
         """The same arms, of rewards in [0, 1]."""
         return stat._replace(mean=jnp.clip(self._share(stat.mean), 0, 1))
 
+    def tables(self, instance: Any) -> Any:
+        """[I, K] the numbers of rewards that are drawn without replacement; () where none are."""
+        source: Any = getattr(instance, "source", None)
+        shuffled = getattr(source, "order", "") == "permuted"
+        return source.lengths(source.nature(instance)) if shuffled else ()
+
+    def start(self, space: Any, problem: Any, tables: Any, rewards: Array) -> Any:
+        stats, none = super().start(space, problem, (), rewards), jnp.zeros_like(rewards)
+        if isinstance(tables, tuple):
+            return stats
+        size = jnp.broadcast_to(tables.reshape(len(rewards), -1), none.shape).astype(none.dtype)
+        return dataclasses.replace(stats, rest=(*stats.rest, none, none, size))
+
     def first(self, x: Array) -> Wins:
         return Wins(jnp.ones_like(x), x, *self._terms(x))
 
     def more(self, stat: Wins, x: Array) -> Wins:
-        sums = [before + term for before, term in zip(stat[2:], self._terms(x), strict=True)]
+        sums = [before + term for before, term in zip(stat[2:10], self._terms(x), strict=True)]
         n = stat.n + 1
+        if stat.size is not None and stat.ahead is not None and stat.drawn is not None:
+            left = jnp.maximum(stat.size - stat.n, 1)
+            sums += [stat.ahead + stat.x1 / left, stat.drawn + stat.n / left, stat.size]
         return Wins(n, self.low + self.width * (sums[0] / n), *sums)
 
     def _terms(self, x: Array) -> list[Array]:

@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
+from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.sources import MOST_POINTS, Numbers
 from jaxelim.lanes import LaneOps
@@ -145,6 +146,10 @@ class Recorded(Numbers):
             return ""
         words = f"recorded rewards {drawn[self.order]} are no independent draws"
         return f'{words}: those of the order "bootstrap" are'
+
+    def law(self, family: Family) -> str:
+        shuffled = self.order == "permuted" and family.without_replacement
+        return family.stated_law() if shuffled else super().law(family)
 
     def check(self, instance: "Instance") -> None:
         if self.common and not hasattr(instance.family, "items"):

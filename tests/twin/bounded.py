@@ -13,8 +13,17 @@ def kappa(edge):
     return 1 / 4 + edge / 5 + edge**2 / (6 * (1 - edge))
 
 
-def logarithm(x, u, bets, up):
-    """The lower bounds on the stakes' logarithms of rewards x [N] in [0, 1]: [J]."""
+def moved(x, u, size):
+    """sum_s (u - m_s), m_s the mean of what is left of a stack before each reward; 0 without."""
+    s = np.arange(len(x))
+    return 0.0 if size is None else np.sum((np.cumsum(x) - x - s * u) / (size - s))
+
+
+def logarithm(x, u, bets, up, size=None):
+    """The lower bounds on the stakes' logarithms of rewards x [N] in [0, 1]: [J].
+
+    `size`: of the stack that they are drawn from without replacement.
+    """
     sign = 1 if up else -1
     t = [np.sum((x - u) ** i) for i in range(5)]
     edge = bets * (u if up else 1 - u)
@@ -24,24 +33,31 @@ def logarithm(x, u, bets, up):
     )  # fmt: skip
     share = x.mean() if up else 1 - x.mean()
     by_ends = len(x) * ((1 - share) * np.log1p(-edge) + share * np.log1p(bets - edge))
-    return np.maximum(by_powers, by_ends)
+    return np.maximum(by_powers, by_ends) + sign * bets * moved(x, u, size)
 
 
-def stake(x, u, bets, up):
+def stake(x, u, bets, up, size=None):
     """The logarithm of the stake of each bet: [J], or a number."""
-    return np.sum(np.log1p(np.multiply.outer(bets if up else np.negative(bets), x - u)), -1)
+    bets, left = bets if up else np.negative(bets), np.zeros(len(x))
+    if size is not None:
+        left = (size * u - np.cumsum(x) + x) / (size - np.arange(len(x))) - u
+        if not ((-u <= left) & (left <= 1 - u)).all():
+            return np.full(np.shape(bets), np.inf)  # no stack of this mean begins so
+    value = np.log1p(np.multiply.outer(bets, x - u)) - np.log1p(np.multiply.outer(bets, left))
+    return np.sum(value, -1)
 
 
-def best(x, u, up, exact=False):
+def best(x, u, up, exact=False, size=None):
     """The largest logarithm of a stake, or of its lower bound."""
     if (x.mean() <= u) if up else (x.mean() >= u):
         return 0.0
     edge = u if up else 1 - u
     high = (1 if exact else LARGEST_EDGE) / edge
-    values = (stake if exact else logarithm)(x, u, SHARES * high * (1 - 1e-12), up)
+    values = (stake if exact else logarithm)(x, u, SHARES * high * (1 - 1e-12), up, size)
     if not exact:
-        share = x.mean() if up else 1 - x.mean()
-        values = np.append(values, len(x) * divergence(share, edge))
+        share, more = (x.mean(), moved(x, u, size)) if up else (1 - x.mean(), -moved(x, u, size))
+        bet = (share - edge) / (edge * (1 - edge))
+        values = np.append(values, len(x) * divergence(share, edge) + bet * more)
     return max(values.max(), 0.0)
 
 
@@ -50,19 +66,20 @@ def divergence(m, u):
     return yes + ((1 - m) * np.log((1 - m) / (1 - u)) if m < 1 else 0.0)
 
 
-def llr(a, b, slack=0.0, exact=False, points=200):
+def llr(a, b, slack=0.0, exact=False, points=200, size=None):
     """The least value over a fine grid of common means, of rewards a [N] and b [M]."""
     low, high = max(b.mean() - slack, 0), min(a.mean(), 1 - slack)
     if low >= high:
         return 0.0
     grid = low + (high - low) * (np.arange(points) + 0.5) / points
-    return min(best(a, u, True, exact) + best(b, u + slack, False, exact) for u in grid)
+    return min(best(a, u, True, exact, size) + best(b, u + slack, False, exact, size)
+               for u in grid)  # fmt: skip
 
 
-def made(x, u, up):
+def made(x, u, up, size=None):
     """The logarithms of all stakes; -inf for bets that are not made."""
     logs, allowed = np.full(len(BETS), -np.inf), BETS * (u if up else 1 - u) <= LARGEST_EDGE
-    logs[allowed] = logarithm(x, u, BETS[allowed], up)
+    logs[allowed] = logarithm(x, u, BETS[allowed], up, size)
     return logs
 
 
@@ -70,7 +87,7 @@ def log_mean(logs):
     return logs.max() + np.log(np.mean(np.exp(logs - logs.max())))
 
 
-def log_e(a, b, slack=0.0, points=400):
+def log_e(a, b, slack=0.0, points=400, size=None):
     """The least logarithm of the mean of products of stakes, over a fine grid of means.
 
     A 64th of the whole is on each arm alone. Beyond m_b - slack and m_a it is bounded by that,
@@ -81,14 +98,15 @@ def log_e(a, b, slack=0.0, points=400):
     low, high = max(b.mean() - slack, 0), min(a.mean(), 1 - slack)
     values = []
     if low > 0:
-        values.append(log_mean(made(a, low, True)) - np.log(64))
+        values.append(log_mean(made(a, low, True, size)) - np.log(64))
     if high < 1 - slack:
-        values.append(log_mean(made(b, high + slack, False)) - np.log(64))
+        values.append(log_mean(made(b, high + slack, False, size)) - np.log(64))
     for u in low + (high - low) * (np.arange(points) + 0.5) / points:
-        total = np.add.outer(made(a, u, True), made(b, u + slack, False))
+        of_a, of_b = made(a, u, True, size), made(b, u + slack, False, size)
+        total = np.add.outer(of_a, of_b)
         most = total.max()
         products = most + np.log(np.sum(shares * np.exp(total - most)))
-        alone = (log_mean(x) - np.log(64) for x in (made(a, u, True), made(b, u + slack, False)))
+        alone = (log_mean(x) - np.log(64) for x in (of_a, of_b))
         values.append(np.logaddexp.reduce([products, *alone]))
     return min(values)
 
