@@ -178,13 +178,6 @@ class Pairs(Pieces):
         i, k = jnp.where(i == last, k, i), jnp.where(k == last, i, k)
         return i.astype(piece.dtype), k.astype(piece.dtype)
 
-    def within(self, lanes: LaneOps, arms: Array) -> Array:
-        """Whether a piece compares no other arms than these, [K] bool: [Q] bool."""
-        if self.signs:
-            return arms
-        a, b = self.ends(lanes, self.with_reference(arms, True))
-        return self.flat(a & b)
-
     def outside(self, lanes: LaneOps, means: Array) -> Array:
         """How far means [K] lie outside each piece, negative inside: [Q]."""
         if self.signs:

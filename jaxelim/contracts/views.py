@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import looks
-from jaxelim.contracts.pieces import Pieces
+from jaxelim.contracts.pieces import Pairs, Pieces
 from jaxelim.errors import undefined
 from jaxelim.lanes import LaneOps
 
@@ -206,9 +206,11 @@ class Snapshot:
         """Pieces that known means refute, of used-up arms or one and a level: [Q] bool; or None."""
         known, shape = self.stats.used_up, self.shape
         alone = getattr(self.family, "form", "diagonal") == "diagonal"  # arms share no theta
-        if known is None or self.theta_hat is not None or not alone:
+        if known is None or self.theta_hat is not None or not (alone and isinstance(shape, Pairs)):
             return None
-        return shape.exists & shape.within(self.lanes, known)
+        a, b = (known, known) if shape.signs else shape.ends(
+            self.lanes, shape.with_reference(known, True))  # fmt: skip
+        return shape.exists & shape.flat(a & b)
 
     @property
     def undecided(self) -> "Snapshot":
