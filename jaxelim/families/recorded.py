@@ -148,7 +148,7 @@ class Recorded(Numbers):
         return f'{words}: those of the order "bootstrap" are'
 
     def law(self, family: Family) -> str:
-        shuffled = self.order == "permuted" and family.without_replacement
+        shuffled = (self.order, self.common) == ("permuted", False) and family.without_replacement
         return family.stated_law() if shuffled else super().law(family)
 
     def check(self, instance: "Instance") -> None:

@@ -211,3 +211,17 @@ def test_few_runs_without_replacement_are_wrong():
                             threshold=je.Mixture(), runs=4000, **wait)  # fmt: skip
         assert found.proven is True and found.stopped.all()
         assert (~found.correct).mean() < 0.13
+
+
+@pytest.mark.parametrize("rule", [je.EBTCI(), pytest.param(je.Uniform(), marks=SLOWLY)])
+@pytest.mark.parametrize("wait", [{}, pytest.param({"batch": 7}, marks=SLOWLY)])
+def test_common_items_end_too(rule, wait):
+    """Scores of three arms on the same 30 items: with delta = 1e-300 all of them are seen."""
+    hard = RNG.permutation(30) / 30
+    scores = [(hard < p) + 0.0 for p in (0.8, 0.7, 0.5)]
+    past = je.Recorded(scores, common=True)
+    instance = je.Instance.unstructured(source=past, family=je.Paired(items=30))
+    found = je.simulate(instance, je.BestArm(), rule, delta=1e-300, runs=6,
+                        stopping=(je.LLR(), je.SelectiveElimination()), **wait)  # fmt: skip
+    assert found.stopped.all() and found.correct.all() and (found.pulls <= 30).all()
+    assert (found.pulls[..., :2] == 30).all()
