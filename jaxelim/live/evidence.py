@@ -45,13 +45,15 @@ class PValues(NamedTuple):
         linear = instance.structure == "linear"  # one mixture covers all directions at once
         wrong = 1 if linear else wrong_answers(problem, instance.K, instance.most)
         pairs, n, arms = np.exp(-np.maximum(log_e, 0)), len(log_e), answer.size
+        # Where two means are equal both pieces hold the truth, by one martingale or by two.
+        up, down = instance.family.priors(call.threshold.grid)
+        both = 1 if up is down else 2
         if traced_shape(problem, instance.K, instance.d).signs:
-            count, tested = n, np.where(answer, pairs[:, 1], pairs[:, 0])
+            count, tested = n * both, np.where(answer, pairs[:, 1], pairs[:, 0])
         else:
             if n > arms:  # the reference, which is the answer of no arm
                 answer = np.append(answer, not answer.any())
-            # Both pieces of a pair with equal means hold the truth by the same martingale.
-            count = wrong if instance.most else n * (n - 1) // 2
+            count = (wrong if instance.most else n * (n - 1) // 2) * both
             # The best arm is another k only if all pieces {mu_i <= mu_k} hold the truth.
             best = type(problem) is BestArm and not problem.epsilon
             against = np.where(answer[:, None] & ~answer, pairs.min(0) if best else pairs, 0)
