@@ -43,7 +43,7 @@ class PValues(NamedTuple):
         """From the largest log e of each piece, [i, k] or [K, 2], and the answer, [W] bool."""
         instance, problem = call.instance, call.problem
         linear = instance.structure == "linear"  # one mixture covers all directions at once
-        wrong = 1 if linear else wrong_answers(problem, instance.K, instance.most)
+        wrong: Any = 1 if linear else wrong_answers(problem, instance.K, instance.most)
         pairs, n, arms = np.exp(-np.maximum(log_e, 0)), len(log_e), answer.size
         # Where two means are equal both pieces hold the truth, by one martingale or by two.
         up, down = instance.family.priors(call.threshold.grid)
