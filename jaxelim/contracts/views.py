@@ -210,7 +210,8 @@ class Snapshot:
             return None
         a, b = (known, known) if shape.signs else shape.ends(
             self.lanes, shape.with_reference(known, True))  # fmt: skip
-        return shape.exists & shape.flat(a & b)
+        # Of an answer's own pieces all lie outside; of others, such as those of flipped signs, not.
+        return shape.exists & shape.flat(a & b) & (shape.outside(self.lanes, self.means) >= 0)
 
     @property
     def undecided(self) -> "Snapshot":

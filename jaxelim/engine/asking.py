@@ -163,7 +163,8 @@ class Asking:
                 piece = lanes.argmin(jnp.where(view.active, view.llr, jnp.inf))
                 i, k = shape.arms(lanes, piece)
                 i = jnp.where(lanes.take(left, i) <= lanes.take(left, k), i, k)
-                found = jnp.where(jnp.isfinite(lanes.take(left, i)), i, found)
+                more = jnp.isfinite(lanes.take(left, i)) & lanes.any(view.active)
+                found = jnp.where(more, i, found)
             return jnp.where(gone, found, arm)
 
         gone = inside & lanes.take(known, jnp.where(inside, arm, 0))

@@ -18,6 +18,7 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts import Family
+from jaxelim.contracts.proofs import states
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.sources import MOST_POINTS, Numbers
 from jaxelim.lanes import LaneOps
@@ -148,8 +149,9 @@ class Recorded(Numbers):
         return f'{words}: those of the order "bootstrap" are'
 
     def law(self, family: Family) -> str:
-        shuffled = (self.order, self.common) == ("permuted", False) and family.without_replacement
-        return family.stated_law() if shuffled else super().law(family)
+        shuffled = (self.order, self.common) == ("permuted", False)
+        known = family.without_replacement and states(family, "without_replacement")
+        return family.stated_law() if shuffled and known else super().law(family)
 
     def check(self, instance: "Instance") -> None:
         if self.common and not hasattr(instance.family, "items"):

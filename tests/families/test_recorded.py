@@ -236,6 +236,22 @@ def test_recorded_rewards_are_proven_in_orders_that_are_random():
     assert "without replacement" in found.proven
 
 
+def test_a_family_says_itself_that_its_proof_is_one_without_replacement():
+    class Mine(je.Bounded):
+        def law(self):
+            return je.Bounded().law()
+
+    class Shuffled(Mine):
+        without_replacement = True
+
+        def law(self):
+            return je.Bounded().law()
+
+    past = je.Recorded([[0.0, 1.0], [0.0, 0.0]])
+    assert past.law(je.Bounded()) == past.law(Shuffled()) == je.Bounded().law()
+    assert "without replacement" in past.law(Mine())
+
+
 @pytest.mark.slow
 def test_a_broken_order_is_seen():
     class Twice(je.Recorded):
