@@ -69,12 +69,14 @@ class Arrivals:
         due = inputs.timing.due(samples, entered, self.spec.initial_samples(inputs))
         return due if known is None else due | (jnp.all(known, 0) & (entered < samples))
 
-    def with_reward(self, inputs: Inputs, lane: Lane, arm: Array, reward: Array, go: Array) -> Lane:
-        """The lanes after a reward has entered where `go` [B] bool holds; arm, reward [B]."""
+    def with_reward(
+        self, inputs: Inputs, lane: Lane, arm: Array, reward: Array, go: Array, **item: Array
+    ) -> Lane:
+        """The lanes after a reward has entered where `go` [B] bool holds; arm, reward, item [B]."""
         spec, waiting = self.spec, lane.pending
         assert waiting is not None
         seen = Observing(spec).of(inputs, lane, waiting.entered)
-        stats = spec.family.update(seen, arm, reward, go)
+        stats = spec.family.update(seen, arm, reward, go, **item)
         now = dict(t=waiting.entered.t + go.astype(jnp.int32), stacks=lane.stats.stacks)
         stats = dataclasses.replace(stats, **now)
         ahead = spec.family.with_pending(seen.space, stats, lane.stats)

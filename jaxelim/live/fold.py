@@ -41,7 +41,7 @@ class State(NamedTuple):
     """What a live run knows after some events."""
 
     lane: Any = None  # the engine's lanes; None until every arm has its first rewards
-    before: tuple[tuple[int, float, int], ...] = ()  # rows told while there is no lane
+    before: tuple[tuple[int, float, int, int], ...] = ()  # rows told while there is no lane
     waiting: tuple[int, ...] = ()  # arms that were asked for and not told, in order
     told: int = 0  # number of rewards
     ended: int = 0  # number of rewards when the run ended; 0 while it is open
@@ -129,7 +129,7 @@ class Fold:
         """The number of rewards of each arm: int64 [K]."""
         if state.lane is not None:
             return np.asarray(state.stats.counts)[:, 0].astype(np.int64)
-        rows = np.array(state.before).reshape(-1, 3)
+        rows = np.array(state.before).reshape(-1, 4)
         return np.bincount(rows[:, 0].astype(int), rows[:, 2], self.arms.K).astype(np.int64)
 
     def __call__(self, state: State, event: dict) -> State:
@@ -147,9 +147,8 @@ class Fold:
 
     def _told(self, state: State, event: dict) -> State:
         """The state after rewards have entered together, and were tested once."""
-        times = event.get("times", [1] * len(event["tell"]))
-        rows = list(zip(event["tell"], event["rewards"], times, strict=True))
-        told, lane, waiting = state.told + sum(times), state.lane, state.waiting
+        rows = rows_of(event)
+        told, lane, waiting = state.told + sum(row[2] for row in rows), state.lane, state.waiting
         if lane is None:
             state = state._replace(before=(*state.before, *rows), told=told)
             if self.due(state):
@@ -157,23 +156,32 @@ class Fold:
             lane, rows = self._begun(state.before)
         else:
             rows, waiting = _answered(waiting, rows)
-        arms, rewards, times = np.array(rows, float).reshape(-1, 3).T
-        entered = Rows.of(arms, rewards / self.arms.family.scale, times)
+        arms, rewards, times, items = np.array(rows, float).reshape(-1, 4).T
+        entered = Rows.of(arms, rewards / self.arms.family.scale, times, items)
         lane = self.compute("told", lane, entered, Rows.of(waiting))
         over = told if bool(np.asarray(lane.done)[0]) else 0
         return State(lane, (), waiting, told, state.ended or over, state.strayed)
 
-    def _begun(self, before: Sequence[tuple[int, float, int]]) -> tuple[Lane, list]:
-        """The lanes in which the first rewards of all arms have entered, and the other rows."""
+    def _begun(self, before: Sequence[tuple]) -> tuple[Lane, list]:
+        """The lanes in which the first rewards of all arms have entered, and the other rows.
+
+        None has entered where arms have common items: the first ones may be of several.
+        """
         number, early = Counter(), []
         first = np.zeros((self.call.initial_pulls, self.arms.K))
-        for arm, reward, times in before:
+        for arm, reward, times, item in before:
             here = min(times, len(first) - number[arm])
             first[number[arm] : number[arm] + here, arm] = reward
             number[arm] += here
-            early.append((arm, reward, times - here))
+            early.append((arm, reward, times - here, item))
         first = first.ravel() / self.arms.family.scale
-        return self.compute("start", self.queue, first), early
+        lane = self.compute("start", self.queue, first)
+        if not hasattr(self.arms.family, "items"):
+            return lane, early
+        with scope.engine():
+            none = self.arms.family.empty(jnp.zeros_like(lane.stats.means))
+        pending = dataclasses.replace(lane.pending, entered=none)
+        return dataclasses.replace(lane, pending=pending), list(before)
 
     def chosen(self, state: State, count: int) -> State:
         """The state in which `count` arms are asked for and not told."""
@@ -230,10 +238,17 @@ def _check_joins(arms: Arms, stopping: Any, problem: Any, threshold: Any, **_: A
         raise UnsupportedError("most_arms", arms.most, allowed)
 
 
-def held(arms: Arms, events: Iterable[dict]) -> tuple[list, dict[Any, list[tuple[float, int]]]]:
+def rows_of(event: dict) -> list[tuple[int, float, int, int]]:
+    """The rows of an event "tell": arm, reward, how often it came, and the place of its item."""
+    count = len(event["tell"])
+    times, items = event.get("times", [1] * count), event.get("items", [0] * count)
+    return list(zip(event["tell"], event["rewards"], times, items, strict=True))
+
+
+def held(arms: Arms, events: Iterable[dict]) -> tuple[list, dict[Any, list[list]]]:
     """The arms that are in after events of a run that began with some, and all rewards.
 
-    Those of each arm that ever was in, by its name, with how often each came.
+    Those of each arm that ever was in, by its name, with how often each came, and its item.
     """
     inside = [arms.label(k) for k in range(arms.K)]
     rows: dict[Any, list] = {name: [] for name in inside}
@@ -244,14 +259,13 @@ def held(arms: Arms, events: Iterable[dict]) -> tuple[list, dict[Any, list[tuple
         elif "remove" in event:
             inside.remove(event["remove"])
         elif "tell" in event:
-            times = event.get("times", [1] * len(event["tell"]))
-            for k, *row in zip(event["tell"], event["rewards"], times, strict=True):
+            for k, *row in rows_of(event):
                 rows[inside[k]].append(row)
     return inside, rows
 
 
 def _answered(waiting: Sequence[int], rows: Iterable[tuple]) -> tuple[list, tuple[int, ...]]:
-    """Rows (arm, reward, times) in the order in which they enter, and the arms that wait then.
+    """Rows, as of `rows_of`, in the order in which they enter, and the arms that wait then.
 
     Those that answer a waiting arm come first, in the order of its pulls.
     """
@@ -277,17 +291,19 @@ class Rows(NamedTuple):
     arms: np.ndarray  # [P] int32
     rewards: np.ndarray  # [P], in the unit of a run
     times: np.ndarray  # [P] int32: how often each came
+    items: np.ndarray  # [P] int32: their places, where arms have common items
     length: np.int32
 
     @staticmethod
-    def of(arms: Any, rewards: Any = 0.0, times: Any = 1) -> "Rows":
+    def of(arms: Any, rewards: Any = 0.0, times: Any = 1, items: Any = 0) -> "Rows":
         """From n of each, in one of few sizes, as each compiles."""
         places, count = BLOCK, len(arms)
         while places < count:
             places *= 8
-        table = Rows(np.zeros(places, np.int32), np.zeros(places), np.zeros(places, np.int32),
-                     np.int32(count))  # fmt: skip
+        whole = (np.zeros(places, np.int32) for _ in range(3))
+        table = Rows(next(whole), np.zeros(places), *whole, np.int32(count))
         table.arms[:count], table.rewards[:count], table.times[:count] = arms, rewards, times
+        table.items[:count] = items
         return table
 
 
@@ -310,11 +326,15 @@ def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> L
     space = step.observing.space(inputs, lane.run.features)
 
     def enter(i: Array, now: Lane) -> Lane:
-        arm, reward = (jnp.broadcast_to(x[i], lane.done.shape) for x in rows[:2])
+        arm, reward, item = (
+            jnp.broadcast_to(x[i], lane.done.shape) for x in (rows.arms, rows.rewards, rows.items)
+        )
+        more = {"item": item} if hasattr(family, "items") else {}
 
         def once(_: Array, now: Lane) -> Lane:
             whole = now.with_fixed(lane)
-            return step.arrivals.with_reward(inputs, whole, arm, reward, all_of_them).varying
+            got = arm, reward, all_of_them
+            return step.arrivals.with_reward(inputs, whole, *got, **more).varying
 
         return jax.lax.fori_loop(0, rows.times[i], once, now)
 

@@ -25,9 +25,12 @@ _REWARD = "a number with a decimal point, as 1234.5; or True, False, yes or no"
 
 
 def entries(
-    told: Any, value: Any, arm: Any, reward: Any, missing: str, arms: Arms
-) -> tuple[list[int], list[float], int]:
-    """Arms and rewards that `LiveRun.tell` is given, checked, and how many rows were left out."""
+    told: Any, value: Any, arm: Any, reward: Any, missing: str, arms: Arms, item: Any = None
+) -> tuple[list[int], list[float], int, list | None]:
+    """Arms and rewards that `LiveRun.tell` is given, checked, and how many rows were left out.
+
+    And the items, where they are named.
+    """
     checks.choice("missing", missing, ("refuse", "skip"))
     names, file = _names(told), isinstance(told, os.PathLike) or hasattr(told, "read")
     if names is None and not file:
@@ -36,13 +39,16 @@ def entries(
             number = int(value) if isinstance(value, bool | np.bool_) else value
             rewards = [checks.real("reward", number)]
             _check_rewards(arms.family, rewards)
-            return [arms.index(told)], rewards, 0
+            return [arms.index(told)], rewards, 0, None if item is None else [item]
         if _single(value):
             raise ArgumentError("reward", value, "as many rewards as arms")
-        told, names, arm, reward = {"arm": told, "reward": value}, ["arm", "reward"], None, None
-    frame = _columns(told, names, arm, reward, arms)
-    indices, rewards, rows, empty = [], [], [], []
-    for row, cell, given in frame.itertuples(name=None):
+        told, arm, reward = {"arm": told, "reward": value}, "arm", "reward"
+        if item is not None:
+            told, item = told | {"item": item}, "item"
+        names = list(told)
+    frame = _columns(told, names, arm, reward, arms, item)
+    indices, rewards, rows, empty, items = [], [], [], [], []
+    for row, cell, given, *named in frame.itertuples(name=None):
         if _empty(given) or (_empty(cell) and str(cell).strip() not in (arms.names or ())):
             empty.append(row)
             continue
@@ -54,6 +60,7 @@ def entries(
             raise ArgumentError("reward", given, _REWARD, f"row {row}")
         rewards.append(number)
         rows.append(row)
+        items += named
     if empty and missing == "refuse":
         note = f"no arm or no reward in {len(empty)} of {len(frame)} rows, first in row {empty[0]}"
         raise ArgumentError("missing", missing, "'skip', which leaves these rows out", note)
@@ -70,7 +77,7 @@ def entries(
             except ArgumentError as error:
                 raise _in_row(error, number, row) from None
         raise
-    return indices, rewards, len(empty)
+    return indices, rewards, len(empty), None if item is None else items
 
 
 def _single(value: Any) -> bool:
@@ -94,8 +101,10 @@ def _names(told: Any) -> list | None:
     return None if names is None else list(names)
 
 
-def _columns(told: Any, names: list | None, arm: Any, reward: Any, arms: Arms) -> Any:
-    """The columns of arms and of rewards, as a frame with the numbers of the rows."""
+def _columns(
+    told: Any, names: list | None, arm: Any, reward: Any, arms: Arms, item: Any = None
+) -> Any:
+    """The columns of arms, rewards and items, as a frame with the numbers of the rows."""
     import pandas as pd  # slow to import
 
     def plain(column: Any) -> Any:
@@ -114,9 +123,10 @@ def _columns(told: Any, names: list | None, arm: Any, reward: Any, arms: Arms) -
         allowed = "a row for each reward: a readable CSV file, or columns of one length"
         raise ArgumentError("rewards", shown, allowed, str(error)) from error
     names = list(frame.columns)
-    if arm is None and reward is None and len(names) == 2:
+    if arm is None and reward is None and item is None and len(names) == 2:
         return frame
-    for name, word in ((arm, "arm"), (reward, "reward")):
+    wanted = [(arm, "arm"), (reward, "reward"), *[(item, "item")] * (item is not None)]
+    for name, word in wanted:
         if name is None:
             allowed = "the names of both columns; none for two columns, arms and rewards"
             note = f"the columns are {', '.join(map(repr, names))}"
@@ -125,7 +135,7 @@ def _columns(told: Any, names: list | None, arm: Any, reward: Any, arms: Arms) -
             raise ArgumentError(word, name, "a name that one column has", "several have it")
         if name not in names:
             raise unknown_name(word, name, map(str, names))
-    return frame[[arm, reward]]
+    return frame[[name for name, _ in wanted]]
 
 
 def _of_csv(source: Any, named: bool, arms: Arms) -> Any:
@@ -202,6 +212,42 @@ def _check_rewards(family: Family, rewards: Sequence[float]) -> None:
     large = np.abs(values) > LARGEST * family.scale
     family.refuse_rewards(values, large, f"of at most {LARGEST:g} units")
     family.check_rewards(values)
+
+
+# Items.
+
+
+def places(
+    items: list | None, arms: list[int], run: Arms, held: Mapping, known: list[str]
+) -> dict[str, list]:
+    """What an event says of items: the place of each row's, and the names of new ones.
+
+    Args:
+        items: as `LiveRun.tell` is given them; None: the next ones of the arms.
+        arms: of the rows.
+        run: the arms of the run.
+        held: the rows of each arm so far, as of `joins.Joined`.
+        known: the names of the items so far, in the order of their places.
+    """
+    most = getattr(run.family, "items", None)
+    if most is None:
+        if items is not None:
+            raise ArgumentError("item", items, f"None: {run.family!r} has no common items")
+        return {}
+    at = {name: place for place, name in enumerate(known)}
+    have = {k: {row[2] for row in held[run.label(k)]} for k in arms}
+    event: dict[str, list] = {"items": []}
+    for k, item in zip(arms, [None] * len(arms) if items is None else items, strict=True):
+        if not isinstance(item, str | int | np.integer | None) or isinstance(item, bool):
+            raise ArgumentError("item", item, "the name or the number of an item")
+        place = at.setdefault(str(len(have[k]) if item is None else item), len(at))
+        if place in have[k]:
+            raise ArgumentError("item", item, f"one that {run.label(k)} has no score of yet")
+        if place >= most:
+            raise ArgumentError("item", item, f"one of the {most} items that Paired(items=) keeps")
+        have[k].add(place)
+        event["items"].append(place)
+    return event | {"named": list(at)[len(known) :]}
 
 
 # Counts.

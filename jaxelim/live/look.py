@@ -85,7 +85,7 @@ class Look:
         if self._state.lane is not None:
             return np.asarray(self._state.stats.means)[:, 0] * self._fold.arms.family.scale
         sums = np.zeros(len(self.names))
-        for k, reward, times in self._state.before:
+        for k, reward, times, _ in self._state.before:
             sums[k] += reward * times
         return sums / np.where(self.counts, self.counts, np.nan)
 

@@ -129,6 +129,7 @@ class LiveRun(Look):
         *,
         arm: Any = None,
         reward: Any = None,
+        item: Any = None,
         counts: Any = None,
         missing: str = "refuse",
     ) -> int:
@@ -152,6 +153,8 @@ class LiveRun(Look):
             value: a number or bool, or as many as arms; None with a table.
             arm, reward: the names of two columns of a table; None: it has no others. Without
                 a table, as `told` and `value`.
+            item: the name or number of the item, of `Paired` rewards; as many as arms; or the name
+                of a column. None: the next one of the arm, which are numbered from 0.
             counts: in place of `told`: a mapping of arms to (sum, number) of rewards, so
                 (hits, trials); of unknown variance to (sum, number, sum of squares).
             missing: "refuse" rows with an empty cell, or "skip" them.
@@ -161,18 +164,21 @@ class LiveRun(Look):
 
         Raises:
             ArgumentError: no such arm or column, a cell that is no reward
-                of the family, with its row, or counts that lack first rewards of an arm.
+                of the family, with its row, counts that lack first rewards of an arm, or an item
+                that the arm has a score of.
             UnsupportedError: the family needs more than counts.
             StoreError: the file cannot be written. After any error nothing has changed.
         """
         if told is None:
             told, arm = arm, None
         if counts is None:
-            arms, rewards, left_out = given.entries(
-                told, value, arm, reward, missing, self._fold.arms
+            arms, rewards, left_out, items = given.entries(
+                told, value, arm, reward, missing, self._fold.arms, item
             )
             with self._lock:
-                self._commit({"tell": arms, "rewards": rewards})
+                known = [name for event in self._events for name in event.get("named", ())]
+                of_items = given.places(items, arms, self._fold.arms, self._held()[1], known)
+                self._commit({"tell": arms, "rewards": rewards, **of_items})
             return left_out
         if told is not None:
             raise ArgumentError("counts", counts, "None beside an arm or a table")
@@ -256,10 +262,11 @@ class LiveRun(Look):
         """
         inside, of_arms = self._held([*self._events, event])
         rows = [(k, *row) for k, name in enumerate(inside) for row in of_arms[name]]
-        tell, rewards, times = ([row[place] for row in rows] for place in range(3))
+        tell, rewards, times, items = ([row[place] for row in rows] for place in range(4))
         fold = self._over(inside)
         state = State(told=self.told - int(sum(times)), strayed=self._state.strayed)
-        return fold, fold(state, {"tell": tell, "rewards": rewards, "times": times})
+        told = {"tell": tell, "rewards": rewards, "times": times, "items": items}
+        return fold, fold(state, told)
 
     # What is shown.
 

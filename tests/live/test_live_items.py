@@ -1,0 +1,151 @@
+"""Live runs of paired items: scores by item, in any order, from tables and files."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from tests.twin import paired
+
+N, DELTA = 40, 0.1
+NAMES = ["a", "b", "c"]
+
+
+def scores(seed=0):
+    rng = np.random.default_rng(seed)
+    return 0.4 * rng.uniform(size=N) + 0.2 * rng.uniform(size=(3, N)) + [[0.4], [0.2], [0.0]]
+
+
+def live(rule=None, family=None, **settings):
+    rule = je.EBTC("ids", "tracking") if rule is None else rule
+    family = je.Paired(items=N) if family is None else family
+    given = dict(family=family, delta=DELTA) | settings
+    return je.LiveRun(NAMES, je.BestArm(), rule, **given)
+
+
+def told(run):
+    """The score of each (arm, item) that a run was told."""
+    names = [name for event in run._events for name in event.get("named", ())]
+    return {(NAMES[k], names[j]): x for event in run._events if "tell" in event
+            for k, x, j in zip(event["tell"], event["rewards"], event["items"], strict=True)}
+
+
+def known(run):
+    """log e of all ordered pairs, by the twin: [K, K]."""
+    have, found = told(run), np.zeros((3, 3))
+    for i, k in itertools.permutations(range(3), 2):
+        own, other = ({item for arm, item in have if arm == NAMES[j]} for j in (i, k))
+        common = sorted(own & other)
+        a, b = ([have[NAMES[j], item] for item in common] for j in (i, k))
+        found[i, k] = paired.log_e(a, b, 1.0)
+    return found
+
+
+def log_e(run):
+    """log e of the answer's pieces, 0 where it is below 0, by the run: [K - 1]."""
+    return run.evidence["log_e"].to_numpy()
+
+
+def check_evidence(run):
+    best = int(np.flatnonzero(run.answer)[0])
+    np.testing.assert_allclose(log_e(run), np.maximum(np.delete(known(run)[best], best), 0),
+                               atol=1e-12)  # fmt: skip
+
+
+def test_a_live_run_is_the_simulated_one():
+    """Without items an arm's next score is of its next item."""
+    source = je.Recorded(scores(), "bootstrap", True)
+    instance = je.Instance.unstructured(source=source, family=je.Paired(items=N))
+    rule = je.EBTCI("ids")
+    one = je.trace(instance, je.BestArm(), rule, delta=DELTA, threshold=je.Mixture(), run=3)
+    run = live(rule, run=3)
+    for arm, reward in zip(one.arms, one.rewards, strict=True):
+        assert run.ask() == NAMES[arm] and not run.stopped
+        run.tell(NAMES[arm], reward)
+    assert run.stopped and run.samples == one.samples
+    np.testing.assert_array_equal(run.answer, one.answer)
+
+
+def test_scores_may_come_in_any_order_and_from_tables(tmp_path):
+    matrix, rng = scores(), np.random.default_rng(1)
+    rows = [(k, j) for k in range(3) for j in range(12)]
+    rows = [rows[n] for n in rng.permutation(len(rows))]
+    one, table = live(delta=1e-9), live(delta=1e-9)
+    for k, j in rows:
+        one.tell(NAMES[k], matrix[k, j], item=f"q{j}")
+    frame = {"model": [NAMES[k] for k, _ in rows], "score": [matrix[row] for row in rows],
+             "question": [f"q{j}" for _, j in rows]}  # fmt: skip
+    table.tell(frame, arm="model", reward="score", item="question")
+    check_evidence(one)
+    np.testing.assert_allclose(log_e(table), log_e(one), atol=1e-12)
+    assert told(one) == told(table) and one.told == 36
+    # Scores of items that one arm lacks count for nothing yet.
+    before = log_e(one)
+    one.tell(["a"] * 3, matrix[0, 12:15], item=["q12", "q13", "q14"])
+    np.testing.assert_array_equal(log_e(one), before)
+    one.tell(["b", "c"], matrix[1:, 13], item=["q13", "q13"])
+    check_evidence(one)
+    assert (log_e(one) != before).all()
+
+
+def test_a_file_holds_the_items(tmp_path):
+    matrix, path = scores(), tmp_path / "run.db"
+    run = live(delta=1e-9)
+    run.save(path)
+    for j, k in itertools.product(range(6), range(3)):
+        run.tell(NAMES[k], matrix[k, 5 - j if k else j], item=5 - j if k else j)
+        if j == 3 and k == 1:
+            run.save()  # so that loading begins with a state, and replays the rest
+    shown, have = log_e(run), told(run)
+    run.close()
+    with je.LiveRun.load(path) as again:
+        assert told(again) == have
+        np.testing.assert_array_equal(log_e(again), shown)
+        check_evidence(again)
+        with pytest.raises(je.errors.ArgumentError, match="a has no score of yet"):
+            again.tell("a", 0.5, item=3)
+
+
+def test_an_arm_that_joins_has_its_items():
+    matrix = scores()
+    run, whole = live(delta=1e-9), live(delta=1e-9)
+    joins = je.LiveRun(NAMES[:2], je.BestArm(), je.EBTC("ids", "tracking"), delta=1e-9,
+                       family=je.Paired(items=N), most_arms=3)  # fmt: skip
+    for j in range(8):
+        joins.tell(["a", "b"], matrix[:2, 7 - j], item=[7 - j] * 2)
+    joins.add("c")
+    for j in (3, 5, 0):
+        joins.tell("c", matrix[2, j], item=j)
+    for one in (run, whole):
+        one.tell(["a", "b"] * 8, matrix[:2, :8].T.ravel(), item=np.repeat(np.arange(8), 2))
+        one.tell(["c"] * 3, matrix[2, [3, 5, 0]], item=[3, 5, 0])
+    np.testing.assert_allclose(log_e(joins), log_e(whole), atol=1e-12)
+    check_evidence(joins)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (dict(item="q0"), "allowed: one that a has no score of yet"),
+        (dict(item=0.5), "the name or the number of an item"),
+        (dict(item=True), "the name or the number of an item"),
+        (dict(item="more"), "one of the 2 items that Paired"),
+        (dict(reward=1.5), "rewards from 0 to 1"),
+    ],
+)
+def test_refusals(given, words):
+    """Nothing changes."""
+    run = live(family=je.Paired(items=2))
+    for item in ("q0", "q1"):
+        run.tell(NAMES, [0.5, 0.4, 0.3], item=[item] * 3)
+    with pytest.raises(je.errors.ArgumentError, match=words):
+        run.tell("a", **{"reward": 0.5, **given})
+    assert run.told == 6
+    with pytest.raises(je.errors.ArgumentError, match="has no common items"):
+        live(family=je.Bounded()).tell("a", 0.5, item="q0")
+    with pytest.raises(je.errors.UnsupportedError, match="their sums say too little"):
+        run.tell(counts={"a": (1, 2)})
+    for name in ("intervals", "forecast"):
+        with pytest.raises(je.errors.UnsupportedError, match=name):
+            getattr(run, name)()
