@@ -66,17 +66,19 @@ def sentence(threshold: Any, reason: bool | str, family: Any) -> str:
     """The threshold and its guarantee for rewards of a family, for a summary."""
     if reason is True:
         return (
-            f"Threshold {threshold}, proven if rewards are independent and {law(family)}: an "
-            "answer is wrong with probability at most delta."
+            f"Threshold {threshold}, proven if {law(family)}: an answer is "
+            "wrong with probability at most delta."
         )
     return f"Threshold {threshold}, without proof: {reason}."
 
 
 def law(family: Any) -> str:
-    """The law of rewards that a proof takes for granted, in words."""
-    if family.stated_law() == UNKNOWN_VARIANCE:
-        return "Gaussian, of any variance"
-    return f"of {abbreviate(family)}"
+    """What a proof takes for granted of rewards, in words."""
+    if hasattr(family, "items"):
+        return f"items are independent draws, with scores of {abbreviate(family)}"
+    unknown = family.stated_law() == UNKNOWN_VARIANCE
+    words = "Gaussian, of any variance" if unknown else f"of {abbreviate(family)}"
+    return f"rewards are independent and {words}"
 
 
 def of_several(results: Iterable[tuple[str, Any]]) -> list[str]:
@@ -89,7 +91,7 @@ def of_several(results: Iterable[tuple[str, Any]]) -> list[str]:
         words = f"Without proof: the threshold {result.threshold}", f", as {result.proven}."
         if result.proven is True:
             words = (
-                f"Proven if rewards are independent and {law(result.instance.family)}",
+                f"Proven if {law(result.instance.family)}",
                 ": an answer is wrong with probability at most delta.",
             )
         found.setdefault(words, []).append(repr(name))
