@@ -1,6 +1,7 @@
 """Rewards that enter after their pulls, in all lanes; see `jaxelim.engine.pending`."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -70,13 +71,19 @@ class Arrivals:
         return due if known is None else due | (jnp.all(known, 0) & (entered < samples))
 
     def with_reward(
-        self, inputs: Inputs, lane: Lane, arm: Array, reward: Array, go: Array, **item: Array
-    ) -> Lane:
-        """The lanes after a reward has entered where `go` [B] bool holds; arm, reward, item [B]."""
+        self, inputs: Inputs, lane: Lane, arm: Array, reward: Array, go: Array,
+        item: Array | None = None,
+    ) -> Lane:  # fmt: skip
+        """The lanes after a reward has entered where `go` [B] bool holds; arm, reward [B].
+
+        `item` [B]: the place of its item, for a family of common items; None: the next one.
+        """
         spec, waiting = self.spec, lane.pending
         assert waiting is not None
         seen = Observing(spec).of(inputs, lane, waiting.entered)
-        stats = spec.family.update(seen, arm, reward, go, **item)
+        family: Any = spec.family
+        of_item = {} if item is None else {"item": item}
+        stats = family.update(seen, arm, reward, go, **of_item)
         now = dict(t=waiting.entered.t + go.astype(jnp.int32), stacks=lane.stats.stacks)
         stats = dataclasses.replace(stats, **now)
         ahead = spec.family.with_pending(seen.space, stats, lane.stats)

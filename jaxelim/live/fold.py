@@ -176,10 +176,11 @@ class Fold:
             early.append((arm, reward, times - here, item))
         first = first.ravel() / self.arms.family.scale
         lane = self.compute("start", self.queue, first)
-        if not hasattr(self.arms.family, "items"):
+        family: Any = self.arms.family
+        if not hasattr(family, "items"):
             return lane, early
         with scope.engine():
-            none = self.arms.family.empty(jnp.zeros_like(lane.stats.means))
+            none = family.empty(jnp.zeros_like(lane.stats.means))
         pending = dataclasses.replace(lane.pending, entered=none)
         return dataclasses.replace(lane, pending=pending), list(before)
 
@@ -300,8 +301,8 @@ class Rows(NamedTuple):
         places, count = BLOCK, len(arms)
         while places < count:
             places *= 8
-        whole = (np.zeros(places, np.int32) for _ in range(3))
-        table = Rows(next(whole), np.zeros(places), *whole, np.int32(count))
+        a, b, c = (np.zeros(places, np.int32) for _ in range(3))
+        table = Rows(a, np.zeros(places), b, c, np.int32(count))
         table.arms[:count], table.rewards[:count], table.times[:count] = arms, rewards, times
         table.items[:count] = items
         return table
@@ -329,12 +330,12 @@ def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> L
         arm, reward, item = (
             jnp.broadcast_to(x[i], lane.done.shape) for x in (rows.arms, rows.rewards, rows.items)
         )
-        more = {"item": item} if hasattr(family, "items") else {}
+        items = hasattr(family, "items")
 
         def once(_: Array, now: Lane) -> Lane:
             whole = now.with_fixed(lane)
-            got = arm, reward, all_of_them
-            return step.arrivals.with_reward(inputs, whole, *got, **more).varying
+            got = arm, reward, all_of_them, item if items else None
+            return step.arrivals.with_reward(inputs, whole, *got).varying
 
         return jax.lax.fori_loop(0, rows.times[i], once, now)
 
