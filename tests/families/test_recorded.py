@@ -153,9 +153,9 @@ def test_the_given_order_is_that_of_the_stacks():
     job = on(past), je.BestArm(), je.Uniform()
     run, other = (je.trace(*job, delta=1e-200, run=r) for r in (0, 7))
     np.testing.assert_array_equal(run.rewards, other.rewards)
-    # Arm 2, which was next, is used up: so arm 1, the less pulled of the piece (0, 1), follows.
+    # Arm 2 is used up where it is next: arm 0 follows, the better of the piece (0, 1).
     assert run.stopped and run.pulls.tolist() == [30, 40, 25]
-    assert run.arms[75:79].tolist() == [0, 1, 0, 1]
+    assert run.arms[75:79].tolist() == [0, 1, 0, 0]
     for k in range(3):
         np.testing.assert_array_equal(run.rewards[run.arms == k], STACKS[k][: run.pulls[k]])
 
