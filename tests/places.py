@@ -152,5 +152,8 @@ PROBLEMS = {
     "zone": lambda at: (
         je.Thresholding(at.level, epsilon=at.slack), ("osi", at.level, at.slack)
     ),
+    "reference zone": lambda at: (
+        je.BestArm(at.slack, reference=at.reference), ("reference", at.reference, at.slack)
+    ),
     "near items": lambda at: (je.BestArm(items=at.near_items), ("items", at.near_items)),
 }

@@ -94,10 +94,14 @@ def _answers(label: str, one: Instance, problem: Problem, shape: Any) -> list[Pi
     shapes = [shape]
     if shape.slack and shape.signs:
         shapes = [_farther(one, shape)]
+    elif shape.slack and shape.several:
+        allowed = "slack of pairs of one arm i: which set of several has the largest H* is open"
+        raise UnsupportedError("problem", problem, allowed)
     elif shape.slack:  # every arm is right whose pieces do not hold the truth
-        size = _OFF * (np.abs(one.means.max()) + shape.slack)
-        right = np.argsort(-one.means, kind="stable")
-        right = right[one.means[right] + shape.slack - one.means.max() > size]
+        means = one.means if shape.level is None else np.append(one.means, shape.level)
+        size = _OFF * (np.abs(means.max()) + shape.slack)
+        right = np.argsort(-means, kind="stable")
+        right = right[means[right] + shape.slack - means.max() > size]
         shapes = [_host(shape.others(jnp.int32(i))) for i in right]
     pieces = []
     for shape in shapes:

@@ -259,8 +259,9 @@ class PairSet(PieceSet):
         if self.found is None or self.m is None:
             return seen.public
         # The found arms of largest mean, as one step can find more than m in all.
-        means = jnp.where(self.found, seen.means, -jnp.inf)
-        return largest(seen.lanes, means, self.m).member
+        means = seen.shape.with_reference(seen.means, seen.shape.level)
+        means = jnp.where(self.found, means, -jnp.inf)
+        return largest(seen.lanes, means, self.m).member[: seen.public.shape[0]]
 
     def times(self):
         return self.kept_times

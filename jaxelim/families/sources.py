@@ -76,9 +76,9 @@ class Points(Numbers):
     name: ClassVar[str] = "points"
 
     def __post_init__(self) -> None:
-        allowed = "[K, S] numbers of at least 0 that sum to 1 for each of two or more arms"
+        allowed = "[K, S] numbers of at least 0 that sum to 1 for each arm"
         table = checks.real_array("probabilities", self.probabilities, ndim=2)
-        if len(table) < 2 or table.min(initial=0) < 0:
+        if not len(table) or table.min(initial=0) < 0:
             raise ArgumentError("probabilities", self.probabilities, allowed)
         off = np.abs(table.sum(1) - 1)
         if not off.max() <= _SUM:
@@ -145,8 +145,8 @@ class Betas(Numbers):
         if not low < high or not np.isfinite(high - low):
             raise ArgumentError("high", self.high, f"a finite number above low = {low:g}")
         (least, most), table = BETAS, checks.real_array("table", self.table, ndim=2)
-        if len(table) < 2 or table.shape[1] != 2 or table.min() < least or table.max() > most:
-            allowed = f"two numbers from {least:g} to {most:g} for each of two or more arms"
+        if not len(table) or table.shape[1] != 2 or table.min() < least or table.max() > most:
+            allowed = f"two numbers from {least:g} to {most:g} for each arm"
             raise ArgumentError("table", self.table, allowed)
         self._set(table=_rows(table), low=low, high=high)
 

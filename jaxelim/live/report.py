@@ -128,6 +128,8 @@ class Report:
         if run.stopped:
             epsilon = self.call.problem.epsilon
             slack = f", whose mean is within {epsilon:g} of the largest" if epsilon else ""
+            if epsilon and not run.answer_arms and not self.levels:
+                slack = f": none is better than the reference by {epsilon:g}"
             if epsilon and self.levels:
                 slack = f"; an arm within {epsilon:g} of the level may be on either side"
             return f"The run stopped {after}. The answer: {answer}{slack}{later}"

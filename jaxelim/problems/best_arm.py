@@ -14,8 +14,6 @@ from jaxelim.contracts.sets import ArmSet, PairSet
 from jaxelim.errors import ArgumentError
 from jaxelim.problems.slack import LARGEST, refuse_slack_of_features, rounded_up, scaled_slack
 
-_NAMES = {"arm": "best-arm", "better": "best-arm", "item": "best-item", "candidate": "best-or-none"}
-
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -42,7 +40,9 @@ class BestArm(Problem):
     arm. The reference is a candidate of known mean that is never pulled. Pieces of arm i:
     y = phi_i - phi_k, c = 0, for every other arm k, and {mu_i <= reference}. Pieces of no
     arm: {mu_k >= reference} for every arm k. K pieces each. The set of pieces is one mask
-    over the K + 1 candidates, the reference last.
+    over the K + 1 candidates, the reference last. With epsilon too, every candidate within
+    epsilon of the largest is right, no arm where that is the reference; the set is a mask of
+    ordered pairs of candidates.
 
     Args:
         epsilon: the slack, from 0 to 1e15, in the units of the rewards.
@@ -52,7 +52,7 @@ class BestArm(Problem):
 
     Raises:
         ArgumentError: epsilon is no such number, items are no such array, reference is no
-            finite number, or two of them are given.
+            finite number, or items are given with one of the two.
     """
 
     epsilon: float = 0.0
@@ -66,8 +66,8 @@ class BestArm(Problem):
             raise ArgumentError("epsilon", epsilon, "0 with items: slack is of arms")
         reference = self.reference
         if reference is not None:
-            if epsilon or items is not None:
-                raise ArgumentError("reference", reference, "None with epsilon or with items")
+            if items is not None:
+                raise ArgumentError("reference", reference, "None with items")
             reference = real("reference", reference)
         items = None if items is None else _different(items)
         for name, value in dict(epsilon=epsilon, items=items, reference=reference).items():
@@ -83,7 +83,9 @@ class BestArm(Problem):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        return _NAMES[self.times_axes[0]]
+        if self.items is not None:
+            return "best-item"
+        return "best-arm" if self.reference is None else "best-or-none"
 
     @property
     def answer_axis(self) -> str | None:  # type: ignore[override]
@@ -106,9 +108,9 @@ class BestArm(Problem):
     def __repr__(self) -> str:
         if self.items is not None:
             return f"BestArm(items={self.items.tolist()})"
-        if self.reference is not None:
-            return f"BestArm(reference={self.reference})"
-        return f"BestArm(epsilon={self.epsilon})" if self.epsilon else "BestArm()"
+        given = [f"epsilon={self.epsilon}"] if self.epsilon else []
+        given += [] if self.reference is None else [f"reference={self.reference}"]
+        return f"BestArm({', '.join(given)})"
 
     def __str__(self) -> str:
         if self.items is None:
@@ -120,11 +122,10 @@ class BestArm(Problem):
         return np.asarray(arms if self.items is None else self.items)
 
     def scaled(self, scale):
-        if self.reference is not None:
-            return BestArm(reference=self.reference / scale)
-        if not self.epsilon:
+        if self.reference is None and not self.epsilon:
             return self
-        return BestArm(scaled_slack(self.epsilon, scale))
+        reference = None if self.reference is None else self.reference / scale
+        return BestArm(scaled_slack(self.epsilon, scale), reference=reference)
 
     def static_part(self) -> "BestArm":
         """The problem with other numbers in place of its items; only their shape is read of it."""
@@ -163,7 +164,9 @@ class BestArm(Problem):
             raise ArgumentError("instance", tied, f"one best {allowed}")
 
     def right(self, means: np.ndarray) -> np.ndarray:
-        """Host: the right answers, by decreasing mean (ties: lowest index first)."""
+        """Host: the right answers, by decreasing mean (ties: lowest index first); K is no arm."""
+        if self.reference is not None:
+            means = np.append(means, self.reference)
         best = means.max()
         order = np.argsort(-means, kind="stable")
         return order[means[order] >= best - rounded_up(self.epsilon, best)]
@@ -173,7 +176,8 @@ class BestArm(Problem):
 
     def correct(self, answers, truth, means):
         if self.epsilon:
-            return answers[..., self.right(means)].any(-1)
+            none = ~answers.any(-1, keepdims=True)
+            return np.concatenate([answers, none], -1)[..., self.right(means)].any(-1)
         return super().correct(answers, truth, means)
 
     def answer(self, seen):
@@ -209,7 +213,7 @@ class BestArm(Problem):
 
     def pieces(self, seen, pair_times=False):
         if self.epsilon:
-            return PairSet.full(seen.means, 1, pair_times)
+            return PairSet.full(seen.shape.exists, 1, pair_times)
         return ArmSet.full(seen.shape.exists)
 
 

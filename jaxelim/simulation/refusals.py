@@ -117,6 +117,13 @@ _METHODS = {
 """What methods of a family are called in messages."""
 
 
+KNOW_COSTS = (
+    "FWS, LazyTaS, LinGame, OptimisticLinGame, OptimisticTaS, Oracle, TrackAndStop, Uniform"
+)
+KNOW_SLACK = "LUCB, Oracle, TopTwo with the leader 'eb', TrackAndStop, Uniform"
+"""Rules whose traits say so, for messages."""
+
+
 def _check_combination(call: "Experiment") -> None:
     """Refuse combinations that the paper does not define."""
     instance, problem, rule, elimination = call.instance, call.problem, call.rule, call.elimination
@@ -132,9 +139,9 @@ def _check_combination(call: "Experiment") -> None:
         ("problem", problem, not traits.defined_for(problem.name),
          f"one that {name} is defined for: {', '.join(traits.problems or ())}{items}"),
         ("problem", problem, problem.epsilon and not traits.slack,
-         f"epsilon=0: {name} is not defined with slack"),
+         f"epsilon=0: {name} is not defined with slack; {KNOW_SLACK} are"),
         ("costs", costs, costs is not None and not traits.costs,
-         f"None: {name} has no published form for arms of different costs"),
+         f"None: {name} has no published form for arms of different costs; {KNOW_COSTS} have"),
         ("instance", instance.structure, instance.structure not in traits.structures,
          f"{' or '.join(traits.structures)} arms{others}"),
         ("family", family, traits.families is not None and family.name not in traits.families,
@@ -151,8 +158,6 @@ def _check_combination(call: "Experiment") -> None:
             raise ArgumentError("elimination", elimination, allowed)
         first, *more = call.stopping
         rows += [
-            ("elimination", elimination, problem.epsilon,
-             "None: elimination at sampling is not defined with slack"),
             ("elimination", elimination, not traits.elimination,
              f"None: {name} does not look at pieces when it samples"),
             ("stopping", call.stopping,

@@ -174,6 +174,17 @@ ZONES = [
     *(Row(at, "zone", rule, deltas=(0.01,), pulls=True, length=100)
       for at, rule in (("bernoulli", "tas"), ("gaussian", "tas, C"), ("priced coins", "oracle"),
                        ("poisson", "ebtc"), ("gaussian", "ebtci"))),
+    *(Row(at, "reference zone", "uniform", beta="log(1/delta)", deltas=(0.1, 0.001))
+      for at in ("gaussian", "by-arm", "bernoulli", "exponential", "one coin")),
+    *(Row(at, "reference zone", rule, deltas=(0.01,), pulls=True, length=60)
+      for at, rule in (("bernoulli", "tas"), ("poisson", "oracle"), ("gaussian", "ebtc, 0.3"),
+                       ("exponential", "ebtci"))),
+    *(Row(at, problem, rule, by, deltas=(0.01,), pulls=True, length=60)
+      for at, problem, rule, by in (
+          ("bernoulli", "slack", "tas", "selective"), ("gaussian", "slack", "ebtci", "full"),
+          ("poisson", "slack", "lucb", "selective"), ("bernoulli", "zone", "lucb", "full"),
+          ("gaussian", "zone", "tas", "selective"), ("by-arm", "reference zone", "tas", "full"),
+          ("gaussian", "slack", "lucb", "selective, resets"))),
 ]  # fmt: skip
 ONE_ARM = [
     Row("one coin", "osi", "uniform", beta="log(1/delta)", waits=WAITS),
@@ -235,7 +246,8 @@ FAST = {
     "lucb, osi, unstructured, selective", "racing, topm, unstructured", "rage, bai, unstructured",
     "lingame, items, linear, selective", "lingape, bai, linear, selective, waits",
     "lingape, bai, linear, full, resets", "tas, bai, priced coins",
-    "uniform, zone, bernoulli", "uniform, osi, one coin, waits", "lucb, osi, one coin, selective",
+    "uniform, zone, bernoulli", "uniform, reference zone, by-arm",
+    "uniform, osi, one coin, waits", "lucb, osi, one coin, selective",
     "uniform, reference, one arm",
 }  # fmt: skip
 """Rows that meet every problem, kind of rule, wait, cost and set; each is one program."""
@@ -313,7 +325,7 @@ def compare_ends(row, at, ours, theirs, noise, common, twins):
         name for name in STOPPING if name in traits.stopping
         and not (row.elimination and name in ("selective", "full"))
     ]  # fmt: skip
-    times = "pair_times" if row.problem in ("topm", "slack") else ()
+    times = "pair_times" if row.problem in ("topm", "slack", "reference zone") else ()
     found = je.simulate(
         at.instance, *ours, delta=row.deltas, noise=noise, runs=2, record=times,
         stopping=[STOPPING[name] for name in names], engine=je.Engine(devices=1), **common,
@@ -335,7 +347,8 @@ def compare_ends(row, at, ours, theirs, noise, common, twins):
                 )  # fmt: skip
     if by_order := [name for name in ("full", "selective", "llr", "native") if name in names]:
         samples = [found.samples[:, names.index(name)] for name in by_order]
-        assert row.problem == "slack" or all(map(np.all, map(np.less_equal, samples, samples[1:])))
+        several = row.problem in ("slack", "reference zone")
+        assert several or all(map(np.all, map(np.less_equal, samples, samples[1:])))
 
 
 def compare_pulls(row, at, ours, theirs, noise, common, twins):

@@ -204,8 +204,8 @@ def test_p_values_are_those_of_the_definition():
 
 
 def test_bad_input():
-    with pytest.raises(je.errors.ArgumentError, match="None with epsilon"):
-        je.BestArm(0.1, reference=0.5)
+    with pytest.raises(je.errors.ArgumentError, match="None with items"):
+        je.BestArm(reference=0.5, items=np.eye(2))
     for level in (np.nan, "x", np.inf):
         with pytest.raises(je.errors.ArgumentError):
             je.BestArm(reference=level)

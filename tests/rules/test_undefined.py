@@ -5,6 +5,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue
+from jaxelim.simulation import refusals
 from tests.calls import checked
 
 LINEAR = je.Instance(np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), [1.0, 0.2])
@@ -74,7 +75,7 @@ WORDS = [
     (COINS, TWO, je.OptimisticTaS(), "^family: got"),
     (BY_ARM, BEST, je.OptimisticLinGame(), "^(family|instance): got"),
     (COINS, BEST, je.LinGapE(), "^family: got"),
-    *((PRICED, BEST, rule, "no published form") for rule in (
+    *((PRICED, BEST, rule, f"no published form .*; {refusals.KNOW_COSTS} have") for rule in (
         je.LinGapE(), je.LUCB(), je.UGapE(), je.EBTCI(), je.LinGIFA(), je.Racing(), je.RAGE(),
         je.XYAdaptive(),
     )),
@@ -86,3 +87,12 @@ def test_the_words(instance, problem, rule, words):
     stopping = NATIVE if "llr" not in rule.traits.stopping else je.LLR()
     with pytest.raises(je.errors.UnsupportedError, match=words):
         checked(instance, problem, rule, stopping=stopping)
+
+
+@pytest.mark.parametrize("trait", ["costs", "slack"])
+def test_messages_name_the_rules_that_know(trait):
+    """Each rule by its name, whatever settings it needs for it."""
+    words = getattr(refusals, f"KNOW_{trait.upper()}")
+    named = [word.split(" with ")[0] for word in words.split(", ")]
+    every = catalogue.rules().values()
+    assert named == sorted(rule.__name__ for rule in every if getattr(rule.traits, trait))

@@ -6,11 +6,14 @@ from scipy.optimize import brentq, linprog, minimize
 FLOOR = 1e-12
 
 
-def weights_of(seen, labels, last):
-    """w* over the active pieces, and whether it is clear; `last` where it is not defined."""
+def weights_of(seen, labels, last, active=None):
+    """w* over the active pieces, and whether it is clear; `last` where it is not defined.
+
+    `active` gives those of any answer; None: all are.
+    """
     pieces, K = seen.pieces, seen.pieces.K
     if pieces.slack and pieces.kind != "osi":
-        return slack_weights(seen)
+        return slack_weights(seen, active or pieces.of)
     if len(labels) == 0:
         return last, True
     if pieces.slack:  # of each arm the side of larger d
@@ -120,11 +123,11 @@ def _polished(seen, labels, bonus, w, value):
     return better if reached.min() >= value else w
 
 
-def slack_weights(seen):
+def slack_weights(seen, active=None):
     """w* of the right answer of largest H*, ties to the lowest, and whether that is clear."""
     pieces, found = seen.pieces, []
     for answer in pieces.right(seen.means):
-        labels = pieces.of(answer)
+        labels = (active or pieces.of)(answer)
         w = piece_weights(seen, labels)
         mean = seen.means[answer].tolist() or [pieces.level]
         found.append((seen.values(labels, np.maximum(w, FLOOR)).min(), w, *mean))

@@ -286,7 +286,7 @@ class Tas(Tracking):
 
     def choose(self, seen, t, active):
         if self.calls % self.every == 0:
-            self.w, certain = weights_of(seen, active(seen.answer), self.w)
+            self.w, certain = weights_of(seen, active(seen.answer), self.w, active)
             self.doubt(lambda: certain)
         self.calls += 1
         w, starved = seen.shares(self.w), seen.counts <= np.sqrt(t - 1) - self.K / 2

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Problem
+from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.pieces import Pieces, pairs_of
 from jaxelim.contracts.rarely import Rarely
 from jaxelim.contracts.views import Estimate, Evidence, View
@@ -110,12 +111,13 @@ def solve(
         rarely: the third argument of `choose`.
     """
     go, idle = now & view.lanes.any(view.active), _idle(view, last)
-    several = view.shape.slack and not view.shape.signs
+    several = view.shape.slack and not (view.shape.signs or view.shape.several)
     if view.shape.slack and view.shape.signs:
         view = _farther(view)
     if several or _by_interior_point(view):
         by_lane = _of_answers if several else _of_pieces
-        return rarely(go, lambda: _by_lane(view, by_lane, last, gap, now), idle)
+        active = _of_every_answer(view) if several else view.active
+        return rarely(go, lambda: _by_lane(view, by_lane, active, last, gap, now), idle)
     if view.shape.signs:
         new = _signs(view, last)
     elif _secular(view):
@@ -199,6 +201,17 @@ def _of_pieces(
     return where_(found.gap < jnp.inf, new, kept)
 
 
+def _of_every_answer(view: View) -> Array:
+    """The pieces of every answer that sampling looks at: [C, C] bool."""
+    shape = pairs_of(view.shape)
+
+    def active(i: Array) -> Array:
+        row = view.about(shape.others(jnp.broadcast_to(i, view.t.shape)))
+        return pieces_for_sampling(row, view.elimination, view.piece_set)[0]
+
+    return jax.vmap(active)(jnp.arange(shape.candidates, dtype=jnp.int32))
+
+
 def _of_answers(
     evidence: Evidence, active: Array, last: ArmAllocation, gap: Array, now: Array, lanes: LaneOps
 ) -> ArmAllocation:
@@ -207,16 +220,17 @@ def _of_answers(
     Each answer is solved from uniform weights, so that the result is a function of the
     estimates.
     """
-    means, shape = evidence.means, pairs_of(evidence.shape)
-    arms, zero = index_like(means), jnp.zeros_like(means)
-    even = jnp.full_like(means, 1 / len(means))
+    shape = pairs_of(evidence.shape)
+    means = shape.with_reference(evidence.means, shape.level)
+    candidates, zero = index_like(means), jnp.zeros_like(evidence.means)
+    even = jnp.full_like(zero, 1 / len(zero))
 
     def body(i, best):
         weights, value, evaluations = best
-        pieces = evidence.about(shape.row(i, arms != i))
+        pieces = evidence.about(shape.row(i, candidates != i))
         go = now & (means[i] + shape.slack > jnp.max(means))
         found = climb(
-            pieces.with_derivatives(), arms != i, zero, gap, even, go=go, lanes=lanes
+            pieces.with_derivatives(), active[i], zero, gap, even, go=go, lanes=lanes
         )  # fmt: skip
         better = go & (found.value > value * (1 + gap))
         weights = jnp.where(better, found.pair.w, weights)
@@ -229,7 +243,7 @@ def _of_answers(
 
 
 def _by_lane(
-    view: View, solve: Callable, last: ArmAllocation, gap: Array, now: Array
+    view: View, solve: Callable, active: Array, last: ArmAllocation, gap: Array, now: Array
 ) -> ArmAllocation:
     """solve(evidence, active, last, gap, now, lanes) of each run, in float64."""
     lanes, space = view.lanes, view.space
@@ -243,5 +257,5 @@ def _by_lane(
 
     bare: Any = dataclasses.replace(view.priced, space=None)  # type: ignore[arg-type]
     features = () if shared else space.features
-    new = by_run(lanes, of_run, last, bare, features, view.active, last, gap, now)
+    new = by_run(lanes, of_run, last, bare, features, active, last, gap, now)
     return dataclasses.replace(new, weights=new.weights.astype(last.weights.dtype))
