@@ -100,7 +100,7 @@ class Family:
         """
         if shape.candidates == 1 and not shape.signs:
             allowed = f"two arms or more: {problem!r} compares them; one arm has a level, as in "
-            raise ArgumentError("instance", "one arm", allowed + "Thresholding(level)")
+            raise ArgumentError("arms", "one arm", allowed + "Thresholding(level)")
         # One arm against a number moves all the way to it, whatever pairs would do.
         alone = shape.signs and not self.linear
         if shape.slack and not (self.slack or alone):

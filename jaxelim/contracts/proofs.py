@@ -56,6 +56,7 @@ class Call:
         longest: max_k ||phi_k||, over all instances of a batch.
         theta_norm: ||theta|| in units of the noise, the largest of a batch. None where
             nobody knows it, in a live run.
+        most: how many arms are ever in, where some join a live run or leave it.
     """
 
     family: "Family"
@@ -70,6 +71,7 @@ class Call:
     dimension: int
     longest: float
     theta_norm: float | None
+    most: int | None = None
 
     def other_law(self, what: str) -> str:
         """The reason why a proof for `what`, some rewards, does not cover those of the call."""
@@ -79,7 +81,7 @@ class Call:
     def wrong_answers(self) -> int | None:
         """`Problem.wrong_answers`; None where it is not that of the problem's own pieces."""
         known = states(self.problem, "wrong_answers")
-        return wrong_answers(self.problem, self.arms) if known else None
+        return wrong_answers(self.problem, self.arms, self.most) if known else None
 
     @property
     def endings(self) -> tuple[str, ...]:

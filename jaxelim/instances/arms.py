@@ -103,7 +103,7 @@ class Arms:
             names, phi = given, np.eye(len(given))
         phi = checks.real_array("arms", phi, ndim=2)
         names = None if names is None else _names(names, given, allowed)
-        most = most if most is None else checks.integer("most_arms", most, low=len(phi))
+        most = most if most is None else checks.integer("most_arms", most, low=len(phi), high=_MOST)
         return Arms(phi, family, names, costs=costs, most=most)
 
     @property
@@ -172,13 +172,13 @@ class Arms:
         return pulls / pulls.sum(-1, keepdims=True)
 
     def index(self, arm: Any) -> int:
-        """The index of an arm, by its name or its number.
+        """The index of an arm, by its name or its number; by name where arms join and leave.
 
         Raises:
             ArgumentError: there is no arm of this name.
             ArgumentError: it is no arm.
         """
-        if isinstance(arm, str) and self.names is not None:
+        if self.names is not None and (isinstance(arm, str) or self.most):  # places change there
             return self.names.index(checks.choice("arm", arm, self.names))
         return checks.integer("arm", arm, low=0, high=self.K - 1)
 
@@ -211,6 +211,8 @@ def family_of(noise_std: float | None, family: Family | None) -> Family:
     return family
 
 
+_MOST = 10**6
+"""Most arms that are ever in."""
 _RATIO = 1e6
 """Largest ratio of two costs."""
 
@@ -226,8 +228,12 @@ def _costs(costs: Any, arms: int) -> np.ndarray | None:
     return array
 
 
+def is_name(name: Any) -> bool:
+    """Whether an arm may have this name."""
+    return isinstance(name, str) and name.isprintable() and bool(name.strip())
+
+
 def _names(names: Sequence[Any], arms: Any, allowed: str) -> tuple[str, ...]:
-    plain = all(isinstance(name, str) and name.isprintable() and name.strip() for name in names)
-    if not plain or len(set(names)) < len(names) or not names:
+    if not all(map(is_name, names)) or len(set(names)) < len(names) or not names:
         raise ArgumentError("arms", arms, allowed)
     return tuple(names)

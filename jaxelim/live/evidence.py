@@ -21,10 +21,10 @@ class PValues(NamedTuple):
     at a time: which depends on what was said before the run.
 
     Attributes:
-        pairs: float64 [i, k], of mu_i <= mu_k; of items likewise. With a reference
-            [K + 1, K + 1], the reference last. [K, 2] for signs, of mu_k >= level and
-            of mu_k <= level. It is valid for one piece that was named beforehand:
-            P(p <= a) <= a where the piece holds the truth.
+        pairs: float64 [i, k], of mu_i <= mu_k - epsilon; of items likewise. With a
+            reference [K + 1, K + 1], the reference last. [K, 2] for signs, of
+            mu_k >= level + epsilon and of mu_k <= level - epsilon. It is valid for one
+            piece that was named beforehand: P(p <= a) <= a where the piece holds the truth.
         together: float64, shape of `pairs`: all of them at once, for pairs that were chosen
             by looking.
         arms: float64, shape of the answer: of the answer's being wrong about each arm. It

@@ -81,7 +81,7 @@ class Fold:
         delta = checks.real("delta", delta, low=0, high=1, open=True)
         run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
         if arms.most is not None:
-            _check_joins(arms, stopping, **others)
+            _check_joins(arms, rule, stopping, **others)
         call = Experiment(
             arms, rule=rule, delta=delta, stopping=stopping, runs=np.array([run]),
             max_samples=LONGEST, record=("pair_times",),
@@ -228,15 +228,25 @@ class Fold:
         return State(lane, (), tuple(waiting.tolist()), *numbers.tolist())
 
 
-def _check_joins(arms: Arms, stopping: Any, problem: Any, threshold: Any, **_: Any) -> None:
+def _check_joins(
+    arms: Arms, rule: Any, stopping: Any, problem: Any, threshold: Any, **_: Any
+) -> None:
     """Refuse a run that arms join and leave where no proof covers it."""
-    plain = arms.names and arms.structure == "unstructured" and arms.costs is None
-    of_arms = isinstance(problem, BestArm) and problem.items is None
-    covered = isinstance(threshold, Mixture) and not stopping.native
-    if not (plain and of_arms and covered) or getattr(arms.family, "by_arm", False):
-        allowed = "None; or names of independent arms, without costs or stds of their own, BestArm "
-        allowed += "without items, the threshold Mixture(), and a stop other than Native()"
-        raise UnsupportedError("most_arms", arms.most, allowed)
+    family, of_arms = arms.family, isinstance(problem, BestArm) and problem.items is None
+    names, weights = arms.names or arms.K, getattr(rule, "weights", None)
+    for word, given, covered, allowed in (
+        ("arms", arms.arms, arms.structure == "unstructured", "names without features"),
+        ("arms", names, arms.names, "names"),
+        ("costs", arms.costs, arms.costs is None, "None"),
+        ("family", family, not getattr(family, "by_arm", False), "one std for all arms"),
+        ("family", family, not hasattr(family, "items"), "rewards that have no items in common"),
+        ("problem", problem, of_arms, "BestArm() without items"),
+        ("rule", rule, weights is None, "a rule without weights, which are of fixed arms"),
+        ("threshold", threshold, isinstance(threshold, Mixture), "Mixture()"),
+        ("stopping", stopping, not stopping.native, "a stop other than Native()"),
+    ):
+        if not covered:
+            raise UnsupportedError(word, given, f"{allowed}, with most_arms={arms.most}")
 
 
 def rows_of(event: dict) -> list[tuple[int, float, int, int]]:

@@ -179,11 +179,12 @@ def _is_title(head: list[str], arms: Arms) -> bool:
 def _index(cell: Any, arms: Arms) -> int:
     """The index of an arm, by its name or its number, also where these are text."""
     text = str(cell).strip()
+    if isinstance(cell, float) and cell.is_integer() and text not in (arms.names or ()):
+        cell = int(cell)  # a column with empty cells
+        text = str(cell)
     if arms.names is not None and text in arms.names:
         return arms.names.index(text)
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)  # a column with empty cells
-    elif arms.names is None and text.isdecimal():
+    if arms.names is None and text.isdecimal():
         cell = int(text)
     return arms.index(cell)
 
@@ -226,7 +227,7 @@ def places(
         items: as `LiveRun.tell` is given them; None: the next ones of the arms.
         arms: of the rows.
         run: the arms of the run.
-        held: the rows of each arm so far, as of `joins.Joined`.
+        held: the rows of each arm so far, as of `fold.held`.
         known: the names of the items so far, in the order of their places.
     """
     most = getattr(run.family, "items", None)

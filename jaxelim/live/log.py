@@ -57,7 +57,8 @@ def read(path: Path) -> Contents:
         with contextlib.closing(sqlite3.connect(path, timeout=_WAIT / 1000)) as base:
             base.execute("BEGIN")
             version, settings = base.execute("SELECT * FROM head").fetchone()
-            StoreError.refuse_other(path, version, FORMAT)
+            if version != 4:  # whose settings lack `most_arms` alone
+                StoreError.refuse_other(path, version, FORMAT)
             rows = base.execute("SELECT * FROM event ORDER BY n").fetchall()
             kept = base.execute("SELECT * FROM state").fetchone()
     except (sqlite3.Error, TypeError) as error:

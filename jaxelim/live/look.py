@@ -28,13 +28,21 @@ class Look:
             figures, before every arm has its first rewards.
     """
 
-    _fold: Fold
-    _state: State
+    _now: tuple[Fold, State]  # of one time: another thread may replace it
+
+    @property
+    def _fold(self) -> Fold:
+        return self._now[0]
+
+    @property
+    def _state(self) -> State:
+        return self._now[1]
 
     @property
     def names(self) -> tuple:
         """The arms that are in, as the caller names them: [K]."""
-        return tuple(map(self._fold.arms.label, range(self._fold.arms.K)))
+        arms = self._fold.arms
+        return tuple(map(arms.label, range(arms.K)))
 
     @property
     def first(self) -> int:
@@ -69,12 +77,14 @@ class Look:
     @property
     def waiting(self) -> tuple:
         """Arms that were asked for and not told; without the initial pulls."""
-        return tuple(map(self._fold.arms.label, self._state.waiting))
+        fold, state = self._now
+        return tuple(map(fold.arms.label, state.waiting))
 
     @property
     def counts(self) -> np.ndarray:
         """The number of rewards of each arm: int64 [K]."""
-        return self._fold.counts(self._state)
+        fold, state = self._now
+        return fold.counts(state)
 
     @property
     def means(self) -> np.ndarray:
@@ -82,12 +92,13 @@ class Look:
 
         Averages of the rewards; for linear arms phi_k . theta_hat.
         """
-        if self._state.lane is not None:
-            return np.asarray(self._state.stats.means)[:, 0] * self._fold.arms.family.scale
-        sums = np.zeros(len(self.names))
-        for k, reward, times, _ in self._state.before:
+        fold, state = self._now
+        if state.lane is not None:
+            return np.asarray(state.stats.means)[:, 0] * fold.arms.family.scale
+        sums, counts = np.zeros(fold.arms.K), fold.counts(state)
+        for k, reward, times, _ in state.before:
             sums[k] += reward * times
-        return sums / np.where(self.counts, self.counts, np.nan)
+        return sums / np.where(counts, counts, np.nan)
 
     @property
     def answer(self) -> np.ndarray | None:

@@ -12,7 +12,7 @@ from jaxelim import checks
 from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, UnsupportedError
 from jaxelim.files import writable_file
-from jaxelim.instances.arms import Arms
+from jaxelim.instances.arms import Arms, is_name
 from jaxelim.live import given, log
 from jaxelim.live.fold import Fold, State, held
 from jaxelim.live.look import Look
@@ -53,7 +53,7 @@ class LiveRun(Look):
             most rewards and problems, without a ridge; elsewhere it is refused, and the
             message names another.
         most_arms: how many arms are ever in, if some `add` and `remove` come: independent arms
-            with names. The proof covers them all from the start. None: none comes.
+            with names, at most 10^6. The proof covers them all from the start. None: none comes.
         elimination, ridge, initial_pulls: as in `simulate`.
         seed, run: of the rule's own random choices, as in `simulate`.
         costs: [K] what a pull of each arm costs, in any unit; see `Instance`.
@@ -78,8 +78,8 @@ class LiveRun(Look):
         given: Any = {"threshold": Mixture(), **settings}
         given |= {"problem": problem, "rule": rule, "run": run}
         self._over = lambda arms: Fold.of(Arms.of(arms, family, costs, most_arms), **given)
-        self._first = self._fold = self._over(arms)
-        self._state = State()
+        self._first = self._over(arms)
+        self._now = self._first, State()
         self._events: list[dict] = []
         self._log: log.Log | None = None
         self._lock = threading.RLock()
@@ -118,7 +118,7 @@ class LiveRun(Look):
                 if new := after.waiting[len(self._state.waiting) :]:
                     self._commit({"ask": list(new)}, after)
                 arms = list(after.waiting)
-        named = [self._fold.arms.label(k) for k in arms[:count]]
+            named = [self._fold.arms.label(k) for k in arms[:count]]
         return named[0] if n is None else named
 
     def tell(
@@ -172,10 +172,10 @@ class LiveRun(Look):
         if told is None:
             told, arm = arm, None
         if counts is None:
-            arms, rewards, left_out, items = given.entries(
-                told, value, arm, reward, missing, self._fold.arms, item
-            )
-            with self._lock:
+            with self._lock:  # as the numbers of arms change when one joins or leaves
+                arms, rewards, left_out, items = given.entries(
+                    told, value, arm, reward, missing, self._fold.arms, item
+                )
                 known = [name for event in self._events for name in event.get("named", ())]
                 of_items = given.places(items, arms, self._fold.arms, self._held()[1], known)
                 self._commit({"tell": arms, "rewards": rewards, **of_items})
@@ -196,15 +196,14 @@ class LiveRun(Look):
 
         Raises:
             OverError: the run has ended: a stop is never taken back.
-            ArgumentError: the arm is in, or is one more than `most_arms`.
+            ArgumentError: the arm is in, or is one more than `most_arms`, or there is none.
             StoreError: the file cannot be written. After any error nothing has changed.
         """
         with self._lock:
             self._refuse_over()
-            most = self._first.arms.most
-            named = isinstance(arm, str) and arm not in self.names
-            if most is None or not named or len({*self._held()[1], arm}) > most:
-                allowed = f"an arm that is not in, one of most_arms={most} that ever are"
+            most = self._most()
+            if not is_name(arm) or arm in self.names or len({*self._held()[1], arm}) > most:
+                allowed = f"an arm that is not in, one of most_arms={most} that ever are, by name"
                 raise ArgumentError("arm", arm, allowed)
             self._commit({"add": arm})
 
@@ -214,15 +213,25 @@ class LiveRun(Look):
         Later rewards of it are refused. Arms that were asked for and not told wait no more.
 
         Raises:
-            ArgumentError: there is no such arm, two are left, or there is no `most_arms`.
+            ArgumentError: there is no such arm, two are left (with a reference one), or there
+                is no `most_arms`.
             OverError, StoreError: as `add`.
         """
         with self._lock:
             self._refuse_over()
-            if arm not in self.names or len(self.names) == 2 or not self._first.arms.most:
-                allowed = "one of three arms or more that are in, of a run with most_arms"
-                raise ArgumentError("arm", arm, allowed)
+            self._most()
+            problem: Any = self._first.call.problem
+            least, words = (2, "three") if problem.reference is None else (1, "two")
+            if arm not in self.names or len(self.names) == least:
+                raise ArgumentError("arm", arm, f"one of {words} arms or more that are in")
             self._commit({"remove": arm})
+
+    def _most(self) -> int:
+        """How many arms are ever in; refuse a run of fixed arms."""
+        if (most := self._first.arms.most) is None:
+            allowed = "a number, given to LiveRun; without it no arm joins or leaves"
+            raise UnsupportedError("most_arms", None, allowed)
+        return most
 
     def stop(self) -> "Table":
         """End the run by hand, for good.
@@ -253,7 +262,7 @@ class LiveRun(Look):
         if self._log is not None:
             self._log.append(len(self._events), event)
         self._events.append(event)
-        self._fold, self._state = fold, after
+        self._now = fold, after
 
     def _anew(self, event: dict) -> tuple[Fold, State]:
         """The fold over the arms that are in after an event, and the state with their rewards.
@@ -416,7 +425,7 @@ class LiveRun(Look):
         done = contents.events[: contents.after]
         fold = run._over(run._held(done)[0]) if run._first.arms.most else run._first
         if contents.state and (state := fold.restored(contents.state)):
-            run._fold, run._state, run._events = fold, state, done
+            run._now, run._events = (fold, state), done
         for n, event in enumerate(contents.events[len(run._events) :], len(run._events)):
             try:
                 run._commit(event)

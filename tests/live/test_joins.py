@@ -3,7 +3,11 @@
 The proof's union and a NumPy driver of many runs: `tests/live/joining.py`.
 """
 
+import contextlib
+import json
 import math
+import sqlite3
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,8 @@ import pytest
 import jaxelim as je
 from jaxelim.checks import wrong_answers
 from jaxelim.cli import main
+from jaxelim.live import given
+from jaxelim.simulation.results.proven import proven
 from tests.live.joining import AtTruth, log_pair, random_runs
 from tests.live.test_live_files import equal
 
@@ -216,7 +222,7 @@ def test_who_may_join_and_leave(tmp_path):
                 lambda arm=arm: run.add(arm))  # fmt: skip
         refused(run, "arm: got .*; allowed: one of three arms or more",
                 lambda arm=arm: run.remove("purple" if arm == "bold" else arm))  # fmt: skip
-    refused(run, "arms: got", lambda: run.add(" "))
+    refused(run, "arm: got ' '; allowed: an arm that is not in", lambda: run.add(" "))
     run.add("new")
     assert run.waiting == () and run.ask() == "new"
     refused(run, "arm: got 'late'; allowed: .* one of most_arms=4", lambda: run.add("late"))
@@ -234,8 +240,73 @@ def test_who_may_join_and_leave(tmp_path):
             change()
     plain = made(most_arms=None)
     for change in (lambda: plain.add("new"), lambda: plain.remove("old")):
-        with pytest.raises(je.errors.ArgumentError, match="arm: got .*most_arms"):
+        with pytest.raises(je.errors.ArgumentError, match="most_arms: got None; .*without"):
             change()
+
+
+def test_with_a_reference_one_arm_may_be_left():
+    run = je.LiveRun(["a", "b"], je.BestArm(reference=0.5), je.Uniform(), most_arms=3)
+    run.tell(["a", "b"], [0.1, 0.9])
+    refused(run, "arm: got 'c'; allowed: one of two arms or more", lambda: run.remove("c"))
+    run.remove("a")
+    assert run.names == run.answer_arms == ("b",)
+    refused(run, "arm: got 'b'; allowed: one of two arms or more", lambda: run.remove("b"))
+
+
+def test_a_name_of_digits_is_no_place():
+    """Arms "1" to "4": what comes for 2 is never that of the arm at place 2."""
+    run = je.LiveRun(list("1234"), je.BestArm(), je.Uniform(), most_arms=5)
+    run.tell({"arm": [1, 2, 3, 4, 2.0], "reward": [1.0, 2.0, 3.0, 4.0, 2.0]})  # a float column
+    run.remove("2")
+    for told in (lambda: run.tell(2, 7.0), lambda: run.tell({"arm": [2], "reward": [7.0]}),
+                 lambda: run.tell([2.0], [7.0]), lambda: run.tell(counts={2: (7.0, 1)}),
+                 lambda: run.difference(0, 1)):  # fmt: skip
+        refused(run, r"arm: got .*; allowed: .*'1', '3', '4'", told)
+    run.tell({"arm": [3, 3.0], "reward": [3.0, 3.0]})
+    assert run.means.tolist() == [1.0, 3.0, 4.0] and run.counts.tolist() == [1, 3, 1]
+
+
+def test_an_arm_that_leaves_while_a_reward_is_read(monkeypatch):
+    """The numbers of arms stay until the reward is in."""
+    run, read, threads = made(), given.entries, []
+    run.tell(["old", "plain", "bold"], [1.0, 2.0, 3.0])
+
+    def slow(*arguments):
+        found = read(*arguments)
+        threads.append(threading.Thread(target=run.remove, args=("old",)))
+        threads[0].start()
+        threads[0].join(0.5)
+        return found
+
+    monkeypatch.setattr(given, "entries", slow)
+    run.tell("plain", 4.0)
+    threads[0].join()
+    assert run.names == ("plain", "bold") and run.means.tolist() == [3.0, 3.0]
+
+
+def test_a_file_of_format_4_is_read(tmp_path):
+    """Its settings lack `most_arms`, and nothing else differs."""
+    path, run = tmp_path / "mine.live", made(most_arms=None)
+    run.save(path)
+    steps(run, 9, np.random.default_rng(6))
+    run.save()
+    run.close()
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        settings = json.loads(base.execute("SELECT settings FROM head").fetchone()[0])
+        assert settings.pop("most_arms") == "None"
+        base.execute("UPDATE head SET format = 4, settings = ?", (json.dumps(settings),))
+    again = je.LiveRun.load(path)
+    equal(again, run)
+    again.tell(again.ask(), 1.0)
+    again.close()
+    assert je.LiveRun.load(path, attach=False).told == 10
+
+
+def test_a_union_of_fewer_pairs_is_not_proven():
+    call = made()._fold.call
+    object.__setattr__(call, "threshold", je.Mixture(pieces=4))  # K - 1 of five arms
+    words = "this call needs pieces = 10, and the threshold has 4"
+    assert proven(call) == words
 
 
 def refused(run: je.LiveRun, message: str, change) -> None:

@@ -41,6 +41,7 @@ def proven(call: Any) -> bool | str:
             dimension=instance.d,
             longest=longest,
             theta_norm=norm,
+            most=instance.most,
         )
         reason = proof_of(call.threshold, terms)
         if reason is True and call.noise is not None:
