@@ -271,11 +271,10 @@ class LiveRun(Look):
         """
         inside, of_arms = self._held([*self._events, event])
         rows = [(k, *row) for k, name in enumerate(inside) for row in of_arms[name]]
-        tell, rewards, times, items = ([row[place] for row in rows] for place in range(4))
+        tell, rewards, times = ([row[place] for row in rows] for place in range(3))
         fold = self._over(inside)
         state = State(told=self.told - int(sum(times)), strayed=self._state.strayed)
-        told = {"tell": tell, "rewards": rewards, "times": times, "items": items}
-        return fold, fold(state, told)
+        return fold, fold(state, {"tell": tell, "rewards": rewards, "times": times})
 
     # What is shown.
 

@@ -107,23 +107,6 @@ def test_a_file_holds_the_items(tmp_path):
             again.tell("a", 0.5, item=3)
 
 
-def test_an_arm_that_joins_has_its_items():
-    matrix = scores()
-    run, whole = live(delta=1e-9), live(delta=1e-9)
-    joins = je.LiveRun(NAMES[:2], je.BestArm(), je.EBTC("ids", "tracking"), delta=1e-9,
-                       family=je.Paired(items=N), most_arms=3)  # fmt: skip
-    for j in range(8):
-        joins.tell(["a", "b"], matrix[:2, 7 - j], item=[7 - j] * 2)
-    joins.add("c")
-    for j in (3, 5, 0):
-        joins.tell("c", matrix[2, j], item=j)
-    for one in (run, whole):
-        one.tell(["a", "b"] * 8, matrix[:2, :8].T.ravel(), item=np.repeat(np.arange(8), 2))
-        one.tell(["c"] * 3, matrix[2, [3, 5, 0]], item=[3, 5, 0])
-    np.testing.assert_allclose(log_e(joins), log_e(whole), atol=1e-12)
-    check_evidence(joins)
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
