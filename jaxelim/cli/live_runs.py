@@ -98,6 +98,9 @@ class Tell(OfFile):
     """Name of the file's column of arms, if it has more than two columns."""
     reward: str | None = None
     """Name of its column of rewards."""
+    item: tuple[str, ...] = ()
+    """Of paired rewards: the name of its column of items; or without a file an item for each
+    reward."""
     missing: Literal["refuse", "skip"] = "refuse"
     """What to do with rows that have an empty cell."""
     counts: tuple[str, ...] = ()
@@ -116,10 +119,11 @@ class Tell(OfFile):
             if self.counts:
                 run.tell(counts=dict(map(_counted, self.counts)))
             elif self.csv is None:
-                run.tell(words[::2], words[1::2])
+                run.tell(words[::2], words[1::2], item=self.item or None)
             else:
                 table: Any = sys.stdin if str(self.csv) == "-" else self.csv
                 own: Any = dict(arm=self.arm, reward=self.reward, missing=self.missing)
+                own["item"] = self.item[0] if self.item else None
                 left_out = run.tell(table, **own)
                 if left_out:
                     notes.append(f"Rows left out for an empty cell: {left_out}.")

@@ -49,7 +49,8 @@ def entries(
     frame = _columns(told, names, arm, reward, arms, item)
     indices, rewards, rows, empty, items = [], [], [], [], []
     for row, cell, given, *named in frame.itertuples(name=None):
-        if _empty(given) or (_empty(cell) and str(cell).strip() not in (arms.names or ())):
+        lacks = _empty(given) or any(map(_empty, named))
+        if lacks or (_empty(cell) and str(cell).strip() not in (arms.names or ())):
             empty.append(row)
             continue
         try:
@@ -62,7 +63,8 @@ def entries(
         rows.append(row)
         items += named
     if empty and missing == "refuse":
-        note = f"no arm or no reward in {len(empty)} of {len(frame)} rows, first in row {empty[0]}"
+        what = "no arm or no reward" if item is None else "no arm, no reward or no item"
+        note = f"{what} in {len(empty)} of {len(frame)} rows, first in row {empty[0]}"
         raise ArgumentError("missing", missing, "'skip', which leaves these rows out", note)
     if not rows:
         note = f"{len(empty)} with an empty cell left out" if empty else ""
@@ -218,37 +220,61 @@ def _check_rewards(family: Family, rewards: Sequence[float]) -> None:
 # Items.
 
 
+class Items:
+    """The items of a run of paired rewards, by the events that it has counted.
+
+    Attributes:
+        at: the place of each item, by its name.
+        have: (arm, place) of the scores so far.
+    """
+
+    def __init__(self) -> None:
+        self.counted, self.at, self.have = 0, dict[str, int](), set[tuple[int, int]]()
+
+    def count(self, events: list[dict]) -> "Items":
+        """Count the events that are new."""
+        for event in events[self.counted :]:
+            self.at |= {name: len(self.at) + n for n, name in enumerate(event.get("named", ()))}
+            self.have.update(zip(event.get("tell", ()), event.get("items", ()), strict=False))
+        self.counted = len(events)
+        return self
+
+
 def places(
-    items: list | None, arms: list[int], run: Arms, held: Mapping, known: list[str]
+    items: Sequence | None, arms: list[int], run: Arms, seen: Items, events: list[dict]
 ) -> dict[str, list]:
     """What an event says of items: the place of each row's, and the names of new ones.
 
     Args:
-        items: as `LiveRun.tell` is given them; None: the next ones of the arms.
+        items: as `LiveRun.tell` is given them; None: the next one of a single arm.
         arms: of the rows.
         run: the arms of the run.
-        held: the rows of each arm so far, as of `fold.held`.
-        known: the names of the items so far, in the order of their places.
+        seen: its items so far.
+        events: its events so far.
     """
     most = getattr(run.family, "items", None)
     if most is None:
         if items is not None:
             raise ArgumentError("item", items, f"None: {run.family!r} has no common items")
         return {}
-    at = {name: place for place, name in enumerate(known)}
-    have = {k: {row[2] for row in held[run.label(k)]} for k in arms}
+    at, have = dict(seen.count(events).at), set(seen.have)
     event: dict[str, list] = {"items": []}
-    for k, item in zip(arms, [None] * len(arms) if items is None else items, strict=True):
-        if not isinstance(item, str | int | np.integer | None) or isinstance(item, bool):
+    if items is None:
+        if len(arms) > 1 or not all(map(str.isdecimal, at)):
+            allowed = "the item of each reward, by name or number: arms are compared item by item"
+            raise ArgumentError("item", None, allowed)
+        items = [sum(arm == arms[0] for arm, _ in have)]
+    for k, item in zip(arms, items, strict=True):
+        if not isinstance(item, str | int | np.integer) or isinstance(item, bool):
             raise ArgumentError("item", item, "the name or the number of an item")
-        place = at.setdefault(str(len(have[k]) if item is None else item), len(at))
-        if place in have[k]:
+        place = at.setdefault(str(item), len(at))
+        if (k, place) in have:
             raise ArgumentError("item", item, f"one that {run.label(k)} has no score of yet")
         if place >= most:
             raise ArgumentError("item", item, f"one of the {most} items that Paired(items=) keeps")
-        have[k].add(place)
+        have.add((k, place))
         event["items"].append(place)
-    return event | {"named": list(at)[len(known) :]}
+    return event | {"named": list(at)[len(seen.at) :]}
 
 
 # Counts.

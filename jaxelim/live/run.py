@@ -75,12 +75,13 @@ class LiveRun(Look):
         most_arms: int | None = None,
         **settings: Unpack[Settings],
     ):
-        given: Any = {"threshold": Mixture(), **settings}
-        given |= {"problem": problem, "rule": rule, "run": run}
-        self._over = lambda arms: Fold.of(Arms.of(arms, family, costs, most_arms), **given)
+        own: Any = {"threshold": Mixture(), **settings}
+        own |= {"problem": problem, "rule": rule, "run": run}
+        self._over = lambda arms: Fold.of(Arms.of(arms, family, costs, most_arms), **own)
         self._first = self._over(arms)
         self._now = self._first, State()
         self._events: list[dict] = []
+        self._items = given.Items()
         self._log: log.Log | None = None
         self._lock = threading.RLock()
 
@@ -154,7 +155,9 @@ class LiveRun(Look):
             arm, reward: the names of two columns of a table; None: it has no others. Without
                 a table, as `told` and `value`.
             item: the name or number of the item, of `Paired` rewards; as many as arms; or the name
-                of a column. None: the next one of the arm, which are numbered from 0.
+                of a column. None: the next one of a single arm, which are numbered from 0. Which
+                items an arm has, and their order, may depend on no score: scores may come late,
+                but not be chosen.
             counts: in place of `told`: a mapping of arms to (sum, number) of rewards, so
                 (hits, trials); of unknown variance to (sum, number, sum of squares).
             missing: "refuse" rows with an empty cell, or "skip" them.
@@ -176,8 +179,7 @@ class LiveRun(Look):
                 arms, rewards, left_out, items = given.entries(
                     told, value, arm, reward, missing, self._fold.arms, item
                 )
-                known = [name for event in self._events for name in event.get("named", ())]
-                of_items = given.places(items, arms, self._fold.arms, self._held()[1], known)
+                of_items = given.places(items, arms, self._fold.arms, self._items, self._events)
                 self._commit({"tell": arms, "rewards": rewards, **of_items})
             return left_out
         if told is not None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.cli import main
 from tests.twin import paired
 
 N, DELTA = 40, 0.1
@@ -115,6 +116,9 @@ def test_a_file_holds_the_items(tmp_path):
         (dict(item=True), "the name or the number of an item"),
         (dict(item="more"), "one of the 2 items that Paired"),
         (dict(reward=1.5), "rewards from 0 to 1"),
+        (dict(), "the item of each reward"),
+        (dict(arm=["a", "b"], reward=[0.5, 0.4]), "the item of each reward"),
+        (dict(arm=["a", "b"], reward=[0.5, 0.4], item=["q2", ""]), "no item in 1 of 2 rows"),
     ],
 )
 def test_refusals(given, words):
@@ -123,7 +127,7 @@ def test_refusals(given, words):
     for item in ("q0", "q1"):
         run.tell(NAMES, [0.5, 0.4, 0.3], item=[item] * 3)
     with pytest.raises(je.errors.ArgumentError, match=words):
-        run.tell("a", **{"reward": 0.5, **given})
+        run.tell(**{"arm": "a", "reward": 0.5, **given})
     assert run.told == 6
     with pytest.raises(je.errors.ArgumentError, match="has no common items"):
         live(family=je.Bounded()).tell("a", 0.5, item="q0")
@@ -132,3 +136,20 @@ def test_refusals(given, words):
     for name in ("intervals", "forecast"):
         with pytest.raises(je.errors.UnsupportedError, match=name):
             getattr(run, name)()
+
+
+def test_from_the_shell(tmp_path, capsys):
+    """Scores as words, and from a file with a column of items."""
+    path, table = str(tmp_path / "mine.live"), tmp_path / "scores.csv"
+    rows = [(arm, item, (arm == "a") * 0.5) for item in ("q2", "q3") for arm in NAMES]
+    table.write_text("\n".join(["model,question,score", *(f"{k},{j},{x}" for k, j, x in rows)]))
+    assert main(["live", "new", path, "--arms", *NAMES, "--family", "Paired(items=9)", "--rule",
+                 "uniform", "--problem", "best-arm"]) == 0  # fmt: skip
+    words = ["live", "tell", path, "a", "1", "b", "0", "c", "0"]
+    assert main(words) == 2 and "the item of each reward" in capsys.readouterr().err
+    assert main([*words, "--item", "q1", "q1", "q1"]) == 0
+    columns = ["--arm", "model", "--reward", "score", "--item", "question"]
+    assert main(["live", "tell", path, "--csv", str(table), *columns]) == 0
+    with je.LiveRun.load(path) as run:
+        assert told(run) == {(arm, item): x for arm, item, x in rows} | {
+            ("a", "q1"): 1, ("b", "q1"): 0, ("c", "q1"): 0}  # fmt: skip
