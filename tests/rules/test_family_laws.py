@@ -69,9 +69,9 @@ OTHERS = {
                     features=[[1.0, 0.0], [0.0, 1.0], [0.7, -0.6], [-0.6, 0.8]]),
     "logistic": place(je.Logistic(), (0.9, 0.3, 0.65, 0.05), 0.45, 0.0),
     "paired": place(
-        je.Paired(items=2000), (0.75, 0.5, 0.625, 0.25), 0.4, 0.2, scores=np.stack([
+        je.Paired(items=2000), (0.875, 0.375, 0.625, 0.125), 0.4, 0.2, scores=np.stack([
             np.arange(64) * step % 64 < 64 * mean
-            for step, mean in ((1, 0.75), (5, 0.5), (9, 0.625), (3, 0.25))
+            for step, mean in ((1, 0.875), (5, 0.375), (9, 0.625), (3, 0.125))
         ]) * 1.0,
     ),
 }  # fmt: skip
