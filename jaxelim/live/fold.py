@@ -256,7 +256,7 @@ def rows_of(event: dict) -> list[tuple[int, float, int, int]]:
     return list(zip(event["tell"], event["rewards"], times, items, strict=True))
 
 
-def held(arms: Arms, events: Iterable[dict]) -> tuple[list, dict[Any, list[list]]]:
+def members(arms: Arms, events: Iterable[dict]) -> tuple[list, dict[Any, list[list]]]:
     """The arms that are in after events of a run that began with some, and all rewards.
 
     Those of each arm that ever was in, by its name, with how often each came, and its item.

@@ -60,7 +60,7 @@ class Report:
                 notes.append(sentence(self.call.threshold, run.proven, family))
             notes += [*doubt(family, run._rewards()), *self._columns()]
             if (most := self.call.instance.most) is not None:
-                ever = list(run._held()[1])
+                ever = list(run._members()[1])
                 left = ", ".join(name for name in ever if name not in run.names) or "none"
                 notes.append(f"{len(ever)} of at most {most} arms have been in; removed: {left}. "
                              "Times count the rewards of those that are in, and p is the least "

@@ -14,7 +14,7 @@ from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, Uns
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms, is_name
 from jaxelim.live import given, log
-from jaxelim.live.fold import Fold, State, held
+from jaxelim.live.fold import Fold, State, members
 from jaxelim.live.look import Look
 from jaxelim.live.report import Report
 from jaxelim.simulation.experiment import LONGEST, Settings, takes_settings
@@ -77,8 +77,8 @@ class LiveRun(Look):
     ):
         own: Any = {"threshold": Mixture(), **settings}
         own |= {"problem": problem, "rule": rule, "run": run}
-        self._over = lambda arms: Fold.of(Arms.of(arms, family, costs, most_arms), **own)
-        self._first = self._over(arms)
+        self._fold_of = lambda arms: Fold.of(Arms.of(arms, family, costs, most_arms), **own)
+        self._first = self._fold_of(arms)
         self._now = self._first, State()
         self._events: list[dict] = []
         self._items = given.Items()
@@ -204,7 +204,7 @@ class LiveRun(Look):
         with self._lock:
             self._refuse_over()
             most = self._most()
-            if not is_name(arm) or arm in self.names or len({*self._held()[1], arm}) > most:
+            if not is_name(arm) or arm in self.names or len({*self._members()[1], arm}) > most:
                 allowed = f"an arm that is not in, one of most_arms={most} that ever are, by name"
                 raise ArgumentError("arm", arm, allowed)
             self._commit({"add": arm})
@@ -259,22 +259,22 @@ class LiveRun(Look):
         """Write an event, then change the state to that after it."""
         fold = self._fold
         if event.keys() & {"add", "remove"}:
-            fold, after = self._anew(event)
+            fold, after = self._changed(event)
         after = fold(self._state, event) if after is None else after
         if self._log is not None:
             self._log.append(len(self._events), event)
         self._events.append(event)
         self._now = fold, after
 
-    def _anew(self, event: dict) -> tuple[Fold, State]:
+    def _changed(self, event: dict) -> tuple[Fold, State]:
         """The fold over the arms that are in after an event, and the state with their rewards.
 
         They are told at once, as to a run that begins. So an arm that joins has first pulls.
         """
-        inside, of_arms = self._held([*self._events, event])
+        inside, of_arms = self._members([*self._events, event])
         rows = [(k, *row) for k, name in enumerate(inside) for row in of_arms[name]]
         tell, rewards, times = ([row[place] for row in rows] for place in range(3))
-        fold = self._over(inside)
+        fold = self._fold_of(inside)
         state = State(told=self.told - int(sum(times)), strayed=self._state.strayed)
         return fold, fold(state, {"tell": tell, "rewards": rewards, "times": times})
 
@@ -301,13 +301,13 @@ class LiveRun(Look):
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
-    def _held(self, events: list[dict] | None = None) -> tuple[list, dict[Any, list]]:
+    def _members(self, events: list[dict] | None = None) -> tuple[list, dict[Any, list]]:
         """The arms that are in after events, and the rewards of all arms that ever were."""
-        return held(self._first.arms, self._events if events is None else events)
+        return members(self._first.arms, self._events if events is None else events)
 
     def _rewards(self) -> dict[Any, np.ndarray]:
         """The rewards of each arm that were told one by one, in order."""
-        of_arms = self._held([event for event in self._events if "times" not in event])[1]
+        of_arms = self._members([event for event in self._events if "times" not in event])[1]
         return {name: np.array([row[0] for row in of_arms[name]]) for name in self.names}
 
     # Files.
@@ -424,7 +424,7 @@ class LiveRun(Look):
         except (KeyError, TypeError) as error:
             raise DamagedFileError(path, "its settings cannot be read") from error
         done = contents.events[: contents.after]
-        fold = run._over(run._held(done)[0]) if run._first.arms.most else run._first
+        fold = run._fold_of(run._members(done)[0]) if run._first.arms.most else run._first
         if contents.state and (state := fold.restored(contents.state)):
             run._now, run._events = (fold, state), done
         for n, event in enumerate(contents.events[len(run._events) :], len(run._events)):
