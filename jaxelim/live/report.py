@@ -57,7 +57,7 @@ class Report:
         notes = [self.standing()]
         if self.began:
             if not run.ended_by_hand:
-                notes.append(sentence(self.call.threshold, run.proven, family))
+                notes.append(sentence(self.call.threshold, run.proven, self.call.instance))
             notes += [*doubt(family, run._rewards()), *self._columns()]
             if (most := self.call.instance.most) is not None:
                 ever = list(run._members()[1])

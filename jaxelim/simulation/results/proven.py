@@ -63,18 +63,21 @@ def _counts_pending(call: Any, stopping: Any) -> bool:
     return stopping.native or always
 
 
-def sentence(threshold: Any, reason: bool | str, family: Any) -> str:
-    """The threshold and its guarantee for rewards of a family, for a summary."""
+def sentence(threshold: Any, reason: bool | str, instance: Any) -> str:
+    """The threshold and its guarantee for the rewards of an instance, for a summary."""
     if reason is True:
         return (
-            f"Threshold {threshold}, proven if {law(family)}: an answer is "
+            f"Threshold {threshold}, proven if {law(instance)}: an answer is "
             "wrong with probability at most delta."
         )
     return f"Threshold {threshold}, without proof: {reason}."
 
 
-def law(family: Any) -> str:
+def law(instance: Any) -> str:
     """What a proof takes for granted of rewards, in words."""
+    family, source = instance.family, instance.source
+    if getattr(source, "order", "") == "permuted":
+        return "the recorded rewards of each arm come in a random order"
     if hasattr(family, "items"):
         return f"items are independent draws, with scores of {abbreviate(family)}"
     unknown = family.stated_law() == UNKNOWN_VARIANCE
@@ -92,7 +95,7 @@ def of_several(results: Iterable[tuple[str, Any]]) -> list[str]:
         words = f"Without proof: the threshold {result.threshold}", f", as {result.proven}."
         if result.proven is True:
             words = (
-                f"Proven if {law(result.instance.family)}",
+                f"Proven if {law(result.instance)}",
                 ": an answer is wrong with probability at most delta.",
             )
         found.setdefault(words, []).append(repr(name))

@@ -91,7 +91,7 @@ def _notes(result: "Result") -> list[str]:
             f"Rewards entered in batches of {batch}, after delays of {delay} samples. tau counts "
             "pulls whose rewards were pending at the end."
         )
-    notes.append(sentence(result.threshold, result.proven, result.instance.family))
+    notes.append(sentence(result.threshold, result.proven, result.instance))
     if "looks" in result.layout:
         notes.append(f"It looked {result.layout['looks']}.")
     if result.elimination is not None or any(rule.eliminates for rule in result.stopping):
