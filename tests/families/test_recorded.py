@@ -13,8 +13,8 @@ from scipy import stats
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.families.recorded import ROUNDS, shuffled
-from jaxelim.simulation.results import proven
 from jaxelim.simulation.results.descriptions import hash_of
+from jaxelim.simulation.results.proven import law
 
 RNG = np.random.default_rng(11)
 STACKS = [np.append(np.ones(20), np.zeros(10)), np.arange(40) % 2, np.arange(25) % 3 == 0]
@@ -251,7 +251,7 @@ def test_a_family_says_itself_that_its_proof_is_one_without_replacement():
     past = je.Recorded([[0.0, 1.0], [0.0, 0.0]])
     assert past.law(je.Bounded()) == past.law(Shuffled()) == je.Bounded().law()
     assert "without replacement" in past.law(Mine())
-    assert "in a random order" in proven.law(on(past, je.Bounded()))
+    assert "in a random order" in law(on(past, je.Bounded()))
 
 
 @pytest.mark.slow
