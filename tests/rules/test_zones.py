@@ -117,15 +117,15 @@ def test_a_live_run_on_the_level_ends():
 @pytest.mark.slow
 @pytest.mark.parametrize("mean", [0.4, 0.6])
 def test_errors_at_the_end_of_the_zone(mean):
-    """Of 2000 runs at delta = 0.1, wrong at a true rate of 0.1 more than 266 times: below 1e-6.
+    """Of 2000 runs at delta = 0.1, wrong at a true rate of 0.1 more than 267 times: below 1e-6.
 
-    The smallest defect that is seen with probability 1/2 is an error rate of 0.133.
+    The smallest defect that is seen with probability 1/2 is an error rate of 0.134.
     """
-    assert binom.sf(266, 2000, 0.1) < 1e-6
+    assert binom.sf(267, 2000, 0.1) < 1e-6
     nudged = 0.5 + (mean - 0.5) * (1 + 1e-9)  # just wrong
     coin = je.Instance.unstructured([nudged], je.Bernoulli())
     stops = je.FullElimination(), je.SelectiveElimination(), je.LLR()
     result = je.simulate(coin, je.Thresholding(0.5, epsilon=0.1), je.Uniform(), runs=2000,
                          delta=0.1, stopping=stops, threshold=je.Mixture(), seed=8)  # fmt: skip
-    assert result.stopped.all() and ((~result.correct).sum(-1) <= 266).all()
+    assert result.stopped.all() and ((~result.correct).sum(-1) <= 267).all()
     assert (~result.correct).any()
