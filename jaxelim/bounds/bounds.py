@@ -58,7 +58,7 @@ def kl_bound(delta, information, answers: int = 1):
     answers = checks.integer("answers", answers, low=1)
     if answers == 1:
         return (1 - 2 * delta) * np.log((1 - delta) / delta) / value
-    p = np.maximum((1 - delta) / answers, delta)
+    p = np.maximum((1 - delta) * (1 / answers), delta)  # n may be beyond the floats
     return (p * np.log(p / delta) + (1 - p) * np.log((1 - p) / (1 - delta))) / value
 
 

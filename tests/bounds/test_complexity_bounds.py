@@ -53,7 +53,7 @@ def test_bounds_count_the_right_answers():
     """kl((1 - delta)/n, delta)/H*: as the plain form for n = 1, and falling in n."""
     for delta in (0.1, 0.01, 1e-6):
         plain = je.bounds.kl_bound(delta, 0.01)
-        bounds = [je.bounds.kl_bound(delta, 0.01, n) for n in (1, 2, 3, 10**7)]
+        bounds = [je.bounds.kl_bound(delta, 0.01, n) for n in (1, 2, 3, 2**1100)]
         assert bounds[0] == plain and bounds[0] > bounds[1] > bounds[2] > bounds[3] >= 0
     p, q = 0.45, 0.1
     direct = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
