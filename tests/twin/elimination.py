@@ -197,7 +197,7 @@ class ResetSets:
         self.alpha = settings.alpha or paper_alpha(beta)
         t0 = settings.t0 or max(2.0, np.sqrt(constants[2]) if constants else 0.0)
         self.times = {int(np.ceil(t0 ** (2**j))) for j in range(6) if t0 ** (2**j) < 1e15}
-        several = pieces.kind == "topm" or (pieces.slack and pieces.kind != "osi")
+        several = pieces.kind == "topm" or (pieces.slack > 0 and pieces.kind != "osi")
         shape = (pieces.K, 2) if pieces.kind == "osi" else (pieces.candidates,) * (1 + several)
         self.helper, self.last = np.ones(shape, bool), np.ones(shape, bool)
 
