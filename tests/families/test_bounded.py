@@ -80,9 +80,8 @@ def looked(a, b):
 def test_evidence_is_that_of_the_rewards(pairs, ends):
     """Pairs of samples: the LLR is at most that of the best stakes, whose grid is coarse.
 
-    It is at least 0.95 of the least sum of the twin's lower bounds on them. log e
-    is at most the twin's least on a grid, and above 1 at least 0.98 of it less 0.02.
-    Without replacement the LLR, which is no proof there, may be less by 0.2.
+    It is at least 0.95 of the least sum of the twin's lower bounds, less 0.2 without replacement.
+    log e is at most the twin's least on a grid, and above 1 at least 0.98 of it less 0.02.
     """
     for a, b in samples(pairs):
         size = max(len(a), len(b)) + 3 if ends else None

@@ -155,3 +155,13 @@ def test_counts_from_the_shell(tmp_path, capsys):
         assert main(["live", "tell", path, "--counts", *wrong]) == 2
     assert main(["live", "tell", path, "red", "1", "--counts", *words]) == 2
     assert "rewards: got ('red', '1') (rewards and counts)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family, times", [(je.Bernoulli(), 3), (je.Bounded(), 6)], ids=repr)
+def test_p_values_of_all_pairs_together(family, times):
+    """Bets for and against a pair of equal means are two martingales, and priors are one."""
+    run = je.LiveRun(NAMES, je.BestArm(), je.Uniform(), family=family, delta=1e-9)
+    run.tell(list(NAMES) * 20, [1, 0, 0] * 15 + [0, 1, 0] * 5)
+    found = run.p_values
+    assert found.pairs.min() < 1 / times
+    np.testing.assert_array_equal(found.together, np.minimum(1, times * found.pairs))

@@ -99,16 +99,6 @@ def test_evidence_and_p_values():
     assert before.min() < 0.05
 
 
-@pytest.mark.parametrize("family, times", [(je.Bernoulli(), 3), (je.Bounded(), 6)], ids=repr)
-def test_p_values_of_all_pairs_together(family, times):
-    """Bets for and against a pair of equal means are two martingales, and priors are one."""
-    run = je.LiveRun(NAMES, je.BestArm(), je.Uniform(), family=family, delta=1e-9)
-    run.tell(list(NAMES) * 20, [1, 0, 0] * 15 + [0, 1, 0] * 5)
-    found = run.p_values
-    assert found.pairs.min() < 1 / times
-    np.testing.assert_array_equal(found.together, np.minimum(1, times * found.pairs))
-
-
 def test_intervals_and_differences_are_where_the_mixture_meets_its_level():
     run = made(delta=0.1)
     means, n = told(run, 9).mean(0), 9
