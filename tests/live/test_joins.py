@@ -1,4 +1,4 @@
-"""Arms that join and leave: by definition a run anew on those that are in, with their rewards.
+"""Arms that join and leave: by definition a new run of those that are in, told their rewards.
 
 The proof's union and a NumPy driver of many runs: `tests/live/joining.py`.
 """
@@ -25,7 +25,9 @@ SELECTIVE = je.SelectiveElimination()
 MEANS = dict(old=0.2, plain=0.0, bold=0.6, new=2.0, late=-0.5)
 
 
-def made(arms=("old", "plain", "bold"), rule=je.Uniform(), most_arms=5, **changes) -> je.LiveRun:  # noqa: B008
+def made(
+    arms=("old", "plain", "bold"), rule=je.Uniform(), most_arms=5, **changes  # noqa: B008
+) -> je.LiveRun:  # fmt: skip
     """A live run of unit variance whose proof covers five arms."""
     given = dict(delta=0.1, stopping=SELECTIVE, most_arms=most_arms, **changes)
     return je.LiveRun(list(arms), je.BestArm(), rule, **given)
@@ -43,7 +45,7 @@ def steps(run: je.LiveRun, count: int, rng: np.random.Generator) -> list[tuple[s
     return rows
 
 
-def anew(run: je.LiveRun, rows: list[tuple[str, float]], **changes) -> je.LiveRun:
+def fresh(run: je.LiveRun, rows: list[tuple[str, float]], **changes) -> je.LiveRun:
     """A run of fixed arms, those that are in, that is told all of their rewards at once."""
     rule, threshold = run._fold.call.rule, je.Mixture(pieces=10)
     other = made(run.names, rule, most_arms=None, threshold=threshold, **changes)
@@ -77,7 +79,7 @@ def test_a_run_goes_on_as_one_on_the_arms_that_are_in(rule):
     with pytest.raises(je.errors.UnsupportedError, match="the first 4 rewards, 1 of them are not"):
         _ = run.evidence
     rows += steps(run, 1, rng)
-    other = anew(run, rows)
+    other = fresh(run, rows)
     same(run, other)
     for _ in range(5):
         assert run.ask() == other.ask()
@@ -87,7 +89,7 @@ def test_a_run_goes_on_as_one_on_the_arms_that_are_in(rule):
     told = run.told
     run.remove("old")
     assert run.names == ("plain", "bold", "new") and run.told == told == len(rows)
-    other = anew(run, rows)
+    other = fresh(run, rows)
     while not run.stopped:
         if run.told < told + 5:
             same(run, other)
