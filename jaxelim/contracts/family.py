@@ -37,6 +37,7 @@ class Family:
     structures: ClassVar[tuple[str, ...]] = ("unstructured",)
     slack: ClassVar[bool] = True  # whether the evidence knows pieces with slack
     initial_pulls: ClassVar[int] = 1  # the least number of initial pulls of each arm
+    items: int | None = None  # the most items that arms have in common; None: arms have none
     ridge: float = 0.0  # of the design matrix, for a family that has one
     design: ClassVar[bool] = False  # whether `view.linear` is the evidence: it has a design
     square: ClassVar[bool] = False  # whether rewards are Gaussian, of variances that are known

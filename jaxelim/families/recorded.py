@@ -154,7 +154,7 @@ class Recorded(Numbers):
         return family.stated_law() if shuffled and known else super().law(family)
 
     def check(self, instance: "Instance") -> None:
-        if self.common and not hasattr(instance.family, "items"):
+        if self.common and instance.family.items is None:
             allowed = f"common=False: {instance.family!r} takes arms as independent"
             raise ArgumentError("source", self, allowed)
         for k, stack in enumerate(self.rewards):

@@ -177,7 +177,7 @@ class Fold:
         first = first.ravel() / self.arms.family.scale
         lane = self.compute("start", self.queue, first)
         family: Any = self.arms.family
-        if not hasattr(family, "items"):
+        if family.items is None:
             return lane, early
         with scope.engine():
             none = family.empty(jnp.zeros_like(lane.stats.means))
@@ -239,7 +239,7 @@ def _check_joins(
         ("arms", names, arms.names, "names"),
         ("costs", arms.costs, arms.costs is None, "None"),
         ("family", family, not getattr(family, "by_arm", False), "one std for all arms"),
-        ("family", family, not hasattr(family, "items"), "rewards that have no items in common"),
+        ("family", family, family.items is None, "rewards that have no items in common"),
         ("problem", problem, of_arms, "BestArm() without items"),
         ("rule", rule, weights is None, "a rule without weights, which are of fixed arms"),
         ("threshold", threshold, isinstance(threshold, Mixture), "Mixture()"),
@@ -340,11 +340,10 @@ def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> L
         arm, reward, item = (
             jnp.broadcast_to(x[i], lane.done.shape) for x in (rows.arms, rows.rewards, rows.items)
         )
-        items = hasattr(family, "items")
 
         def once(_: Array, now: Lane) -> Lane:
             whole = now.with_fixed(lane)
-            got = arm, reward, all_of_them, item if items else None
+            got = arm, reward, all_of_them, None if family.items is None else item
             return step.arrivals.with_reward(inputs, whole, *got).varying
 
         return jax.lax.fori_loop(0, rows.times[i], once, now)

@@ -252,7 +252,7 @@ def places(
         seen: its items so far.
         events: its events so far.
     """
-    most = getattr(run.family, "items", None)
+    most = run.family.items
     if most is None:
         if items is not None:
             raise ArgumentError("item", items, f"None: {run.family!r} has no common items")

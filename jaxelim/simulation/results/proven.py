@@ -78,7 +78,7 @@ def law(instance: Any) -> str:
     family, source = instance.family, instance.source
     if getattr(source, "order", "") == "permuted":
         return "the recorded rewards of each arm come in a random order"
-    if hasattr(family, "items"):
+    if family.items is not None:
         return f"items are independent draws, with scores of {abbreviate(family)}"
     unknown = family.stated_law() == UNKNOWN_VARIANCE
     words = "Gaussian, of any variance" if unknown else f"of {abbreviate(family)}"
