@@ -176,7 +176,7 @@ class LiveFileWarning(UserWarning):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class OverError(JaxelimError, RuntimeError):
-    """A live run that has ended was asked for an arm.
+    """A live run that has ended was to go on.
 
     Args:
         answer: the arms of its answer, as the caller named them; empty if it was ended by
@@ -190,7 +190,7 @@ class OverError(JaxelimError, RuntimeError):
     def __str__(self) -> str:
         found = f"with the answer {abbreviate(list(self.answer))}"
         how = found if self.answer else "by hand"
-        return f"the run ended after {self.samples} rewards, {how}; ask no more"
+        return f"the run ended after {self.samples} rewards, {how}, for good"
 
 
 def warn(message: str, category: type[Warning]) -> None:

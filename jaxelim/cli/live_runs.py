@@ -38,6 +38,8 @@ class New(Settings):
     """The run index, for the rule's own random choices."""
     most_arms: int | None = None
     """How many arms are ever in, if some `add` and `remove` come; default: none comes."""
+    stack: tuple[int, ...] = ()
+    """How many rewards each arm has, if each is told once: one number, or one an arm."""
 
     def act(self) -> None:
         """Write the file, and print the first arm."""
@@ -46,10 +48,13 @@ class New(Settings):
         rule, family = (catalogue.made(x, getattr(self, x)) for x in ("rule", "family"))
         writable_file("file", self.file)
         own: Any = dict(family=family, costs=costs, run=self.run, most_arms=self.most_arms)
+        if self.stack:
+            own["stack"] = self.stack[0] if len(self.stack) == 1 else self.stack
         with LiveRun(arms, problem, rule, **own, **self.settings()) as run:
             run.save(self.file)
             arms = len(run.names)
-            print(f"{self.file}: {rule!r}, {problem!r}, {arms} arms. First: {run.ask()}")
+            print(f"{self.file}: {rule!r}, {problem!r}, {arms} arm{'s' * (arms > 1)} of "
+                  f"{family!r}, delta {self.delta:g}. First: {run.ask()}")  # fmt: skip
 
     def _arms(self) -> tuple[Any, Any]:
         """The arms as `LiveRun` takes them, and their costs."""

@@ -11,6 +11,10 @@ number of common items. So is the mean of all stakes, the e-value of the pair. B
 inequality it exceeds 1/alpha at some number of items with probability at most alpha. So it
 does at the number that a run has reached, whichever arm is ahead. (Ville 1939; Waudby-Smith &
 Ramdas 2024)
+
+Without replacement, from N items, -slack is the largest mean of all D_j, not of those left. After
+n items with sum S those left have a mean of at most m = -(N slack + S)/(N - n). So the stake is
+multiplied by 1 + f (D_j - m)/(w + m), a supermartingale again; there is no bet once m <= -w.
 """
 
 import dataclasses
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 
 BETS = LARGEST_EDGE * 2.0 ** (-np.arange(18) / 2)
 """The bets f of a pair, of equal weight: the shares of a stake that one item may lose."""
+_ROUNDING = 1e-9
+"""The share of w below which a difference is taken to be one of rounding."""
 
 
 @jax.tree_util.register_dataclass
@@ -46,6 +52,9 @@ class PairedStatistics(Statistics):
 
     scores: Array | None  # [M, K], NaN where an arm has not seen an item; None: not to be updated
     stakes: Array  # [K, J, K]: of arm i above arm k, by bet
+    size: Array | None = None  # [] N of items that are drawn without replacement; None: with
+    common: Array | None = None  # [K, K] n and
+    sums: Array | None = None  # [K, K] S of each pair
 
     def of_one_run(self) -> "PairedStatistics":
         return dataclasses.replace(self, scores=None)
@@ -118,6 +127,7 @@ class Paired(Family):
     name: ClassVar[str] = "paired"
     noise: ClassVar[str] = "run"
     any_law: ClassVar[bool] = True
+    without_replacement: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         Bounded.__post_init__(self)  # type: ignore[arg-type]
@@ -140,13 +150,16 @@ class Paired(Family):
             allowed = f"a number below {self.high - self.low:g} for {self!r}"
             raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
 
-    def empty(self, like: Array) -> PairedStatistics:
-        """The statistics before the first score, for arms as `like` [K]."""
+    tables = Bounded.tables  # type: ignore[assignment]
+
+    def empty(self, like: Array, size: Array | None = None) -> PairedStatistics:
+        """The statistics before the first score, for arms as `like` [K]; `size` as theirs."""
         (k, *lanes), none = like.shape, jnp.zeros_like(like)
+        pairs = None if size is None else jnp.zeros((k, k, *lanes))
         return PairedStatistics(
             t=jnp.zeros(lanes, jnp.int32), counts=none, means=none, reward_sums=none,
             scores=jnp.full((self.items, k, *lanes), jnp.nan),
-            stakes=jnp.zeros((k, len(BETS), k, *lanes)),
+            stakes=jnp.zeros((k, len(BETS), k, *lanes)), size=size, common=pairs, sums=pairs,
         )  # fmt: skip
 
     def start(
@@ -156,7 +169,11 @@ class Paired(Family):
             arm = jnp.full(rewards.shape[1:], k, jnp.int32)
             return self._entered(space.lanes, problem.epsilon, stats, arm, rewards[k], arm >= 0)
 
-        return jax.lax.fori_loop(0, rewards.shape[0], enter, self.empty(rewards))
+        size = None
+        if not isinstance(tables, tuple):
+            size = tables.reshape(len(rewards), -1)[0].astype(rewards.dtype)
+            size = jnp.broadcast_to(size, rewards.shape[1:])
+        return jax.lax.fori_loop(0, rewards.shape[0], enter, self.empty(rewards, size))
 
     def update(
         self, seen: Snapshot, arm: Array, reward: Array, go: Array, item: Array | None = None
@@ -178,12 +195,28 @@ class Paired(Family):
         flat = scores.reshape(-1, *scores.shape[2:])
         own = jnp.where(kept, reward, lanes.take(others, arm))
         flat = lanes.put(flat, item * k + arm, own)
-        bets = BETS.reshape(-1, *[1] * others.ndim) / (self.high - self.low - slack)
+        bets, width, more = BETS.reshape(-1, *[1] * others.ndim), self.high - self.low, {}
+        off = jnp.where(known, reward - others, 0)
+        least = -slack, -slack
+        if stats.size is not None:
+            n, total = (lanes.row(x, arm) for x in (stats.common, stats.sums))  # [K]
+            left = jnp.maximum(stats.size - n, 1)
+            least = tuple(-(stats.size * slack + sign * total) / left for sign in (1, -1))
+            above, below = chosen[:, None] & known, known[:, None] & chosen
+            more["common"] = stats.common + jnp.where(above | below, 1.0, 0.0)
+            signed = jnp.where(above, off, jnp.where(below, -off[:, None], 0))
+            more["sums"] = stats.sums + signed
 
-        def gains(off: Array) -> Array:  # [J, K]
-            return jnp.where(known, log1p(bets * (jnp.where(known, off, 0) + slack)), 0)
+        def gains(off: Array, least: Any) -> Array:  # [J, K]
+            gain, unit, little = off - least, width + least, _ROUNDING * width
+            if more:  # no bet where what is left can hardly fall below its mean
+                gain = jnp.where(gain > little, gain, jnp.minimum(gain, 0))
+                gain = jnp.where(unit > little, gain, 0)
+                unit = jnp.maximum(unit, little)
+            return jnp.where(known, log1p(bets / unit * gain), 0)
 
-        above, below = (lanes.materialize(gains, sign * (reward - others)) for sign in (1, -1))
+        above, below = (lanes.materialize(gains, sign * off, one)
+                        for sign, one in zip((1, -1), least, strict=True))  # fmt: skip
         below = jnp.swapaxes(below, 0, 1)[:, :, None]
         stakes = jnp.where(chosen[:, None, None], above, jnp.where(chosen, below, 0))
         stakes = stats.stakes + stakes
@@ -192,6 +225,7 @@ class Paired(Family):
         return dataclasses.replace(
             stats, t=stats.t + go.astype(jnp.int32), counts=counts, reward_sums=sums,
             means=sums / jnp.maximum(counts, 1), scores=flat.reshape(scores.shape), stakes=stakes,
+            **more,
         )  # fmt: skip
 
     def with_pending(

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts import Family
+from jaxelim.contracts import Family, Source
 from jaxelim.contracts.proofs import states
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.sources import MOST_POINTS, Numbers
@@ -63,6 +63,48 @@ def shuffled(seed: Array, place: Array, n: Array, rounds: int = ROUNDS) -> Array
         return jnp.where((output(seed, index) >> np.uint64(63)) == 1, partner, x)
 
     return jax.lax.fori_loop(0, rounds, step, place)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack(Numbers):
+    """Rewards from outside, of which each arm has so many: those of a live run.
+
+    They come without replacement, in a random order.
+
+    Args:
+        sizes: [K] the numbers of rewards.
+    """
+
+    sizes: Any
+    name: ClassVar[str] = "stack"
+    order: ClassVar[str] = "permuted"
+    dependence: ClassVar[str] = "rewards drawn without replacement are no independent draws"
+
+    def law(self, family: Family) -> str:
+        return law_of_stacks(self, family)
+
+    def check_runs(self, runs: np.ndarray, initial_pulls: int) -> None:
+        refuse_longer(initial_pulls, min(self.sizes))
+
+    def nature(self, instance: Any) -> np.ndarray:
+        """The sizes: [1, K]."""
+        return np.array([self.sizes], np.int32)
+
+    def lengths(self, nature: Any) -> Array:
+        return nature
+
+
+def law_of_stacks(source: Source, family: Family) -> str:
+    """`Source.law` of draws without replacement, in a random order."""
+    known = family.without_replacement and states(family, "without_replacement")
+    return family.stated_law() if known else Source.law(source, family)
+
+
+def refuse_longer(initial_pulls: int, least: int) -> None:
+    """Refuse more initial pulls than the shortest stack has rewards."""
+    if initial_pulls > least:
+        allowed = f"at most {least}, the length of the shortest stack"
+        raise ArgumentError("initial_pulls", initial_pulls, allowed)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -149,9 +191,7 @@ class Recorded(Numbers):
         return f'{words}: those of the order "bootstrap" are'
 
     def law(self, family: Family) -> str:
-        shuffled = (self.order, self.common) == ("permuted", False)
-        known = family.without_replacement and states(family, "without_replacement")
-        return family.stated_law() if shuffled and known else super().law(family)
+        return law_of_stacks(self, family) if self.order == "permuted" else super().law(family)
 
     def check(self, instance: "Instance") -> None:
         if self.common and instance.family.items is None:
@@ -164,10 +204,8 @@ class Recorded(Numbers):
         if self.order == "given" and runs.size != 1:
             allowed = "one run: rewards in the given order are the same in every run"
             raise ArgumentError("runs", runs, allowed)
-        least = min(stack.size for stack in self.rewards)
-        if self.order != "bootstrap" and initial_pulls > least:
-            allowed = f"at most {least}, the length of the shortest stack"
-            raise ArgumentError("initial_pulls", initial_pulls, allowed)
+        if self.order != "bootstrap":
+            refuse_longer(initial_pulls, min(stack.size for stack in self.rewards))
 
     def points(self) -> tuple[np.ndarray, np.ndarray]:
         """The different rewards of each stack, each with its share."""

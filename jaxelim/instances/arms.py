@@ -15,6 +15,7 @@ from jaxelim import checks
 from jaxelim.contracts import Family, Source
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import Gaussian, returns
+from jaxelim.families.recorded import Stack
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -31,6 +32,8 @@ class Arms:
         costs: [K] what a pull of each arm costs, above 0, in any unit of money or time;
             None: samples are counted.
         most: how many arms are ever in, where some join a live run or leave it; None: none does.
+        stack: how many rewards each arm has, which come without replacement: a number for all
+            arms, or [K]; None: they do not end.
 
     Raises:
         ArgumentError: an argument is not finite real numbers of this shape, or so large
@@ -42,7 +45,7 @@ class Arms:
     arms: np.ndarray
     family: Family
     names: tuple[str, ...] | None = field(init=False)  # an instance has none
-    source: Source | None = field(init=False)  # an instance may have one
+    source: Source | None = field(init=False)  # an instance may have one, or a live run's stack
     costs: np.ndarray | None = field(init=False)
     most: int | None = field(init=False, default=None)
 
@@ -54,10 +57,14 @@ class Arms:
         *,
         costs: ArrayLike | None = None,
         most: int | None = None,
+        stack: Any = None,
     ):
         phi, rewards = features(arms, ndim=2), family_of(None, family)
-        self._settle(costs, arms=phi, family=rewards, names=names, source=None, most=most)
+        source = None if stack is None else _stack(stack, len(phi), rewards)
+        self._settle(costs, arms=phi, family=rewards, names=names, source=source, most=most)
         self._refuse_structure()
+        if source is not None and self.structure != "unstructured":
+            raise UnsupportedError("stack", stack, "None for arms with features")
 
     def _settle(self, costs: Any, **fields: Any) -> None:
         phi = fields["arms"]
@@ -83,8 +90,9 @@ class Arms:
 
     @staticmethod
     def of(
-        given: Any, family: Family | None = None, costs: ArrayLike | None = None, most: Any = None
-    ) -> "Arms":
+        given: Any, family: Family | None = None, costs: ArrayLike | None = None,
+        most: Any = None, stack: Any = None,
+    ) -> "Arms":  # fmt: skip
         """From features [K, d], a number K, K names, or a mapping of names to features.
 
         Raises:
@@ -104,7 +112,7 @@ class Arms:
         phi = checks.real_array("arms", phi, ndim=2)
         names = None if names is None else _names(names, given, allowed)
         most = most if most is None else checks.integer("most_arms", most, low=len(phi), high=_MOST)
-        return Arms(phi, family, names, costs=costs, most=most)
+        return Arms(phi, family, names, costs=costs, most=most, stack=stack)
 
     @property
     def truth(self) -> "Instance | None":
@@ -226,6 +234,19 @@ def _costs(costs: Any, arms: int) -> np.ndarray | None:
         allowed = f"{arms} numbers above 0, the largest at most {_RATIO:g} times the least"
         raise ArgumentError("costs", costs, allowed)
     return array
+
+
+def _stack(stack: Any, arms: int, family: Family) -> Stack:
+    """The stacks of so many arms, checked."""
+    given = [stack] * arms if np.ndim(stack) == 0 else list(stack)
+    sizes = tuple(checks.integer("stack", one, low=2, high=2**31 - 1) for one in given)
+    most = family.items
+    if len(sizes) != arms or (most is not None and (max(sizes) > most or len(set(sizes)) > 1)):
+        allowed = f"a number, or {arms} of them"
+        if most is not None:
+            allowed = f"a number of at most {most}, the items that {family!r} keeps"
+        raise ArgumentError("stack", stack, allowed)
+    return Stack(sizes)
 
 
 def is_name(name: Any) -> bool:

@@ -125,6 +125,11 @@ class Fold:
         told, rounds = self.counts(state), range(self.call.initial_pulls)
         return [k for n in rounds for k in range(self.arms.K) if told[k] <= n]
 
+    def left(self, state: State) -> np.ndarray | None:
+        """The numbers of rewards of the arms that were not told yet: [K]; None: no end."""
+        stack: Any = self.arms.source
+        return None if stack is None else np.array(stack.sizes) - self.counts(state)
+
     def counts(self, state: State) -> np.ndarray:
         """The number of rewards of each arm: int64 [K]."""
         if state.lane is not None:
@@ -148,6 +153,7 @@ class Fold:
     def _told(self, state: State, event: dict) -> State:
         """The state after rewards have entered together, and were tested once."""
         rows = rows_of(event)
+        self._refuse_more(state, rows)
         told, lane, waiting = state.told + sum(row[2] for row in rows), state.lane, state.waiting
         if lane is None:
             state = state._replace(before=(*state.before, *rows), told=told)
@@ -161,6 +167,16 @@ class Fold:
         lane = self.compute("told", lane, entered, Rows.of(waiting))
         over = told if bool(np.asarray(lane.done)[0]) else 0
         return State(lane, (), waiting, told, state.ended or over, state.strayed)
+
+    def _refuse_more(self, state: State, rows: Sequence[tuple]) -> None:
+        """Refuse more rewards of an arm than its stack has."""
+        if (left := self.left(state)) is None:
+            return
+        for k, _, times, _ in rows:
+            left[k] -= times
+            if left[k] < 0:
+                allowed = f"an arm with rewards left: its stack has {self.arms.source.sizes[k]}"
+                raise ArgumentError("arm", self.arms.label(k), allowed)
 
     def _begun(self, before: Sequence[tuple]) -> tuple[Lane, list]:
         """The lanes in which the first rewards of all arms have entered, and the other rows.
@@ -179,8 +195,10 @@ class Fold:
         family: Any = self.arms.family
         if family.items is None:
             return lane, early
+        entered = lane.pending.entered
         with scope.engine():
-            none = family.empty(jnp.zeros_like(lane.stats.means))
+            none = family.empty(jnp.zeros_like(entered.means), entered.size)
+        none = dataclasses.replace(none, stacks=entered.stacks)
         pending = dataclasses.replace(lane.pending, entered=none)
         return dataclasses.replace(lane, pending=pending), list(before)
 
@@ -240,6 +258,7 @@ def _check_joins(
         ("costs", arms.costs, arms.costs is None, "None"),
         ("family", family, not getattr(family, "by_arm", False), "one std for all arms"),
         ("family", family, family.items is None, "rewards that have no items in common"),
+        ("stack", arms.source, arms.source is None, "None"),
         ("problem", problem, of_arms, "BestArm() without items"),
         ("rule", rule, weights is None, "a rule without weights, which are of fixed arms"),
         ("threshold", threshold, isinstance(threshold, Mixture), "Mixture()"),

@@ -87,6 +87,9 @@ def simulated(
     fold: Fold, state: State, now: np.ndarray, runs: Any, most: Any, seed: Any
 ) -> LiveForecast:
     """The `LiveForecast` of a state with lanes, not over, and its present answer, [W] bool."""
+    if fold.arms.source is not None:
+        allowed = "a run whose rewards do not end: what is left of a stack is not drawn here"
+        raise UnsupportedError("forecast", fold.arms.source, allowed)
     runs = checks.integer("runs", runs, low=1, high=10**4)
     most = checks.integer("most", most, low=1, high=10**9)
     with scope.engine():

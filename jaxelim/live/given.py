@@ -252,11 +252,12 @@ def places(
         seen: its items so far.
         events: its events so far.
     """
-    most = run.family.items
+    most, stack = run.family.items, run.source
     if most is None:
         if items is not None:
             raise ArgumentError("item", items, f"None: {run.family!r} has no common items")
         return {}
+    most = most if stack is None else stack.sizes[0]
     at, have = dict(seen.count(events).at), set(seen.have)
     event: dict[str, list] = {"items": []}
     if items is None:
@@ -271,7 +272,8 @@ def places(
         if (k, place) in have:
             raise ArgumentError("item", item, f"one that {run.label(k)} has no score of yet")
         if place >= most:
-            raise ArgumentError("item", item, f"one of the {most} items that Paired(items=) keeps")
+            allowed = f"one of the {most} items that the run has: each arm has a score of each once"
+            raise ArgumentError("item", item, allowed)
         have.add((k, place))
         event["items"].append(place)
     return event | {"named": list(at)[len(seen.at) :]}
@@ -280,13 +282,12 @@ def places(
 # Counts.
 
 
-def counts(told: Any, arms: Arms, due: Sequence[int], most: int) -> tuple[list, list, list]:
+def counts(told: Any, arms: Arms, most: int) -> tuple[list, list, list]:
     """Arms, rewards and how often each came, whose statistics are those of given sums.
 
     Args:
         told: what `LiveRun.tell` is given.
         arms: of the run.
-        due: the initial pulls that have no reward.
         most: how many rewards the run takes.
     """
     family, rows = arms.family, []
@@ -299,7 +300,6 @@ def counts(told: Any, arms: Arms, due: Sequence[int], most: int) -> tuple[list, 
     allowed = f"arms and their {words} of rewards"
     if not isinstance(told, Mapping) or not told:
         raise ArgumentError("counts", told, f"a mapping of {allowed}")
-    pulls = -np.bincount(due, minlength=arms.K)
     known = set()
     for name, own in told.items():
         entry, k = {name: own}, _index(name, arms)
@@ -310,7 +310,6 @@ def counts(told: Any, arms: Arms, due: Sequence[int], most: int) -> tuple[list, 
         if k in known:
             raise ArgumentError("counts", told, "each arm once")
         known.add(k)
-        pulls[k] += number
         if number:
             _check_sums(family, total, number, more, entry)
             rows += [(k, reward, times) for reward, times in _alike(total, number, *more) if times]
@@ -319,9 +318,6 @@ def counts(told: Any, arms: Arms, due: Sequence[int], most: int) -> tuple[list, 
     number = sum(times for *_, times in rows)
     if not 0 < number <= most:
         raise ArgumentError("counts", told, f"1 to {most} further rewards", f"{number} of them")
-    for k in np.flatnonzero(pulls < 0).tolist():
-        note = f"{arms.label(k)} lacks {-pulls[k]}"
-        raise ArgumentError("counts", told, "the first rewards of every arm", note)
     return tuple(map(list, zip(*rows, strict=True)))  # type: ignore[return-value]
 
 

@@ -245,9 +245,9 @@ class Look:
 
     def _started(self, name: str) -> Any:
         """The lanes, which there are once every arm has its first rewards."""
-        if self._state.lane is None:
-            lacking = len(self._fold.due(self._state))
-            allowed = f"after the first {self.first} rewards, {lacking} of them are not there"
+        if due := self._fold.due(self._state):
+            lacking = map(str, dict.fromkeys(map(self._fold.arms.label, due)))
+            allowed = f"after the first rewards of every arm; still to come: {', '.join(lacking)}"
             raise UnsupportedError(name, self, allowed)
         return self._state.lane
 

@@ -57,6 +57,10 @@ class LiveRun(Look):
         elimination, ridge, initial_pulls: as in `simulate`.
         seed, run: of the rule's own random choices, as in `simulate`.
         costs: [K] what a pull of each arm costs, in any unit; see `Instance`.
+        stack: how many rewards each arm has, where each is told once, in a random order: a
+            number for all arms, or [K]. An arm that was told all of them has a known mean, and
+            is not asked for. The run ends with an answer where all are known. See
+            docs/how-to/a-stack-that-ends.md. None: rewards do not end.
 
     Raises:
         ArgumentError, UnsupportedError, FamilyError, RuleError: as `simulate`.
@@ -73,11 +77,12 @@ class LiveRun(Look):
         costs: Any = None,
         run: int = 0,
         most_arms: int | None = None,
+        stack: Any = None,
         **settings: Unpack[Settings],
     ):
         own: Any = {"threshold": Mixture(), **settings}
         own |= {"problem": problem, "rule": rule, "run": run}
-        self._fold_of = lambda arms: Fold.of(Arms.of(arms, family, costs, most_arms), **own)
+        self._fold_of = lambda arms: Fold.of(Arms.of(arms, family, costs, most_arms, stack), **own)
         self._first = self._fold_of(arms)
         self._now = self._first, State()
         self._events: list[dict] = []
@@ -95,15 +100,15 @@ class LiveRun(Look):
         Args:
             n: the number of arms, for a list of n that were not told yet: those that were
                 asked for before come first. None: one arm. The rule chooses each of them
-                without the rewards of the others, as in `simulate(batch=n)`. Of the
-                initial pulls at most those that are left.
+                without the rewards of the others, as in `simulate(batch=n)`. Fewer than n while initial
+                pulls are left, at most these, and at the end of a `stack`.
 
         Returns:
             The arm by its name, or by its number if it has none; or a list.
 
         Raises:
             OverError: the run has ended.
-            UnsupportedError: so many initial pulls are not left.
+            UnsupportedError: the arm has a score of all items that `Paired` keeps.
             RuleError: the rule chose an arm out of range.
             StoreError: the file cannot be written; then nothing has changed.
         """
@@ -111,16 +116,24 @@ class LiveRun(Look):
         with self._lock:
             self._refuse_over()
             arms = self._fold.due(self._state)
-            if 0 < len(arms) < count:
-                allowed = f"at most {len(arms)} until every arm has its first rewards"
-                raise UnsupportedError("n", count, allowed)
             if not arms:
+                left = self._fold.left(self._state)
+                count = count if left is None else min(count, int(left.sum()))
                 after = self._fold.chosen(self._state, count)
+                self._refuse_items(after)
                 if new := after.waiting[len(self._state.waiting) :]:
                     self._commit({"ask": list(new)}, after)
                 arms = list(after.waiting)
             named = [self._fold.arms.label(k) for k in arms[:count]]
         return named[0] if n is None else named
+
+    def _refuse_items(self, after: State) -> None:
+        """Refuse to ask for more items of an arm than the family keeps."""
+        if (most := self._fold.arms.family.items) is not None:
+            waiting = np.bincount(np.array(after.waiting, int), minlength=self._fold.arms.K)
+            if (self._fold.counts(after) + waiting > most).any():
+                allowed = f"at most {most} of an arm: stop(), or begin with more items"
+                raise UnsupportedError("items", self._fold.arms.family, allowed)
 
     def tell(
         self,
@@ -167,8 +180,8 @@ class LiveRun(Look):
 
         Raises:
             ArgumentError: no such arm or column, a cell that is no reward
-                of the family, with its row, counts that lack first rewards of an arm, or an item
-                that the arm has a score of.
+                of the family, with its row, an item that the arm has a score of, or more
+                rewards than its stack has.
             UnsupportedError: the family needs more than counts.
             StoreError: the file cannot be written. After any error nothing has changed.
         """
@@ -185,8 +198,8 @@ class LiveRun(Look):
         if told is not None:
             raise ArgumentError("counts", counts, "None beside an arm or a table")
         with self._lock:
-            due, most = self._fold.due(self._state), LONGEST - self._state.told
-            arms, rewards, times = given.counts(counts, self._fold.arms, due, most)
+            most = LONGEST - self._state.told
+            arms, rewards, times = given.counts(counts, self._fold.arms, most)
             self._commit({"tell": arms, "rewards": rewards, "times": times})
         return 0
 
@@ -231,7 +244,8 @@ class LiveRun(Look):
     def _most(self) -> int:
         """How many arms are ever in; refuse a run of fixed arms."""
         if (most := self._first.arms.most) is None:
-            allowed = "a number, given to LiveRun; without it no arm joins or leaves"
+            allowed = "a number, given when the run began (--most-arms of `live new`); begin "
+            allowed += "another run with it, and tell it the rewards of this one"
             raise UnsupportedError("most_arms", None, allowed)
         return most
 
@@ -363,6 +377,8 @@ class LiveRun(Look):
         named = None if arms.names is None else dict(zip(arms.names, arms.arms, strict=True))
         own |= {"arms": arms.arms if named is None else named, "costs": arms.costs}
         own["most_arms"] = arms.most
+        if arms.source is not None:
+            own["stack"] = list(arms.source.sizes)
         return {name: text_of(name, value) for name, value in own.items()}
 
     @staticmethod

@@ -198,8 +198,8 @@ def queue_of(call: Experiment, spec: Spec) -> tuple[Queue, np.ndarray]:
 
 def inputs_of(call: Experiment, spec: Spec) -> Inputs:
     """What all runs share, as host arrays."""
-    instance, truth = call.computed, call.computed.truth
-    drawn = instance.source or spec.family
+    instance, source = call.computed, call.computed.source
+    known = instance.truth if source is None else instance  # the sizes of a live run's stacks are
 
     def real(x):
         x = np.asarray(x)
@@ -216,7 +216,7 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
         flag=np.int32(1),  # type: ignore[arg-type]
         cap=np.int32(call.cap),  # type: ignore[arg-type]
         features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
-        nature=jax.tree.map(real, () if truth is None else drawn.nature(truth)),
+        nature=jax.tree.map(real, () if known is None else (source or spec.family).nature(known)),
         tables=jax.tree.map(real, tables),
         prepared=jax.tree.map(real, prepared),
         constants=jax.tree.map(real, constants),

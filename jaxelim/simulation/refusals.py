@@ -159,7 +159,7 @@ def _check_combination(call: "Experiment") -> None:
         first, *more = call.stopping
         rows += [
             ("elimination", elimination, not traits.elimination,
-             f"None: {name} does not look at pieces when it samples"),
+             f"None: {name} does not look at pieces when it samples; LUCB, TTUCB and others do"),
             ("stopping", call.stopping,
              elimination.shared and (more or type(first) is not type(elimination)),
              f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces "

@@ -73,7 +73,7 @@ def test_runs_are_those_of_the_twin(rule, problem, order, wait):
         found = je.trace(instance, asked, ours, delta=DELTA, run=run, threshold=plain,
                          max_samples=4 * N, **wait)  # fmt: skip
         known = twin.run(
-            paired.Paired(table, HIGH - LOW), spec, theirs, noise=np.zeros(4 * N), delta=DELTA,
+            paired.Paired(table, HIGH - LOW, N if order == "permuted" else None), spec, theirs, noise=np.zeros(4 * N), delta=DELTA,
             beta=lambda t, delta: np.log(3 / delta), follow=found.arms, **settings, **wait,
         )  # fmt: skip
         np.testing.assert_array_equal(found.arms, known.arms)
@@ -88,13 +88,14 @@ def test_runs_are_those_of_the_twin(rule, problem, order, wait):
 # The statistics themselves, fed by hand.
 
 
-def fed(family, pulls, lanes=1, slack=0.0):
+def fed(family, pulls, lanes=1, slack=0.0, size=None):
     """log e of every ordered pair [K, K, B], after pulls (arm, score [B], item or None)."""
     with scope.engine():
         problem = je.BestArm(epsilon=slack)
         arms = 1 + max(arm for arm, *_ in pulls)
         space = ArmContext(LaneOps(), jnp.eye(arms))
-        stats = family.empty(jnp.zeros((arms, lanes)))
+        size = None if size is None else jnp.full(lanes, float(size))
+        stats = family.empty(jnp.zeros((arms, lanes)), size)
         for arm, score, item in pulls:
             item = None if item is None else jnp.full(lanes, item, jnp.int32)
             stats = family._entered(
@@ -109,8 +110,9 @@ def fed(family, pulls, lanes=1, slack=0.0):
         return np.stack(rows)
 
 
+@pytest.mark.parametrize("size", [None, 12])
 @pytest.mark.parametrize("slack", [0.0, 0.7])
-def test_log_e_is_its_definition(slack):
+def test_log_e_is_its_definition(slack, size):
     """In whatever order arms and items come; items that one arm lacks do not count."""
     rng = np.random.default_rng(3)
     matrix = scores(0.5, 12, 3)
@@ -118,11 +120,13 @@ def test_log_e_is_its_definition(slack):
              ((0, 3), (1, 0), (1, 11), (2, 5))]  # fmt: skip
     family = je.Paired(LOW, HIGH, items=12)
     for _ in range(3):
-        found = fed(family, [pulls[n] for n in rng.permutation(len(pulls))], slack=slack)[..., 0]
+        pulls = [pulls[n] for n in rng.permutation(len(pulls))]
+        found = fed(family, pulls, slack=slack, size=size)[..., 0]
         for i, k in itertools.permutations(range(3), 2):
             of = [{j: x for arm, x, j in pulls if arm == one} for one in (i, k)]
-            items = sorted(of[0].keys() & of[1].keys())
-            known = paired.log_e(*([own[j] for j in items] for own in of), HIGH - LOW, slack)
+            both = [j for arm, _, j in pulls if arm in (i, k)]
+            items = [j for n, j in enumerate(both) if j in both[:n]]  # as the pair gets them
+            known = paired.log_e(*([own[j] for j in items] for own in of), HIGH - LOW, slack, size)
             assert found[i, k] == pytest.approx(known, abs=1e-12)
 
 
@@ -159,6 +163,37 @@ def test_e_values_have_mean_one(slack):
         assert mean == pytest.approx(1, abs=1e-12) if not off else mean < 0.95
 
 
+DIFFERENCES = [(1.0, 1.0, 1.0, -1.0, -1.0, -1.0), (0.875, 0.5, 0.125, -0.5, -1.0)]
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.125])
+@pytest.mark.parametrize("values", DIFFERENCES)
+def test_no_time_to_stop_makes_an_e_value_worth_more_than_one(values, slack):
+    """The best stopping time by backward induction over all orders of the differences.
+
+    Draws are without replacement. Bets as if they were with it are worth up to 1.1.
+    """
+    values = tuple(np.array(values) - slack - np.mean(values))
+    orders = sorted(set(itertools.permutations(values)))
+    for size in (len(values), None):
+        family = je.Paired(-1.0, 1.0, items=len(values))
+        worth = {(): 1.0}
+        for n in range(1, len(values) + 1):
+            table = np.array(orders).T
+            both = np.maximum(table, 0), np.maximum(-table, 0)
+            pulls = [(k, x[j], None) for j in range(n) for k, x in enumerate(both)]
+            found = np.exp(fed(family, pulls, len(orders), slack, size)[0, 1])
+            worth |= {order[:n]: x for order, x in zip(orders, found, strict=True)}
+        for order in sorted(worth, key=len, reverse=True):
+            left = list(values)
+            for x in order:
+                left.remove(x)
+            if left:
+                later = np.mean([worth[(*order, x)] for x in left])
+                worth[order] = max(worth[order], later)
+        assert worth[()] <= 1 + 1e-9 if size else worth[()] > 1.001
+
+
 def test_bets_are_shares():
     assert (np.diff(BETS) < 0).all() and BETS[0] == 0.98 and BETS[-1] < 0.003
 
@@ -188,7 +223,7 @@ def test_runs_are_functions_of_their_number():
     same(one, whole, [7])
     short = je.simulate(on(scores(0.9)[:, :8], "permuted"), *job, je.Uniform(), runs=8, delta=1e-9,
                         threshold=je.Mixture())  # fmt: skip
-    assert short.correct.all() and (short.pulls == 8).all() and "without" in short.proven
+    assert short.correct.all() and (short.pulls == 8).all() and short.proven is True
 
 
 def test_permuted_arms_are_pulled_as_before():

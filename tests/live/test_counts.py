@@ -104,7 +104,6 @@ REFUSED = {
     "a sum of nothing": ({"red": (1, 0)}, "sums of 0 where there is no reward"),
     "nothing": ({"red": (0, 0)}, "1 to [0-9]+ further rewards"),
     "too many": ({name: (1, 2**31) for name in NAMES}, "1 to 2147418112 further rewards"),
-    "an arm too few": ({"red": (1, 2), "green": (1, 2)}, ".blue lacks 1.; allowed: the first"),
     "an arm twice": ({"red": (1, 2), "green": (1, 2), 0: (1, 2)}, "each arm once"),
 }  # fmt: skip
 

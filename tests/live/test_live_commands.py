@@ -22,7 +22,8 @@ def test_a_run_from_the_shell(tmp_path, capsys):
     """new, ask, tell, show: the file holds the run, and prints say what is next."""
     path = str(tmp_path / "mine.live")
     assert main(["live", "new", path, *NEW]) == 0
-    assert capsys.readouterr().out.endswith("LUCB(pulls=2), BestArm(), 3 arms. First: red\n")
+    assert capsys.readouterr().out.endswith(
+        "LUCB(pulls=2), BestArm(), 3 arms of Bernoulli(), delta 0.1. First: red\n")
     assert main(["live", "ask", path, "--n", "3"]) == 0
     assert capsys.readouterr().out == "red\ngreen\nblue\n"
     assert main(["live", "show", path]) == 0
@@ -61,7 +62,7 @@ BAD = {
     "a reward too few": (["tell", "red"], "rewards: got"),
     "out of range": (["tell", "red", "0.5"], "0.5 is not"),
     "the file again": (["new", *NEW], "path: got"),
-    "too many arms": (["ask", "--n", "4"], "n: got 4"),
+    "no arms at once": (["ask", "--n", "0"], "n: got 0"),
     "no such family": (["new", "--arms", "3", "--family", "cauchy"], "family: got 'cauchy'"),
     "no arms": (["new"], "arms: got"),
     "linear": (["new", "--arms", "3", "--threshold", "linear"], "threshold: got 'linear'"),

@@ -127,7 +127,7 @@ def test_intervals_and_differences_are_where_the_mixture_meets_its_level():
             run.intervals(**given)
     with pytest.raises(je.errors.ArgumentError, match=r"b: got 'red'.*another arm"):
         run.difference("red", "red")
-    with pytest.raises(je.errors.UnsupportedError, match="after the first 3 rewards"):
+    with pytest.raises(je.errors.UnsupportedError, match="first rewards of every arm; still"):
         made().intervals()
 
 
@@ -136,7 +136,7 @@ def test_the_end_by_hand(tmp_path):
     path = tmp_path / "mine.live"
     run = made(delta=1e-9)
     run.save(path)
-    with pytest.raises(je.errors.UnsupportedError, match="stop: got.*after the first 3 rewards"):
+    with pytest.raises(je.errors.UnsupportedError, match="stop: got.*still to come: red, gr"):
         run.stop()
     told(run, 5)
     run.ask()
@@ -161,7 +161,7 @@ def test_the_end_by_hand(tmp_path):
         assert one.summary().equals(run.summary())
         for again in (one.ask, one.stop, one.forecast):
             with pytest.raises(
-                je.errors.OverError, match="ended after 15 rewards, by hand; ask no more"
+                je.errors.OverError, match="ended after 15 rewards, by hand, for good"
             ):
                 again()
 

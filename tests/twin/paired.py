@@ -8,9 +8,17 @@ from tests.twin.worlds import Seen, World
 BETS = 0.98 * 2.0 ** (-np.arange(18) / 2)
 
 
-def log_e(a, b, width, slack=0.0):
-    """log e of {mu_a <= mu_b - slack}, of scores of both arms on common items, [n] each."""
-    gains = (np.asarray(a) - np.asarray(b) + slack) / (width - slack)
+def log_e(a, b, width, slack=0.0, size=None):
+    """log e of {mu_a <= mu_b - slack}, of scores of both arms on common items, [n] each.
+
+    `size`: the number of items, where these are drawn without replacement.
+    """
+    d = np.asarray(a) - np.asarray(b)
+    least = np.full(d.shape, -slack)
+    if size is not None:
+        least = -(size * slack + np.cumsum(d) - d) / (size - np.arange(d.size))
+    gains, gap = d - least, width + least
+    gains = np.divide(gains, gap, out=np.zeros(d.shape), where=gap > 1e-9 * width)
     stakes = np.sum(np.log1p(np.multiply.outer(BETS, gains)), -1)
     return stakes.max() + np.log(np.mean(np.exp(stakes - stakes.max())))
 
@@ -20,8 +28,9 @@ class Paired(World):
 
     normal = False
 
-    def __init__(self, scores, width=1.0):
-        self.scores, self.width, self.K = np.asarray(scores), width, scores.shape[1]
+    def __init__(self, scores, width=1.0, size=None):
+        self.scores, self.width, self.size = np.asarray(scores), width, size
+        self.K = scores.shape[1]
         self.pulls = np.zeros(self.K, int)
 
     def draw(self, k, noise):
@@ -47,7 +56,8 @@ class PairedSeen(Seen):
         for i, k in labels:
             n = min(len(self.all[i]), len(self.all[k]))
             both = self.all[i][:n], self.all[k][:n]
-            values.append(log_e(*both, self.world.width, self.pieces.slack))
+            world = self.world
+            values.append(log_e(*both, world.width, self.pieces.slack, world.size))
         return np.array(values)
 
     def gradients(self, labels, weights):

@@ -1,0 +1,118 @@
+"""Live runs of stacks that end: the simulated run, its batches, files and refusals."""
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim.cli import main
+from tests.twin import paired
+
+N, NAMES = 24, ("a", "b", "c")
+RNG = np.random.default_rng(4)
+COINS = [RNG.permutation((np.arange(n) < round(n * p)) + 0.0)
+         for n, p in ((24, 0.7), (15, 0.6), (20, 0.5))]  # fmt: skip
+COMMON = (RNG.permutation(N) / N < [[0.75], [0.7], [0.5]]) + 0.0
+
+
+def pair(family, delta=1e-9, rule=None, **settings):
+    """A simulated run without replacement, and the live run of the same arguments."""
+    rule = je.EBTCI("ids") if rule is None else rule
+    common = family.items is not None
+    past = je.Recorded(COMMON if common else COINS, common=common)
+    instance = je.Instance.unstructured(source=past, family=family)
+    one = je.trace(instance, je.BestArm(), rule, delta=delta, threshold=je.Mixture(), run=2,
+                   **settings)  # fmt: skip
+    stack = N if common else [len(x) for x in COINS]
+    return one, je.LiveRun(NAMES, je.BestArm(), rule, family=family, delta=delta, run=2, stack=stack)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 0.4])
+@pytest.mark.parametrize("family", [je.Bounded(), je.Paired(items=N)], ids=repr)
+def test_a_live_run_is_the_simulated_one(family, delta, tmp_path):
+    """At delta = 1e-9 until known means decide; from a file on; and it is proven."""
+    one, run = pair(family, delta)
+    run.save(tmp_path / "mine.live")
+    for n, (arm, reward) in enumerate(zip(one.arms, one.rewards, strict=True)):
+        assert run.ask() == NAMES[arm] and not run.stopped
+        run.tell(NAMES[arm], reward)
+        if n == 20:
+            run.save()
+            run.close()
+            run = je.LiveRun.load(tmp_path / "mine.live")
+    assert run.stopped and run.samples == one.samples and run.proven is True
+    np.testing.assert_array_equal(run.answer, one.answer)
+    assert delta > 0.1 or (run.counts == run._fold.arms.source.sizes).sum() >= 2
+    with pytest.raises(je.errors.OverError):
+        run.ask()
+    run.close()
+
+
+def test_the_last_batch_is_what_is_left():
+    """`ask(n)` is `batch=n`; the last list is shorter, and the first has the initial pulls."""
+    one, run = pair(je.Bounded(), batch=7)
+    rewards, t = list(one.rewards), 0
+    while not run.stopped:
+        arms = run.ask(7)
+        assert arms == [NAMES[k] for k in one.arms[t : t + len(arms)]]
+        run.tell(arms, rewards[t : t + len(arms)])
+        assert len(arms) == (3 if t == 0 else min(7, sum(map(len, COINS)) - t))
+        t += len(arms)
+    assert t == one.samples
+    np.testing.assert_array_equal(run.answer, one.answer)
+
+
+def test_evidence_is_that_of_draws_without_replacement():
+    """Of pairs, by the twin, with items in another order for each arm."""
+    _, run = pair(je.Paired(items=N), rule=je.Uniform())
+    items = RNG.permutation(N)[:15]
+    run.tell(["a"] * 15, COMMON[0, items], item=items)
+    for k, name in ((1, "b"), (2, "c")):
+        run.tell([name] * 15, COMMON[k, items[::-1]], item=items[::-1])
+    at = items[::-1]
+    known = [paired.log_e(COMMON[0, at], COMMON[k, at], 1.0, size=N) for k in (1, 2)]
+    np.testing.assert_allclose(run.evidence["log_e"], np.maximum(known, 0), atol=1e-12)
+
+
+def test_what_has_no_end_here_is_refused():
+    """More rewards than a stack has, arms that join, features, wrong sizes, a forecast."""
+    run = je.LiveRun(NAMES, je.BestArm(), je.LUCB(), family=je.Bounded(), stack=4)
+    run.tell(NAMES, [1, 0, 1])
+    before = run.told
+    for told in (["a"] * 4, ["b", "a", "a", "a", "a"]):
+        with pytest.raises(je.errors.ArgumentError, match="arm: got 'a'.*its stack has 4"):
+            run.tell(told, [1] * len(told))
+    assert run.told == before
+    with pytest.raises(je.errors.UnsupportedError, match="forecast: got Stack"):
+        run.forecast()
+    coins = dict(family=je.Bounded())
+    for given, words in (
+        (dict(stack=1, **coins), "stack: got 1"),
+        (dict(stack=[3, 4], **coins), "stack: got .3, 4.*or 3 of them"),
+        (dict(stack=5, initial_pulls=6, **coins), "initial_pulls: got 6"),
+        (dict(stack=9, family=je.Paired(items=8)), "stack: got 9.*at most 8, the items"),
+        (dict(stack=[8, 7, 8], family=je.Paired(items=8)), "stack: got"),
+        (dict(stack=5, most_arms=4, **coins), "stack: got Stack"),
+    ):
+        with pytest.raises(je.errors.ArgumentError, match=words):
+            je.LiveRun(NAMES, je.BestArm(), je.LUCB(), **given)
+    with pytest.raises(je.errors.UnsupportedError, match="stack: got 5.*with features"):
+        je.LiveRun([[1.0, 0.0], [0.6, 0.8]], je.BestArm(), je.LinGapE(), stack=5)
+
+
+def test_paired_items_that_are_used_up_are_asked_for_no_more():
+    run = je.LiveRun(NAMES, je.BestArm(), je.Uniform(), family=je.Paired(items=3))
+    for item in "xyz":
+        run.tell(NAMES, [1, 0, 1], item=[item] * 3)
+    with pytest.raises(je.errors.UnsupportedError, match="at most 3 of an arm: stop"):
+        run.ask()
+
+
+def test_from_the_shell(tmp_path, capsys):
+    path = str(tmp_path / "mine.live")
+    new = ["live", "new", path, "--arms", "a", "b", "--family", "bounded", "--rule", "uniform"]
+    assert main([*new, "--stack", "2", "3"]) == 0
+    assert main(["live", "tell", path, "a", "1", "b", "0", "a", "1"]) == 0
+    assert main(["live", "ask", path, "--n", "9"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == ["b", "b"]
+    assert main(["live", "tell", path, "b", "0", "b", "1"]) == 0
+    assert "The run stopped after 5 rewards" in capsys.readouterr().out
