@@ -170,12 +170,14 @@ class Fold:
 
     def _refuse_more(self, state: State, rows: Sequence[tuple]) -> None:
         """Refuse more rewards of an arm than its stack has."""
-        if (left := self.left(state)) is None:
+        left: Any = self.left(state)
+        if left is None:
             return
+        stack: Any = self.arms.source
         for k, _, times, _ in rows:
             left[k] -= times
             if left[k] < 0:
-                allowed = f"an arm with rewards left: its stack has {self.arms.source.sizes[k]}"
+                allowed = f"an arm with rewards left: its stack has {stack.sizes[k]}"
                 raise ArgumentError("arm", self.arms.label(k), allowed)
 
     def _begun(self, before: Sequence[tuple]) -> tuple[Lane, list]:

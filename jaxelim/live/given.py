@@ -252,7 +252,8 @@ def places(
         seen: its items so far.
         events: its events so far.
     """
-    most, stack = run.family.items, run.source
+    stack: Any = run.source
+    most = run.family.items
     if most is None:
         if items is not None:
             raise ArgumentError("item", items, f"None: {run.family!r} has no common items")

@@ -100,8 +100,8 @@ class LiveRun(Look):
         Args:
             n: the number of arms, for a list of n that were not told yet: those that were
                 asked for before come first. None: one arm. The rule chooses each of them
-                without the rewards of the others, as in `simulate(batch=n)`. Fewer than n while initial
-                pulls are left, at most these, and at the end of a `stack`.
+                without the rewards of the others, as in `simulate(batch=n)`. Fewer than n
+                while initial pulls are left, at most these, and at the end of a `stack`.
 
         Returns:
             The arm by its name, or by its number if it has none; or a list.
@@ -244,8 +244,8 @@ class LiveRun(Look):
     def _most(self) -> int:
         """How many arms are ever in; refuse a run of fixed arms."""
         if (most := self._first.arms.most) is None:
-            allowed = "a number, given when the run began (--most-arms of `live new`); begin "
-            allowed += "another run with it, and tell it the rewards of this one"
+            allowed = "a number, given when the run begins: without it no arm joins or leaves; "
+            allowed += "begin another run with it, and tell it the rewards of this one"
             raise UnsupportedError("most_arms", None, allowed)
         return most
 
@@ -377,8 +377,9 @@ class LiveRun(Look):
         named = None if arms.names is None else dict(zip(arms.names, arms.arms, strict=True))
         own |= {"arms": arms.arms if named is None else named, "costs": arms.costs}
         own["most_arms"] = arms.most
-        if arms.source is not None:
-            own["stack"] = list(arms.source.sizes)
+        source: Any = arms.source
+        if source is not None:
+            own["stack"] = list(source.sizes)
         return {name: text_of(name, value) for name, value in own.items()}
 
     @staticmethod

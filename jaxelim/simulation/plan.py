@@ -199,7 +199,7 @@ def queue_of(call: Experiment, spec: Spec) -> tuple[Queue, np.ndarray]:
 def inputs_of(call: Experiment, spec: Spec) -> Inputs:
     """What all runs share, as host arrays."""
     instance, source = call.computed, call.computed.source
-    known = instance.truth if source is None else instance  # the sizes of a live run's stacks are
+    known: Any = instance.truth if source is None else instance  # of a live run, its stacks
 
     def real(x):
         x = np.asarray(x)

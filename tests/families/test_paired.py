@@ -72,9 +72,11 @@ def test_runs_are_those_of_the_twin(rule, problem, order, wait):
         table = np.stack([every.rewards[every.arms == k] for k in range(4)], 1)
         found = je.trace(instance, asked, ours, delta=DELTA, run=run, threshold=plain,
                          max_samples=4 * N, **wait)  # fmt: skip
+        size = N if order == "permuted" else None
         known = twin.run(
-            paired.Paired(table, HIGH - LOW, N if order == "permuted" else None), spec, theirs, noise=np.zeros(4 * N), delta=DELTA,
-            beta=lambda t, delta: np.log(3 / delta), follow=found.arms, **settings, **wait,
+            paired.Paired(table, HIGH - LOW, size), spec, theirs, noise=np.zeros(4 * N),
+            delta=DELTA, beta=lambda t, delta: np.log(3 / delta), follow=found.arms,
+            **settings, **wait,
         )  # fmt: skip
         np.testing.assert_array_equal(found.arms, known.arms)
         np.testing.assert_array_equal(found.rewards, known.rewards)

@@ -23,7 +23,8 @@ def pair(family, delta=1e-9, rule=None, **settings):
     one = je.trace(instance, je.BestArm(), rule, delta=delta, threshold=je.Mixture(), run=2,
                    **settings)  # fmt: skip
     stack = N if common else [len(x) for x in COINS]
-    return one, je.LiveRun(NAMES, je.BestArm(), rule, family=family, delta=delta, run=2, stack=stack)
+    own = dict(family=family, delta=delta, run=2, stack=stack)
+    return one, je.LiveRun(NAMES, je.BestArm(), rule, **own)
 
 
 @pytest.mark.parametrize("delta", [1e-9, 0.4])
