@@ -48,44 +48,24 @@ two_dimensional: install
 reproduce: install
 	for one in $(TABLES) $(FIGURES) two_dimensional; do $(MAKE) --no-print-directory -j1 $$one || exit 1; done
 
-# The fast suite is mostly compiling. LLVM's level 0, XLA's plainer emitter of loops, one LLVM
-# module a program, no expensive passes, and none that programs here can spare, more than halve
-# it. Tests marked `shipped`, the slow suite and the digests run what ships.
-comma := ,
-space := $(subst ,, )
-PASSES := simplify-while-loops while-loop-invariant-code-motion while-loop-constant-sinking \
-	while-loop-trip-count-annotator simplify-conditional simplify-sorts reshape-mover \
-	zero_sized_hlo_elimination tree_reduction_rewriter constant_folding cpu-parallel-task-assigner
-# A jaxlib from 0.11 on ends the process over the emitter's flag, which it does not know.
-EMITTER = $(if $(wildcard $(VENV)/lib/*/site-packages/jaxlib-0.10.*),--xla_cpu_use_fusion_emitters=false)
-test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=0 \
-	$(EMITTER) --xla_cpu_parallel_codegen_split_count=1 \
-	--xla_llvm_disable_expensive_passes=true \
-	--xla_disable_hlo_passes=$(subst $(space),$(comma),$(strip $(PASSES)))
-# Keep small programs too: the workers, and the next call, share them.
-test test-x64: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
+PYTEST := $(BIN)/python -m pytest -n $(CORES) --dist loadgroup --durations=10
 
-PYTEST := JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup
+# Keep small programs too: the workers, and the next call, share them.
+test test-slow test-x64: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
+test test-x64 test-slow: export JAX_NUM_CPU_DEVICES := 1
 
 test: install check
-	env -u XLA_FLAGS $(PYTEST) -m shipped --durations=5 $$(grep -rlw --include='test_*.py' shipped tests)
-	$(PYTEST) -m "not slow and not shipped" --durations=10 tests
+	$(PYTEST) -m "not slow" tests
 
 test-x64: install
 	JAX_ENABLE_X64=1 $(PYTEST) -m "not slow" tests/faces/test_public_face.py
 
-# Hours: what is marked slow, as shipped. Some rows start a kernel, of the extra `docs`.
+# The rest, in at most 80 minutes on two cores. Some rows start a kernel, of the extra `docs`.
 test-slow: $(DOCS)
-	env -u XLA_FLAGS $(PYTEST) -m slow --durations=10 tests
+	$(PYTEST) -m "slow and not devices" tests
+	JAX_NUM_CPU_DEVICES=2 $(PYTEST) -m devices tests
 
-# Run on an idle machine; BENCH=--quick takes a minute or two.
-# docs/explanation/performance.md explains the figures.
-bench: install
-	$(BIN)/python -m benchmarks $(BENCH)
-
-# The runs of a GPU against a CPU's, and its times, within nine minutes; without a GPU the same
-# on the CPU, at small sizes. CHECK has its words. docs/how-to/gpus.md: without an installation.
-gpu-check: install
+check: install
 	$(BIN)/python -m benchmarks.gpu_check $(CHECK)
 
 check: install

@@ -1,8 +1,10 @@
 """Checked calls for tests, as `simulate` makes them."""
 
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
@@ -12,6 +14,12 @@ from jaxelim.simulation.plan import inputs_of, queue_of, settled, spec_of
 PLACES = (je.bounds, je.contracts, je.families, je.rules, je.thresholds, je.errors, je)
 NAMES = {name: getattr(place, name) for place in PLACES for name in dir(place)}
 """All public names, as for what a repr says."""
+
+
+def rows(every: Iterable, fast: Container, name: Callable[[Any], str] | None = None) -> list:
+    """The rows of a test, with ids by `name`; those that are not in `fast` are slow."""
+    return [pytest.param(row, id=name and name(row), marks=() if row in fast else pytest.mark.slow)
+            for row in every]  # fmt: skip
 
 
 def checked(instance, problem, rule, **settings: Any) -> Experiment:

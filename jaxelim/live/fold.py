@@ -212,6 +212,11 @@ class Fold:
             lane, arms = self.compute("chosen", lane, np.int32(more))
             self.refuse_failed(lane, state.told)
             waiting += tuple(np.asarray(arms)[:more].tolist())
+        if (most := self.arms.family.items) is not None:
+            asked = np.bincount(np.array(waiting, int), minlength=self.arms.K)
+            if (self.counts(state) + asked > most).any():
+                allowed = f"at most {most} of an arm: stop(), or begin with more items"
+                raise UnsupportedError("items", self.arms.family, allowed)
         return state._replace(lane=lane, waiting=waiting)
 
     def refuse_failed(self, lane: Lane, told: int) -> None:

@@ -120,20 +120,11 @@ class LiveRun(Look):
                 left = self._fold.left(self._state)
                 count = count if left is None else min(count, int(left.sum()))
                 after = self._fold.chosen(self._state, count)
-                self._refuse_items(after)
                 if new := after.waiting[len(self._state.waiting) :]:
                     self._commit({"ask": list(new)}, after)
                 arms = list(after.waiting)
             named = [self._fold.arms.label(k) for k in arms[:count]]
         return named[0] if n is None else named
-
-    def _refuse_items(self, after: State) -> None:
-        """Refuse to ask for more items of an arm than the family keeps."""
-        if (most := self._fold.arms.family.items) is not None:
-            waiting = np.bincount(np.array(after.waiting, int), minlength=self._fold.arms.K)
-            if (self._fold.counts(after) + waiting > most).any():
-                allowed = f"at most {most} of an arm: stop(), or begin with more items"
-                raise UnsupportedError("items", self._fold.arms.family, allowed)
 
     def tell(
         self,

@@ -53,6 +53,7 @@ def here(monkeypatch):
     return changed
 
 
+@pytest.mark.slow
 def test_equal_runs_times_and_failures(here, tmp_path, capsys):
     output = tmp_path / "deeper" / "check"
     assert gpu_check.main(Options(**SMALL, output=output)) == 1
@@ -69,6 +70,7 @@ def test_equal_runs_times_and_failures(here, tmp_path, capsys):
         assert words in said
 
 
+@pytest.mark.slow
 def test_where_runs_part_there_is_a_pull_with_its_margin(here, monkeypatch):
     """Half of the noise changes late pulls; the initial ones have no margin."""
     monkeypatch.setattr(gpu_check, "SHIFTS", (1e-15, 0.5))

@@ -13,6 +13,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from tests import twin
 from tests.bounds.cases import FAMILIES, box, place
+from tests.calls import rows
 from tests.places import PROBLEMS
 
 SLOW = pytest.mark.slow
@@ -30,15 +31,10 @@ CASES = [
     ("gaussian", "slack"), ("gaussian", "reference zone"), ("priced linear", "bai"),
     ("priced linear", "osi"), ("priced basis", "topm"),
 ]  # fmt: skip
-FAST = {("linear", "topm"), ("random bernoulli", "bai"), ("random bernoulli", "osi"),
-        ("random by-arm, priced", "topm"), ("logistic", "osi"),
-        ("random bernoulli", "slack")}  # fmt: skip
+FAST = {("linear", "topm"), ("random by-arm, priced", "topm")}
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(one, marks=() if one in FAST else SLOW, id=", ".join(one))
-             for one in CASES],
-)  # fmt: skip
+@pytest.mark.parametrize("case", rows(CASES, FAST, ", ".join))
 def test_h_star_and_its_certificate(case):
     """Information and slopes at w* are the twin's: so H* is at most (1 + gap) times the value.
 
@@ -303,6 +299,7 @@ def test_items_that_are_the_arms_have_the_same_complexity():
     np.testing.assert_allclose(ours.information, known.information, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [je.Gaussian(), je.Bernoulli(), je.Poisson()], ids=str)
 def test_equal_costs_are_none(family):
     means = np.linspace(0.1, 0.9, 4)

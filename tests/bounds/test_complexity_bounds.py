@@ -68,6 +68,7 @@ def test_efficiency():
         cx.efficiency([100, 200], [50, 50], 0.01, 0.1, [0.5, 0.5])
 
 
+@pytest.mark.slow
 def test_the_price_of_fixed_allocations():
     example = two_dimensional(5, 0.1)
     best = cx.complexity(example, BEST, 1e-10).value

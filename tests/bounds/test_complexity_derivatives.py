@@ -15,6 +15,7 @@ from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, Thresholding, TopM
 from tests.bounds.cases import FAMILIES, box
+from tests.calls import rows
 
 RNG = np.random.default_rng(12)
 ARMS = RNG.standard_normal((6, 3))
@@ -61,12 +62,9 @@ CASES = {
        for problem in (BestArm(), TopM(2), Thresholding(0.43))},
     "logistic": (ARMS[:5], np.array([1.8, -0.9, 1.0]), BestArm(), je.Logistic(), ROUGH),
 }  # fmt: skip
-FAST = {"linear, TopM(m=2)", "bernoulli, Thresholding(level=0.43)"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in FAST else SLOW) for name in CASES]
-)
+@pytest.mark.parametrize("name", rows(CASES, {"bernoulli, Thresholding(level=0.43)"}))
 def test_derivatives_are_those_of_certified_solves(name):
     """Of H* and w*, in features and theta or means, in reverse; of w* forward too."""
     arms, theta, problem, family, steps = CASES[name]

@@ -18,7 +18,6 @@ TIED = {
     "linear": ([[1, 0], [0, 1], [0.5, 0.5]], [1.0, 1.0], je.BestArm(), UNIT),
     "theta = 0": (np.eye(3), [0.0, 0.0, 0.0], je.BestArm(), UNIT),
 }
-FAST = {"gaussian"}  # each compiles a program of its own
 UNTIED = {
     "second best": (None, [0.8, 0.5, 0.5, 0.2], je.BestArm(), COIN),
     "inside top m": (None, [0.8, 0.8, 0.5, 0.2], je.TopM(2), COIN),
@@ -27,11 +26,6 @@ UNTIED = {
     "both sides of top m": (None, [0.8, 0.8, 0.5, 0.5], je.TopM(2), UNIT),
     "equal arms": ([[1, 0], [0, 1], [0, 1]], [1.0, 0.5], je.BestArm(), UNIT),
 }
-
-
-def cases(names):
-    marked = [(name, () if name in FAST else pytest.mark.slow) for name in names]
-    return [pytest.param(name, marks=marks) for name, marks in marked]
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +50,8 @@ def slopes(case):
     return values, jax.jacrev(every, which, has_aux=True)(*at)[0], forward
 
 
-@pytest.mark.parametrize("name", cases(TIED))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TIED)
 def test_a_tie_of_the_answer(name):
     """H* = 0, with derivatives 0, also of w*, in both modes."""
     values, *both = slopes(TIED[name])
@@ -65,7 +60,8 @@ def test_a_tie_of_the_answer(name):
         np.testing.assert_array_equal(slope, 0)
 
 
-@pytest.mark.parametrize("name", cases(UNTIED))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UNTIED)
 def test_other_ties(name):
     """Forward and reverse agree; H* changes by a small step as they say."""
     arms, theta, problem, family = UNTIED[name]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from tests.calls import rows
 
 RNG = np.random.default_rng(0)
 ARMS, THETA = RNG.normal(size=(5, 3)), np.array([1.0, 0.4, -0.3])
@@ -22,7 +23,7 @@ CASES = {
     "slack": (COINS, je.BestArm(epsilon=0.15)),
     "bounded": (je.Instance.unstructured(source=POINTS, family=je.Bounded()), je.BestArm()),
 }
-FAST = {"linear", "coins", "slack"}
+FAST = {"linear"}
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +32,7 @@ def float64():
         yield
 
 
-@pytest.mark.slow_rows("slack")
-@pytest.mark.parametrize(
-    "case", [pytest.param(x, marks=() if x in FAST else pytest.mark.slow) for x in CASES]
-)
+@pytest.mark.parametrize("case", rows(CASES, FAST))
 def test_values_and_derivatives(case):
     """jit and vmap give the plain value to 1e-9; the derivative agrees with differences."""
     instance, problem = CASES[case]
@@ -55,6 +53,7 @@ def test_values_and_derivatives(case):
     assert at @ weights[0] == pytest.approx(plain[0], rel=1e-9)  # homogeneous of degree one
 
 
+@pytest.mark.slow
 def test_the_envelope_theorem():
     """dH/dw_k = (phi_k . (theta - lambda))^2/2 over the variance, lambda the closest theta."""
     w = RNG.dirichlet(np.full(5, 5.0))
@@ -68,6 +67,7 @@ def test_the_envelope_theorem():
     np.testing.assert_allclose(slope, (ARMS @ moved) ** 2 / (2 * 2.0**2), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [je.Gaussian(), je.Bernoulli()], ids=str)
 def test_ties_and_zeros_give_a_supergradient(family):
     """Two equal pieces, and arms without weight: the value is below its tangent everywhere."""

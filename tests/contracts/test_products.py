@@ -12,7 +12,7 @@ import pytest
 import jaxelim as je
 from jaxelim import catalogue, engine, scope
 from jaxelim.simulation.plan import inputs_of, queue_of, spec_of
-from tests.calls import checked
+from tests.calls import checked, rows
 
 RNG = np.random.default_rng(3)
 LINEAR = je.Instance(RNG.normal(size=(5, 3)), [1.0, 0.3, -0.4])
@@ -90,8 +90,10 @@ def program(rule, backend="gpu", **changes):
         return made.advance.jit.trace(inputs, queue, made.empty(inputs, queue), np.int32(1)).jaxpr
 
 
-@pytest.mark.slow_rows("xy-adaptive")
-@pytest.mark.parametrize("name", catalogue.rules())
+RULES = catalogue.rules()
+
+
+@pytest.mark.parametrize("name", rows(RULES, set(RULES) - {"xy-adaptive"}))
 def test_the_program_of_a_rule(name):
     kind = catalogue.rules()[name]
     rule = kind(np.full(LINEAR.K, 1 / LINEAR.K)) if kind is je.Oracle else kind()

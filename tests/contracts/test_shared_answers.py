@@ -54,6 +54,7 @@ class Blind(BestHalf):
         return je.contracts.Pairs(shape.first, shape.exists & ~rival)
 
 
+@pytest.mark.slow
 def test_the_contract():
     assert "walks of its set" in str(check(BestHalf()))
     with pytest.raises(ContractError, match="another answer is False"):

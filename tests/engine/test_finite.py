@@ -83,6 +83,7 @@ def test_a_reward(value):
     assert "a reward was not finite at t = 181 of run 0" in str(error)
 
 
+@pytest.mark.slow
 def test_an_estimate():
     error = fails(Faulty("update"), je.Uniform())
     assert (error.t, error.run) == (LATE, 0)
@@ -96,16 +97,19 @@ def test_an_llr(value):
     assert "an LLR was not finite after" in str(error) and error.t > 3
 
 
+@pytest.mark.slow
 def test_an_interval():
     error = fails(Faulty("reach"), je.LUCB())
     assert "an interval was not finite after" in str(error) and error.t > 3
 
 
+@pytest.mark.slow
 def test_a_draw_from_the_posterior():
     error = fails(Faulty("posterior"), je.TTTS())
     assert "a posterior draw was not finite after" in str(error) and error.t > 20
 
 
+@pytest.mark.slow
 def test_the_librarys_own_families():
     """Of these the estimates are read at the end of each chunk, as a reward leaves its mark."""
     kind = type("Own", (Faulty,), {"__module__": "jaxelim.families.own"})
@@ -122,6 +126,7 @@ def test_a_family_of_recorded_rewards():
     assert "an LLR was not finite after" in str(error)
 
 
+@pytest.mark.slow
 def test_a_live_run():
     run = je.LiveRun(
         ["a", "b", "c"], je.BestArm(), je.Uniform(), family=Faulty("loss"),
@@ -166,6 +171,7 @@ class Scored(je.contracts.SamplingRule):
         return jnp.where(view.t % 2 == 0, jnp.argmax(score), least), state
 
 
+@pytest.mark.slow
 def test_scores_of_a_rule():
     """The scores are NaN from 201 on; the first choice that rests on them is at 202."""
     error = fails(je.Gaussian(), Scored(), je.errors.RuleError)

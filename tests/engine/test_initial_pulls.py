@@ -55,6 +55,7 @@ def test_the_first_check_follows_the_initial_rounds():
     np.testing.assert_allclose(found.rewards, rewards, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_seeded_noise_depends_on_run_and_t_alone():
     """Uniform sampling draws the same rewards whatever the initial pulls; None is one pull."""
     given = dict(delta=0.01, max_samples=60, threshold=je.Heuristic(), run=4, seed=9)
@@ -97,6 +98,7 @@ def test_layout_batch_and_deltas_change_nothing():
     assert (many.pulls >= 3).all() and (many.samples >= 15).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [
     je.LazyTaS(), pytest.param(je.XYAdaptive(), marks=SLOW), pytest.param(je.FWS(), marks=SLOW),
 ], ids=repr)  # fmt: skip

@@ -19,7 +19,6 @@ from tests import jobs
 from tests.calls import planned
 from tests.engine.test_invariance import COMMON, SELECTIVE, equal
 
-pytestmark = pytest.mark.devices
 SMALL = je.Instance(np.random.default_rng(0).normal(size=(12, 5)), [1.0, 0.3, -0.2, 0.1, 0.0])
 EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)
 """Its runs take 50 to 2700 samples."""
@@ -56,10 +55,6 @@ def slow(*row):
     return pytest.param(*row, marks=pytest.mark.slow)
 
 
-def shipped(*row):
-    return pytest.param(*row, marks=pytest.mark.shipped)
-
-
 def simulated(shrink, rule=None, instance=SMALL, **more):
     layout = je.Engine(shrink=shrink, **more.pop("layout", {"devices": 1}))
     settings = {**COMMON, "stopping": (je.LLR(), SELECTIVE), **more}
@@ -76,6 +71,7 @@ def alone():
     return {p for p in engine.program.values() if p.spec.execution.lanes == 1 and p.compiled}
 
 
+@pytest.mark.slow
 def test_the_last_runs_move_to_one_lane(stayed):
     """When the queue is empty. The program of one lane is traced once."""
     before = set(engine.program.values())
@@ -88,6 +84,7 @@ def test_the_last_runs_move_to_one_lane(stayed):
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize(
     "layout", [{"devices": 1, "lanes": 32, "chunk": 16}, {"lanes": 16, "chunk": 16}], ids=repr
 )
@@ -119,6 +116,7 @@ def test_never(stayed, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize("layout", [{"devices": 1}, {"devices": 2}, {"devices": 1, "chunk": 16}])
 def test_a_rule_with_rare_work_in_turn(layout):
     """All runs of the queue, and they are those of the rule without rare work."""
@@ -127,6 +125,7 @@ def test_a_rule_with_rare_work_in_turn(layout):
     assert found.layout["lanes"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lanes, rule, shrink, more",
     [
@@ -147,6 +146,7 @@ def test_which_runs_are_taken_in_turn(lanes, rule, shrink, more, monkeypatch):
     assert simulated(shrink, rule, EASIER, **settings).layout["lanes"] == 16
 
 
+@pytest.mark.slow
 def test_rare_work_that_a_problem_does_not_need():
     """Track-and-Stop on Gaussian arms solves one equation at every sample, in many lanes."""
     arms = je.Instance.unstructured([1.0, 0.4, 0.0])
@@ -154,6 +154,7 @@ def test_rare_work_that_a_problem_does_not_need():
     assert simulated(None, je.TrackAndStop(), arms, **settings).layout["lanes"] == 16
 
 
+@pytest.mark.devices
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
@@ -234,7 +235,7 @@ def test_nothing_for_the_solves_is_made_in_a_step():
     [
         (je.LinGapE(), 1),
         pytest.param(je.LinGame(), 1, marks=pytest.mark.slow),
-        pytest.param(je.FWS(), 1, marks=pytest.mark.shipped),
+        pytest.param(je.FWS(), 1, marks=pytest.mark.slow),
         pytest.param(je.LazyTaS(), 1, marks=pytest.mark.slow),
     ],
     ids=repr,
@@ -359,7 +360,7 @@ def equal_lanes(one, many, index):
         slow(jobs.D20, je.BestArm(), je.LinGapE()),
         slow(jobs.scaled(jobs.D10_TOP, 2.0), je.TopM(3), je.LinGapE()),
         slow(jobs.D20, je.TopM(5), je.LinGapE()),
-        shipped(jobs.D20_SIGNS, je.Thresholding(), je.LinGapE()),
+        (jobs.D20_SIGNS, je.Thresholding(), je.LinGapE()),
         slow(jobs.K40, je.BestArm(), je.LinGapE()),
         slow(jobs.D20, je.BestArm(), je.LinGame()),
         slow(jobs.D20, je.TopM(5), je.LinGame()),
@@ -385,7 +386,7 @@ def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
 @pytest.mark.parametrize(
     "instance, problem, rule, chunks",
     [
-        shipped(SMALL, je.BestArm(), je.FWS(), 10),
+        slow(SMALL, je.BestArm(), je.FWS(), 10),
         slow(jobs.D20, je.BestArm(), je.FWS(), 10),
         slow(jobs.scaled(jobs.D10_TOP, 2.0), je.TopM(3), je.FWS(), 50),
         slow(jobs.D20, je.TopM(5), je.FWS(), 10),

@@ -122,13 +122,14 @@ def many():
 
 @pytest.mark.parametrize("layout", [
     je.Engine(lanes=7, chunk=37, devices=1),
-    pytest.param(je.Engine(devices=2), marks=[pytest.mark.devices]),
+    pytest.param(je.Engine(devices=2), marks=[pytest.mark.devices, pytest.mark.slow]),
     pytest.param(je.Engine(devices=1, shrink=True), marks=[pytest.mark.slow]),
 ], ids=repr)  # fmt: skip
 def test_layouts_do_not_matter(many, layout):
     equal(many, je.simulate(ONE, je.BestArm(), je.LinGapE(), engine=layout, **COMMON))
 
 
+@pytest.mark.slow
 def test_blocks_and_stores_do_not_matter(many, tmp_path):
     """Blocks of a store are those of this batch and delay, and go on from there."""
     given = ONE, je.BestArm(), je.LinGapE()
@@ -181,6 +182,7 @@ def test_rules_of_two_speeds_and_with_own_tests(name):
 # Results, and bad input.
 
 
+@pytest.mark.slow
 def test_what_a_result_says(tmp_path):
     """Batch and delay in settings, summary and file; intervals of the rewards that entered."""
     waits = dict(batch=6, delay=3)
@@ -205,6 +207,7 @@ def test_what_a_result_says(tmp_path):
     assert plain.entered is None and "batch" not in plain.settings
 
 
+@pytest.mark.slow
 def test_native_tests_are_not_proven():
     """A rule's own intervals count pending pulls."""
     common = dict(runs=2, max_samples=100, batch=4, stopping=je.Native())

@@ -12,6 +12,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.families import linear_statistics as gaussian
 from jaxelim.lanes import LaneOps, places_type
+from tests.calls import rows
 
 # Integers
 
@@ -30,8 +31,7 @@ def easy_for_one_delta(t, delta):
     return jnp.where(delta > 0.1, 5.0, 1e9) + 0 * t
 
 
-@pytest.mark.slow_rows("32868")
-@pytest.mark.parametrize("arms", [40, 2**15 + 100])
+@pytest.mark.parametrize("arms", rows([40, 2**15 + 100], {40}))
 def test_pulls_at_every_stop_sum_to_samples(arms):
     """Of two observers one stops at once and one never.
 

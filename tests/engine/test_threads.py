@@ -1,6 +1,7 @@
 """Eight calls at once, in threads that share programs, some of them interrupted."""
 
 import numpy as np
+import pytest
 
 import jaxelim as je
 from jaxelim import engine
@@ -19,6 +20,7 @@ def simulated(name, seed, **more):
                        **more)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_eight_calls_at_once_are_those_of_one_after_the_other():
     """Runs are equal, and an interrupted call leaves the others alone."""
     calls = [(name, seed) for seed in (3, 4, 5, 6) for name in RULES]

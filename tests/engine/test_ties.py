@@ -20,6 +20,7 @@ def changed(kind, problem, rule, count=1):
     return [found for one in given for found in ties.changed(one, problem, rule)]
 
 
+@pytest.mark.slow
 def test_a_slice():
     """32 runs of LinGapE on arms whose scores tie at every second choice."""
     found = changed(ties.independent, ties.PROBLEMS[0], je.LinGapE(), 2)

@@ -27,7 +27,7 @@ def test_the_worst_arm_keeps_its_contract(epsilon):
     assert je.testing.check(example().WorstArm(epsilon), draws=80)
 
 
-@pytest.mark.slow_rows("0.3")
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
 def test_the_worst_arm_is_the_best_of_mirrored_rewards(epsilon):
     """Runs are equal to the bit: samples, pulls, answers; with a mixture's proof."""

@@ -66,7 +66,6 @@ REFUSED = {
     "XLA_FLAGS=--xla_cpu_enable_fast_math": "XLA_FLAGS has --xla_cpu_enable_fast_math",
 }
 TOGETHER = "JAX_DEFAULT_PRNG_IMPL=rbg JAX_THREEFRY_PARTITIONABLE=0 JAX_RANDOM_SEED_OFFSET=7"
-FAST = {TOGETHER, "JAX_NO_TRACING=1"}
 
 
 def plain() -> dict[str, str]:
@@ -94,21 +93,15 @@ def here() -> str:
     return flags_job.digest()
 
 
-def marked(flag):
-    return pytest.param(flag, id=flag, marks=() if flag in FAST else pytest.mark.slow)
-
-
-@pytest.mark.slow_rows(
-    "JAX_DEFAULT_PRNG_IMPL=rbg JAX_THREEFRY_PARTITIONABLE=0 JAX_RANDOM_SEED_OFFSET=7"
-)
-@pytest.mark.parametrize("flag", [marked(flag) for flag in (TOGETHER, *EQUAL)])
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", (TOGETHER, *EQUAL))
 def test_numbers_are_the_same_under(flag):
     known = {"digest": here()}  # first: the child may find this program in the cache
     assert said(flag) == known
 
 
-@pytest.mark.slow_rows("JAX_NO_TRACING=1")
-@pytest.mark.parametrize("flag", [marked(flag) for flag in REFUSED])
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", REFUSED)
 def test_refused_under(flag):
     found = said(flag)
     assert found["error"] == "SetupError" and found["text"].startswith(REFUSED[flag])

@@ -120,6 +120,7 @@ def test_a_summary_warns_of_biased_means():
     assert "biased" not in str(whole.summary())
 
 
+@pytest.mark.slow
 def test_noise_that_runs_out():
     noise = np.random.default_rng(0).standard_normal((3, 150))
     hard = je.Instance(np.eye(3), [1.0, 0.99, 0.0])
@@ -147,6 +148,7 @@ def test_common_random_numbers():
     )
 
 
+@pytest.mark.slow
 def test_seeds_give_different_standard_normals():
     z = np.concatenate(
         [
@@ -219,6 +221,7 @@ def test_xarray_round_trip(tmp_path):
         assert back["samples"].attrs["units"] == "samples" and back.attrs["seed"] == 0
 
 
+@pytest.mark.slow
 def test_a_callable_is_a_threshold():
     import jax.numpy as jnp
 
@@ -288,6 +291,7 @@ def test_efficiency():
     assert np.isnan(hard.efficiency()[0]).all()
 
 
+@pytest.mark.slow
 def test_complexity_from_the_command_line(tmp_path, capsys):
     figure = tmp_path / "w.png"
     assert (

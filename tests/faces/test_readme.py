@@ -11,7 +11,7 @@ import pytest
 
 from experiments.cells import markdown
 from jaxelim import catalogue, rules
-from tests.calls import NAMES
+from tests.calls import NAMES, rows
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted(
@@ -58,16 +58,12 @@ def test_the_table_of_rules_is_printed_from_the_code():
     assert found and found.group(1).strip() == markdown(rows_of_rules()).strip()
 
 
-FAST = ("README.md", "docs/how-to/add-a-rule.md", "docs/how-to/store-and-resume.md")
 PAGES = sorted(str(page.relative_to(ROOT))
                for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
                if "```python\n" in page.read_text())  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(row, marks=() if row in FAST else pytest.mark.slow) for row in PAGES],
-)
+@pytest.mark.parametrize("page", rows(PAGES, {"README.md"}))
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
 import jaxelim as je
@@ -18,7 +17,6 @@ from jaxelim.contracts.views import ArmContext
 from jaxelim.evidence import betting
 from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.evidence.betting import Truth, Wins
-from jaxelim.families import Betas, Points
 from jaxelim.lanes import PLAIN
 from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid, log_mean_exp, spread
@@ -97,6 +95,7 @@ def test_evidence_is_that_of_the_rewards(pairs, ends):
         assert won >= 0.98 * on_grid - 0.02 or on_grid < 1
 
 
+@pytest.mark.slow
 def test_a_common_mean_at_uneven_weights():
     """Weights from 1e-12 to 1: both bets balance, near the least lower bound around."""
     rng = np.random.default_rng(3)
@@ -166,6 +165,7 @@ def test_a_lower_bound_is_below_the_stake_for_every_bet():
                 assert (bound <= exact + 1e-9 * (1 + np.abs(exact))).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reward", [0.0173, 0.9827, 0.3])
 def test_rounding_refutes_no_truth(reward):
     """A million equal rewards at their mean: every stake is 1. Sums of powers err by 1e-5."""
@@ -207,6 +207,7 @@ def test_common_means_leave_room_for_the_slack():
     assert float(at) <= 0.5 and 0.95 * least <= value <= 1.04 * least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("up", [True, False])
 def test_slack_near_an_end_leaves_out_means_beyond_it(up):
     """1500 rewards of each arm, nearly all at an end: means of b beyond it are no alternatives.
@@ -224,6 +225,7 @@ def test_slack_near_an_end_leaves_out_means_beyond_it(up):
         assert won == pytest.approx(value, abs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [(0.0, 0.2), (0.05, 0.25), (0.8, 1.0)])
 def test_e_values_with_slack_have_a_mean_of_at_most_1_at_the_truth(ends):
     """All numbers of ones among 12 rewards of a and 9 of b, mu_b = mu_a + slack."""
@@ -239,6 +241,7 @@ def test_e_values_with_slack_have_a_mean_of_at_most_1_at_the_truth(ends):
     assert 0 < chance.ravel() @ np.exp(won) <= 1 + 1e-12
 
 
+@pytest.mark.slow
 def test_a_share_is_of_two_arms_in_any_order():
     """Of 10 rewards of mean 0.2 and 1000 of 0.8; at equal means it is the other arm's count."""
 
@@ -257,6 +260,7 @@ def test_a_share_is_of_two_arms_in_any_order():
     np.testing.assert_allclose(share((5, 5), (15, 15)), [0.75, 0.25])
 
 
+@pytest.mark.slow
 def test_intervals_have_no_gaps():
     """A mean that is excluded excludes all beyond it: their stakes have won more.
 
@@ -314,6 +318,7 @@ def test_the_mixtures_mean_is_at_most_1_at_the_truth(points):
     assert 0.6 <= of_pair <= 1 + 1e-12
 
 
+@pytest.mark.slow
 def test_kl_inf_against_scipy():
     """200 distributions of 2 to 6 points, both sides: to 1e-9; and its two derivatives."""
     rng = np.random.default_rng(0)
@@ -352,60 +357,6 @@ def test_two_points_have_the_moments_of_the_rewards():
             np.testing.assert_allclose(found, np.mean(x**power), rtol=1e-9)
 
 
-def of(source):
-    return je.Instance.unstructured(source=source, family=je.Bounded())
-
-
-def drawn(rng, arms, size):
-    """Arms of this number of points in [-1, 1]: the source, and an instance."""
-    points = np.sort(rng.uniform(-1, 1, (arms, size)), 1)
-    source = Points(points, rng.dirichlet(np.ones(size), arms))
-    return source, je.Instance.unstructured(source=source, family=je.Bounded(-1, 1))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_h_star_is_certified_by_scipy(seed):
-    """At w* no piece costs less than the value, and a mixture of slopes nowhere more."""
-    source, instance = drawn(np.random.default_rng(seed), 3, 3)
-    solved = je.complexity(instance, je.BestArm(), 1e-9)
-    w, means = np.asarray(solved.allocation), (source.means + 1) / 2
-    points, shares = (np.asarray(source.support) + 1) / 2, np.asarray(source.probabilities)
-    top = int(means.argmax())
-    values, slopes = [], []
-    for k in range(3):
-        if k == top:
-            continue
-
-        def costs(u, k=k):
-            return (twin.kl_inf(points[top], shares[top], u, True),
-                    twin.kl_inf(points[k], shares[k], u, False))  # fmt: skip
-
-        found = minimize_scalar(lambda u: w[top] * costs(u)[0] + w[k] * costs(u)[1],  # noqa: B023
-                                bounds=(means[k], means[top]), method="bounded",
-                                options=dict(xatol=1e-13))  # fmt: skip
-        values.append(found.fun)
-        slope = np.zeros(3)
-        slope[[top, k]] = costs(found.x)
-        slopes.append(slope)
-    assert abs(min(values) - solved.value) <= 1e-7 * solved.value
-    shares = np.linspace(0, 1, 100_001)[:, None]
-    bound = np.max(shares * slopes[0] + (1 - shares) * slopes[1], 1).min()
-    assert solved.value <= bound * (1 + 1e-7) and bound <= solved.value * (1 + 1e-4)
-
-
-def test_h_star_of_signs_has_a_closed_form():
-    """1/T* = 1/sum_k 1/d_k, d_k the KL_inf of arm k to the level, and w*_k as 1/d_k."""
-    source, instance = drawn(np.random.default_rng(7), 4, 3)
-    level = float(np.mean(source.means))
-    found = je.complexity(instance, je.Thresholding(level), gap=1e-9)
-    arms = zip((np.array(source.support) + 1) / 2, np.array(source.probabilities), source.means,
-               strict=True)  # fmt: skip
-    d = [twin.kl_inf(x, shares, (level + 1) / 2, mean > level) for x, shares, mean in arms]
-    inverse = 1 / np.array(d)
-    assert found.value == pytest.approx(1 / inverse.sum(), rel=1e-7)
-    np.testing.assert_allclose(found.allocation, inverse / inverse.sum(), rtol=1e-4)
-
-
 @pytest.mark.slow
 def test_live_runs_have_intervals_and_proofs():
     rng = np.random.default_rng(0)
@@ -434,17 +385,3 @@ def test_forecasts_do_not_depend_on_the_unit():
         assert forecast.more.size == 8
         runs.append(forecast.more.mean())
     assert runs[1] == pytest.approx(runs[0], rel=0.1)
-
-
-@pytest.mark.slow
-def test_h_star_of_recorded_rewards_is_that_of_their_distributions():
-    """As of the same points with the same probabilities; not of rewards at the two ends."""
-    stacks = [0.2, 0.4, 0.6, 0.6], [0.1, 0.3, 0.3]
-    points = Points([[0.2, 0.4, 0.6], [0.1, 0.3, 0.3]],
-                    [[0.25, 0.25, 0.5], [1 / 3, 1 / 3, 1 / 3]])  # fmt: skip
-    many, betas = je.Recorded([np.linspace(0, top, 1001) for top in (1, 0.5)]), Betas([[1, 2]] * 2)
-    h_star = [je.complexity(of(one), je.BestArm()).value for one in (je.Recorded(stacks), points)]
-    assert h_star[0] == pytest.approx(h_star[1], rel=1e-6)
-    for source, words in ((many, "1000 different rewards"), (betas, "a source of points")):
-        with pytest.raises(je.errors.UnsupportedError, match=words):
-            je.complexity(of(source), je.Thresholding(0.4))

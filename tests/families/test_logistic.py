@@ -196,7 +196,7 @@ def states(arms, theta, spec, noise):
     return twin.run(world, spec, Watched, noise=np.append(noise, 0), beta=never).sampler.states
 
 
-@pytest.mark.slow_rows("top-2", "signs-of-the-basis", "items")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_estimates_and_llrs_are_those_of_the_twin(name):
     """After each of 2000 pulls."""

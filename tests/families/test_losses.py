@@ -127,6 +127,7 @@ def test_pairs_against_a_numerical_minimum(name):
     assert not compiled(family_cases.pair, name)(n_a, b, n_b, a).any()
 
 
+@pytest.mark.slow
 def test_pairs_at_the_ends_of_the_range():
     """Finite, where a closest point may round to an end at which a loss is infinite."""
     one = np.float64(1)
@@ -158,6 +159,7 @@ def test_bounds_invert_the_loss():
             assert not 0 < beyond < 1 or divergence("bernoulli", x, beyond) >= r - off
 
 
+@pytest.mark.slow
 def test_bounds_at_the_ends_of_the_range():
     r = 10 ** np.random.default_rng(9).uniform(-12, 1.5, 200)
     lower, upper = BOUNDS(np.zeros(200), r)

@@ -54,12 +54,14 @@ PROBLEMS = {
 @pytest.mark.parametrize(
     ("rule", "problem", "order", "wait"),
     [
-        ("uniform", "best", "permuted", {}),
-        ("lucb", "slack", "bootstrap", {}),
-        ("ebtc, 0.5", "top", "bootstrap", {}),
-        ("ebtci, ids", "best", "bootstrap", {}),
         ("ebtci, ids", "slack", "permuted", {"batch": 3, "delay": 4}),
-        ("lucb", "top", "bootstrap", {"batch": 5}),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in (
+            ("uniform", "best", "permuted", {}),
+            ("lucb", "slack", "bootstrap", {}),
+            ("ebtc, 0.5", "top", "bootstrap", {}),
+            ("ebtci, ids", "best", "bootstrap", {}),
+            ("lucb", "top", "bootstrap", {"batch": 5}),
+        )),
     ],
 )
 def test_runs_are_those_of_the_twin(rule, problem, order, wait):
@@ -165,7 +167,7 @@ def test_e_values_have_mean_one(slack):
         assert mean == pytest.approx(1, abs=1e-12) if not off else mean < 0.95
 
 
-DIFFERENCES = [(1.0, 1.0, 1.0, -1.0, -1.0, -1.0), (0.875, 0.5, 0.125, -0.5, -1.0)]
+DIFFERENCES = [(1.0, 1.0, -1.0, -1.0), (0.875, 0.5, 0.125, -0.5, -1.0)]
 
 
 @pytest.mark.parametrize("slack", [0.0, 0.125])
@@ -208,6 +210,7 @@ def same(one, other, lanes=slice(None)):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name)[:, :, lanes], name)
 
 
+@pytest.mark.slow
 def test_runs_are_functions_of_their_number():
     """Other lanes, chunks, order of the batch; the proof; a stack that ends."""
     instance, job = on(scores(0.9), family=je.Paired(LOW, HIGH, items=90)), (je.BestArm(),)
@@ -228,6 +231,7 @@ def test_runs_are_functions_of_their_number():
     assert short.correct.all() and (short.pulls == 8).all() and short.proven is True
 
 
+@pytest.mark.slow
 def test_permuted_arms_are_pulled_as_before():
     matrix, order = scores(0.8), np.array([2, 0, 3, 1])
     runs = [je.simulate(on(x), je.BestArm(), je.EBTCI(0.5, "tracking"), runs=32, delta=DELTA,
@@ -236,6 +240,7 @@ def test_permuted_arms_are_pulled_as_before():
     np.testing.assert_array_equal(runs[0].pulls[..., order], runs[1].pulls)
 
 
+@pytest.mark.slow
 def test_a_mixture_stops_where_every_pair_is_refuted():
     """At the first look with log e above log((K - 1)/delta) for all pairs, by the twin."""
     instance = on(scores(0.9))

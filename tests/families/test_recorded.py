@@ -102,6 +102,7 @@ def test_places_of_a_long_stack_are_uniform(n):
         assert stats.chisquare(seen, sizes_apart * seeds.size).pvalue > CHANCE
 
 
+@pytest.mark.slow
 def test_a_run_takes_each_reward_once_and_ends_when_none_is_left():
     run, other = (
         je.trace(on(BINARY), je.BestArm(), je.LUCB(), delta=1e-200, run=r) for r in (4, 5)
@@ -162,6 +163,7 @@ def test_the_given_order_is_that_of_the_stacks():
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_runs_do_not_depend_on_lanes_batches_or_devices():
     """And a run has pulled no arm more often than its stack is long."""
     instance, job = on(BINARY), (je.BestArm(), je.LUCB())

@@ -44,6 +44,7 @@ def test_none_is_refused_where_the_arms_do_not_span():
 OFFSETS = (0, 1, 3, 10, 30, 100, 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule", [je.LinGapE(), je.LinGame()], ids=lambda rule: type(rule).__name__
 )

@@ -52,15 +52,15 @@ CASES = [
     ("coins", "reference", "eb", {"batch": 5, "delay": 2}), ("coins", "osi", "uniform", {}),
 ]  # fmt: skip
 SLOW = [
-    (kind, problem, rule, wait)
-    for kind in KINDS for problem in PROBLEMS for rule in RULES for wait in ({}, {"batch": 3})
-    if (problem, rule) != ("reference", "lucb")
+    (kind, problem, rule, ({}, {"batch": 3})[(k + p + r) % 2])
+    for k, kind in enumerate(KINDS) for p, problem in enumerate(PROBLEMS)
+    for r, rule in enumerate(RULES) if (problem, rule) != ("reference", "lucb")
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "kind, problem, rule, wait",
-    CASES + [pytest.param(*c, marks=pytest.mark.slow) for c in SLOW if c not in CASES],
+    CASES[:1] + [pytest.param(*c, marks=SLOWLY) for c in CASES[1:] + SLOW if c != CASES[0]],
 )
 @pytest.mark.parametrize("delta", [0.3, 1e-9])
 def test_the_twin_pulls_the_same_arms(kind, problem, rule, wait, delta):
@@ -81,8 +81,6 @@ def test_the_twin_pulls_the_same_arms(kind, problem, rule, wait, delta):
     assert delta == 0.3 or (found.pulls == SIZES).sum() >= 2
 
 
-
-
 EVERY = [
     (je.Racing(), je.BestArm()), (je.LUCB(2), je.Thresholding(0.55)), (je.UGapE(), je.TopM(2)),
     (je.TTTS(), je.BestArm()), (je.TTUCB(), je.BestArm()), (je.EBTC(), je.BestArm(0.05)),
@@ -91,12 +89,9 @@ EVERY = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("family", [
-    je.Bernoulli(), *(pytest.param(one, marks=SLOWLY) for one in (je.Bounded(), je.Gaussian())),
-])  # fmt: skip
-@pytest.mark.parametrize("rule, problem", [
-    *EVERY[:2], *(pytest.param(*row, marks=SLOWLY) for row in EVERY[2:]),
-])  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [je.Bernoulli(), je.Bounded(), je.Gaussian()])
+@pytest.mark.parametrize("rule, problem", EVERY)
 def test_every_rule_ends_with_the_answer(rule, problem, family):
     """At delta = 1e-300 known means alone decide, so every answer of every stop is the truth."""
     native = rule.traits.native == "only"
@@ -110,6 +105,7 @@ def test_every_rule_ends_with_the_answer(rule, problem, family):
         assert (np.diff(found.samples, axis=0) <= 0).all()
 
 
+@pytest.mark.slow
 def test_equal_known_means_do_not_hand_the_answer_to_a_third_arm():
     """Arms 0 and 1 are used up at the same mean; arm 2 is below them, and not used up."""
     stacks = [[1.0, 1, 1, 0], [0.0, 1, 1, 1], np.arange(60) % 2]
@@ -139,6 +135,7 @@ class Shrinking(je.contracts.Source):
         return top * pull.astype(noise.dtype) / (n - 1).astype(noise.dtype)
 
 
+@pytest.mark.slow
 def test_a_source_of_ones_own_may_end():
     instance = je.Instance.unstructured(source=Shrinking(), family=je.Bounded())
     found = je.simulate(instance, je.BestArm(), je.Uniform(), delta=1e-9, runs=3)

@@ -237,6 +237,7 @@ def test_a_result_and_a_part_of_it():
         figures.active_arms_figure(result.select("llr"))
 
 
+@pytest.mark.slow
 def test_sweeps_and_ratios_of_results():
     """T* is that of the results' instance and problem, beta their threshold."""
     instance = je.Instance.unstructured([1.0, 0.2, -0.5])
@@ -357,6 +358,7 @@ def test_weights_and_information():
     np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, no padding
 
 
+@pytest.mark.slow
 def test_saving(tmp_path):
     first = figures.save(FIGURES["ratio"](), tmp_path / "a.v2.png", endings=("png", "pdf"))
     assert [path.name for path in first] == ["a.v2.png", "a.v2.pdf"]

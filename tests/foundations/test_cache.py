@@ -191,6 +191,7 @@ def together(*calls):
         raise errors[0]
 
 
+@pytest.mark.slow
 def test_threads_share_a_cache():
     """One thread adds programs while others list them."""
     spec, inputs = planned_for(3)

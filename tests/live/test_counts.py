@@ -73,6 +73,7 @@ def test_counts_are_their_rewards_told_at_once(name, tmp_path):
     np.testing.assert_array_equal(by_state.evidence.llr, two.evidence.llr)
 
 
+@pytest.mark.slow
 def test_counts_are_tested_once_and_may_end_a_run():
     one = coins(delta=0.05)
     one.tell(counts=COUNTS)
@@ -143,6 +144,7 @@ def test_sums_of_squares_that_cannot_be():
         one.tell(counts={"red": (10, 10)})
 
 
+@pytest.mark.slow
 def test_counts_from_the_shell(tmp_path, capsys):
     path = str(tmp_path / "mine.live")
     assert main(["live", "new", path, *NEW]) == 0
@@ -156,6 +158,7 @@ def test_counts_from_the_shell(tmp_path, capsys):
     assert "rewards: got ('red', '1') (rewards and counts)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family, times", [(je.Bernoulli(), 3), (je.Bounded(), 6)], ids=repr)
 def test_p_values_of_all_pairs_together(family, times):
     """Bets for and against a pair of equal means are two martingales, and priors are one."""

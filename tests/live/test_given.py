@@ -133,6 +133,7 @@ def test_rows_of_frames_and_sequences_that_are_refused():
         one.tell(["red"], [1], missing="drop")
 
 
+@pytest.mark.slow
 def test_empty_cells_are_left_out_by_a_word(tmp_path):
     """And counted; an arm may have the name of an empty cell."""
     frame = pd.DataFrame({"a": ["red", None, "blue"], "b": [1.0, 0.0, np.nan]})
@@ -147,6 +148,7 @@ def test_empty_cells_are_left_out_by_a_word(tmp_path):
         one.tell({"a": ["red", "blue"], "b": [None, None]}, missing="skip")
 
 
+@pytest.mark.slow
 def test_numbers_as_names():
     """Of arms with names a cell is a name first; of arms without, its number."""
     one, two = coins(arms=["2", "1"]), coins(arms=3)
@@ -157,6 +159,7 @@ def test_numbers_as_names():
     assert two.counts.tolist() == [1, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_table_is_tested_once_at_its_end_in_any_order(tmp_path):
     """Sorted by arm, sorted by reward, and as it came: one event, one answer, after all rows."""
     rng = np.random.default_rng(0)

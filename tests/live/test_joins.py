@@ -100,6 +100,7 @@ def test_a_run_goes_on_as_one_on_the_arms_that_are_in(rule):
     assert run.samples == len(rows) < 2000 and "new" in run.answer_arms
 
 
+@pytest.mark.slow
 def test_without_changes_it_is_a_run_with_a_larger_union():
     """Every pull and the stop; p-values and intervals are those of all pairs of five arms."""
     run, plain = made(), made(most_arms=None, threshold=je.Mixture(pieces=10))
@@ -133,6 +134,7 @@ def log_one(n: int, off: float) -> float:
     return math.log(np.mean(np.exp(n * n / (n + c) / 2 * off**2 - np.log1p(n / c) / 2)))
 
 
+@pytest.mark.slow
 def test_files_know_who_joined_and_left(tmp_path):
     """By the events and by the state, after each of many steps; and the run goes on."""
     path, rng = tmp_path / "mine.live", np.random.default_rng(1)
@@ -163,6 +165,7 @@ def test_files_know_who_joined_and_left(tmp_path):
     assert other.names == run.names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_any_order_of_changes(tmp_path, seed):
     """60 random events: counts and means are those of the rewards by name, at any time."""
@@ -192,6 +195,7 @@ def test_any_order_of_changes(tmp_path, seed):
     equal(je.LiveRun.load(path, attach=False), run)
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_run_knows_its_arms():
     """The forecast, summary, figure and doubt are of those that are in; counts are counted."""
     run, rng = made(), np.random.default_rng(2)
@@ -245,6 +249,7 @@ def test_who_may_join_and_leave(tmp_path):
             change()
 
 
+@pytest.mark.slow
 def test_with_a_reference_one_arm_may_be_left():
     run = je.LiveRun(["a", "b"], je.BestArm(reference=0.5), je.Uniform(), most_arms=3)
     run.tell(["a", "b"], [0.1, 0.9])
@@ -254,6 +259,7 @@ def test_with_a_reference_one_arm_may_be_left():
     refused(run, "arm: got 'b'; allowed: one of two arms or more", lambda: run.remove("b"))
 
 
+@pytest.mark.slow
 def test_a_name_of_digits_is_no_place():
     """Arms "1" to "4": what comes for 2 is never that of the arm at place 2."""
     run = je.LiveRun(list("1234"), je.BestArm(), je.Uniform(), most_arms=5)
@@ -285,6 +291,7 @@ def test_an_arm_that_leaves_while_a_reward_is_read(monkeypatch):
     assert run.names == ("plain", "bold") and run.means.tolist() == [3.0, 3.0]
 
 
+@pytest.mark.slow
 def test_a_file_of_format_4_is_read(tmp_path):
     """Its settings lack `most_arms`, and nothing else differs."""
     path, run = tmp_path / "mine.live", made(most_arms=None)
@@ -317,6 +324,7 @@ def refused(run: je.LiveRun, message: str, change) -> None:
     assert before == (run.names, run.told, run.waiting, run._events, run._state)
 
 
+@pytest.mark.slow
 def test_a_stop_may_come_with_a_removal():
     """The answer is the best of those that are in."""
     run = made()

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from tests.calls import rows
 from tests.live.live_cases import CASES, TOP, Case
 
 FAMILIES = {
@@ -20,13 +21,7 @@ FAMILIES = {
 }  # fmt: skip
 TIED = "fws-linear"
 """Its choices tie on paper while no reward enters, x_k/N_k of two arms, and rounding decides."""
-FAST = ("lingape", "racing")
 BATCH = 5
-
-
-def marked(cases):
-    slow = {name: [] if name in FAST else [pytest.mark.slow] for name in cases}
-    return [pytest.param(name, marks=slow[name]) for name in cases]
 
 
 def of_case(name: str) -> Case:
@@ -38,8 +33,8 @@ def traced(case: Case, **waits) -> je.Trace:
                     **waits)  # fmt: skip
 
 
-@pytest.mark.slow_rows("racing")
-@pytest.mark.parametrize("name", marked([name for name in {**CASES, **FAMILIES} if name != TIED]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in {**CASES, **FAMILIES} if name != TIED])
 def test_ask_n_is_a_batch(name):
     """`ask(n)`, then its rewards in any order: the pulls, the stop and the answer of batch=n."""
     case, rng = of_case(name), np.random.default_rng(4)
@@ -66,9 +61,9 @@ def test_ask_n_is_a_batch(name):
         np.testing.assert_array_equal(live.counts, run.pulls)
 
 
-@pytest.mark.parametrize("name", marked((
+@pytest.mark.parametrize("name", rows((
     "lingape", "lucb", "tas-linear", "ttucb", "resets", "lingame-signs", "fws",
-)))  # fmt: skip
+), {"lingape"}))  # fmt: skip
 def test_a_window_of_arms_is_a_delay(name):
     """With D + 1 arms out, and the first told each time, a run is that of delay=D."""
     case, delay = of_case(name), 4

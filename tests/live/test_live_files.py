@@ -164,6 +164,7 @@ def test_one_file_has_one_owner(tmp_path):
     je.LiveRun.load(path).close()
 
 
+@pytest.mark.slow
 def test_a_full_disk_changes_nothing(tmp_path):
     path = tmp_path / "mine.live"
     live, traced = begun(path)

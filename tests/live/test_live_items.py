@@ -138,6 +138,7 @@ def test_refusals(given, words):
             getattr(run, name)()
 
 
+@pytest.mark.slow
 def test_from_the_shell(tmp_path, capsys):
     """Scores as words, and from a file with a column of items."""
     path, table = str(tmp_path / "mine.live"), tmp_path / "scores.csv"

@@ -358,6 +358,7 @@ def test_intervals_that_there_are_not():
     assert "defines no log_mixture" in own._no_intervals
 
 
+@pytest.mark.slow
 def test_from_the_shell_with_tables_of_rewards(tmp_path, capsys, monkeypatch):
     """new with the default, tell --csv from a file and standard input, show --forecast, stop."""
     path, table = tmp_path / "mine.live", tmp_path / "rewards.csv"

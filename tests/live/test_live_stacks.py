@@ -28,7 +28,9 @@ def pair(family, delta=1e-9, rule=None, **settings):
 
 
 @pytest.mark.parametrize("delta", [1e-9, 0.4])
-@pytest.mark.parametrize("family", [je.Bounded(), je.Paired(items=N)], ids=repr)
+@pytest.mark.parametrize("family", [
+    pytest.param(je.Bounded(), marks=pytest.mark.slow), je.Paired(items=N),
+], ids=repr)  # fmt: skip
 def test_a_live_run_is_the_simulated_one(family, delta, tmp_path):
     """At delta = 1e-9 until known means decide; from a file on; and it is proven."""
     one, run = pair(family, delta)
@@ -48,6 +50,7 @@ def test_a_live_run_is_the_simulated_one(family, delta, tmp_path):
     run.close()
 
 
+@pytest.mark.slow
 def test_the_last_batch_is_what_is_left():
     """`ask(n)` is `batch=n`; the last list is shorter, and the first has the initial pulls."""
     one, run = pair(je.Bounded(), batch=7)
@@ -76,7 +79,8 @@ def test_evidence_is_that_of_draws_without_replacement():
 
 def test_what_has_no_end_here_is_refused():
     """More rewards than a stack has, arms that join, features, wrong sizes, a forecast."""
-    run = je.LiveRun(NAMES, je.BestArm(), je.LUCB(), family=je.Bounded(), stack=4)
+    coins = dict(family=je.Bernoulli(), threshold=je.Heuristic())
+    run = je.LiveRun(NAMES, je.BestArm(), je.LUCB(), stack=4, **coins)
     run.tell(NAMES, [1, 0, 1])
     before = run.told
     for told in (["a"] * 4, ["b", "a", "a", "a", "a"]):
@@ -85,14 +89,13 @@ def test_what_has_no_end_here_is_refused():
     assert run.told == before
     with pytest.raises(je.errors.UnsupportedError, match="forecast: got Stack"):
         run.forecast()
-    coins = dict(family=je.Bounded())
     for given, words in (
         (dict(stack=1, **coins), "stack: got 1"),
         (dict(stack=[3, 4], **coins), "stack: got .3, 4.*or 3 of them"),
         (dict(stack=5, initial_pulls=6, **coins), "initial_pulls: got 6"),
         (dict(stack=9, family=je.Paired(items=8)), "stack: got 9.*at most 8, the items"),
         (dict(stack=[8, 7, 8], family=je.Paired(items=8)), "stack: got"),
-        (dict(stack=5, most_arms=4, **coins), "stack: got Stack"),
+        (dict(stack=5, most_arms=4, family=je.Bounded()), "stack: got Stack"),
     ):
         with pytest.raises(je.errors.ArgumentError, match=words):
             je.LiveRun(NAMES, je.BestArm(), je.LUCB(), **given)
@@ -110,7 +113,8 @@ def test_paired_items_that_are_used_up_are_asked_for_no_more():
 
 def test_from_the_shell(tmp_path, capsys):
     path = str(tmp_path / "mine.live")
-    new = ["live", "new", path, "--arms", "a", "b", "--family", "bounded", "--rule", "uniform"]
+    new = ["live", "new", path, "--arms", "a", "b", "--family", "bernoulli", "--rule", "uniform",
+           "--threshold", "heuristic"]  # fmt: skip
     assert main([*new, "--stack", "2", "3"]) == 0
     assert main(["live", "tell", path, "a", "1", "b", "0", "a", "1"]) == 0
     assert main(["live", "ask", path, "--n", "9"]) == 0

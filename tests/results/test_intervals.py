@@ -8,6 +8,7 @@ import pytest
 import jaxelim as je
 from jaxelim.cli import main
 from jaxelim.simulation.results.descriptions import ARRAYS
+from tests.calls import rows
 
 LINEAR = je.Instance(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), [1.5, 0.4], noise_std=2.0)
 SPANNING = je.Instance(np.array([[2.0, 0.0], [1.0, 1.0]]), [0.4, 0.1], noise_std=3.0)
@@ -40,8 +41,7 @@ def same(a: je.Result, b: je.Result, left_out: tuple[str, ...] = ()) -> None:
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
-@pytest.mark.slow_rows("linear", "coins", "by arm", "unknown variance", "mixture")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", rows(CASES, {"basis"}))
 def test_means_are_those_of_the_rewards(name):
     """NumPy's, from a trace; and a live run that is told these rewards has the same intervals."""
     result, (instance, rule, settings) = played(name), CASES[name]
@@ -77,7 +77,8 @@ def test_means_are_those_of_the_rewards(name):
     assert result.intervals().values.shape == (*result.samples.shape, instance.K)
 
 
-@pytest.mark.slow_rows("linear", "many stops", "mixture")
+@pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize("name", ["linear", "many stops", "coins", "mixture"])
 def test_recording_changes_no_run_and_no_layout_changes_what_is_recorded(name):
     result = played(name)
@@ -107,6 +108,7 @@ def test_batches():
             np.testing.assert_allclose(getattr(pair, end)[i], own[1], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_saved_and_loaded(tmp_path):
     result = played("unknown variance")
     result.save(tmp_path / "mine.nc")
@@ -121,6 +123,7 @@ def test_saved_and_loaded(tmp_path):
     assert je.load_result(tmp_path / "other.nc").means is None
 
 
+@pytest.mark.slow
 def test_in_blocks_of_a_store(tmp_path):
     result = played("many stops")
     cut = played("many stops", store=tmp_path / "store", block=4)
@@ -129,6 +132,7 @@ def test_in_blocks_of_a_store(tmp_path):
         same(result, other)
 
 
+@pytest.mark.slow
 def test_many_runs_are_taken_in_parts(monkeypatch):
     from jaxelim.simulation.results import confidence
 
@@ -146,6 +150,7 @@ class _Own(je.Bernoulli):
         return method != "log_mixture" and super().has(method)
 
 
+@pytest.mark.slow
 def test_refusals():
     coins = played("coins")
     for call in (lambda x: x.intervals(), lambda x: x.difference(0, 1)):
@@ -176,6 +181,7 @@ def test_refusals():
         coins.difference(0, 3)
 
 
+@pytest.mark.slow
 def test_from_the_shell(tmp_path):
     path = str(tmp_path / "mine.nc")
     assert main(["run", "linear-d10", "--rule", "uniform", "--runs", "3", "--max-samples", "300",

@@ -144,6 +144,7 @@ def test_large_parts_come_back(tmp_path):
     np.testing.assert_array_equal(found.problem.items, items)
 
 
+@pytest.mark.slow
 def test_parts_of_ones_own_are_text_until_they_are_passed(tmp_path):
     instance = je.Instance.unstructured(MEANS, MyFamily())
     result = result_of(instance, **OWN)
@@ -217,6 +218,7 @@ def test_two_instances_of_one_name_are_told_apart(tmp_path):
     assert len(set(hashes)) == 3
 
 
+@pytest.mark.slow
 def test_figures_take_loaded_results(tmp_path):
     result = result_of(**{name: OWN[name] for name in ("rule", "stopping", "threshold")})
     found = back(result, tmp_path, threshold=OWN["threshold"])

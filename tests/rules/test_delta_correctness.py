@@ -21,7 +21,6 @@ from scipy.stats import binom
 
 import jaxelim as je
 
-pytestmark = pytest.mark.long_runs
 DELTA, DEFECT = 0.1, 0.13
 N = 8_000
 CRITICAL = 947

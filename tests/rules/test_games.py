@@ -121,8 +121,8 @@ class Gradients:
         return self.space.lanes.row(self.gradients, piece)
 
 
-@pytest.mark.slow_rows("1")
-@pytest.mark.parametrize("flag", [pytest.param(None, marks=pytest.mark.slow), 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", [None, 1])
 def test_games_beside_a_large_one_round_as_without_it(flag):
     """Only the first lane's game changes: 3 rows, then 70, which are solved alone."""
     pieces, few = 80, np.array([3, 30, 64, 10, 20, 50, 17, 40])

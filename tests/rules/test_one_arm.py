@@ -50,6 +50,7 @@ def test_errors_at_delta():
     assert result.stopped.mean() > 0.99 and (result.stopped & ~result.correct).sum() <= 267
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arms", [1, ["engine"], {"engine": [1.0]}, np.eye(1)], ids=str)
 @pytest.mark.parametrize("problem", LEVELS, ids=repr)
 def test_a_live_run_is_the_simulated_one(arms, problem):

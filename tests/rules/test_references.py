@@ -133,6 +133,7 @@ def test_ties_with_the_reference_are_refused():
         je.complexity(je.Instance.unstructured([0.5, 0.1]), problem)
 
 
+@pytest.mark.slow
 def test_complexity_of_a_best_arm_or_none():
     """Without an arm above it is that of signs; with a reference far below, that of best arm."""
     given = instance("bernoulli", [0.9, 0.7, 0.3, 0.2])
@@ -175,6 +176,7 @@ def log_e_of(counts, means, level):
     return found
 
 
+@pytest.mark.slow
 def test_p_values_are_those_of_the_definition():
     """Of every look: pairs of arms, and both sides of the reference; with and without an arm."""
     level, none, looks = 0.4, 0, 0

@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+import pytest
 from scipy.stats import binom
 
 import jaxelim as je
@@ -61,6 +62,7 @@ def test_one_mask_of_arms_is_unsound_on_a_chain():
     assert wrong["arms"].mean() > 0.8 and wrong["pairs"].sum() < 45
 
 
+@pytest.mark.slow
 def test_the_library_has_the_mask_of_pairs():
     """The same runs of uniform sampling: no stop of the library is wrong where that one is.
 

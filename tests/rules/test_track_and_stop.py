@@ -113,8 +113,8 @@ def test_pulls_approach_the_optimal_allocation(rule):
     assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
 
 
-@pytest.mark.slow_rows("True")
-@pytest.mark.parametrize("optimistic", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("optimistic", [False, True])
 def test_the_evidence_gap_holds_at_every_sample(optimistic):
     """The certified gap is at most min(c, max(1e-6, c sqrt(2/Z))); far fewer solves than samples.
 

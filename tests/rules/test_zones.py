@@ -94,6 +94,7 @@ def test_the_problem_keeps_its_contract():
     assert je.testing.check(je.Thresholding(0.2, epsilon=0.3), draws=80)
 
 
+@pytest.mark.slow
 def test_an_unknown_variance_has_a_zone():
     """One arm against a number needs no closest point of a pair."""
     arms = je.Instance.unstructured([0.0, 0.6], je.GaussianUnknownVariance())
@@ -102,6 +103,7 @@ def test_an_unknown_variance_has_a_zone():
     assert result.stopped.all() and result.correct.mean() > 0.9
 
 
+@pytest.mark.slow
 def test_a_live_run_on_the_level_ends():
     """Alternating rewards: the mean is the level for ever, and the zone ends the run."""
     run = LiveRun(["engine"], je.Thresholding(0.5, epsilon=0.1), je.Uniform(), delta=0.05,

@@ -95,6 +95,7 @@ def test_certificates_and_solves(optimistic):
     assert np.median(warm) < 0.7 * np.median(cold)
 
 
+@pytest.mark.slow
 def test_the_bound_on_steps():
     """A gap that no solve reaches takes all steps that it may, and no more."""
     rng = np.random.default_rng(0)

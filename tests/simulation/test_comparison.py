@@ -80,6 +80,7 @@ def test_ends_of_rates_and_of_ratios():
     assert two_samples.sign_test(0, 0) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("kind", ["gamma", "lognormal"])
 def test_intervals_cover_in_a_thousand_comparisons(kind, paired):
@@ -242,6 +243,7 @@ def test_a_baseline_and_its_verdict():
         je.compare(named, baseline="b")
 
 
+@pytest.mark.slow
 def test_a_result_compares_itself():
     instance = je.Instance.unstructured([1.0, 0.2, -0.5])
     one, other = (

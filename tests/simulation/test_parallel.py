@@ -19,6 +19,7 @@ def pool():
         yield executor
 
 
+@pytest.mark.slow
 def test_processes_compute_what_one_does(pool, tmp_path):
     whole, heard = everything(), []
     cut = everything(

@@ -14,6 +14,7 @@ def run(names, settings):
     return processors.parted(found)
 
 
+@pytest.mark.slow
 def test_libraries():
     """OpenBLAS's kernels for three processors, of which two gave other runs; those it can run."""
     settings = processors.settings(())

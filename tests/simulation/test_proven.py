@@ -263,6 +263,7 @@ def test_in_results_and_files(tmp_path):
     assert back.proven is True and str(back.summary()) == text
 
 
+@pytest.mark.slow
 def test_live_runs_name_threshold_and_guarantee():
     def told(threshold, times):
         run = je.LiveRun(3, BEST, je.EBTCI(), delta=0.1, threshold=threshold)
@@ -306,6 +307,7 @@ class StatedByArm(LaplaceByArm):
         return "gaussian"
 
 
+@pytest.mark.slow
 def test_a_family_that_draws_otherwise_than_its_base_has_no_law():
     instance = je.Instance.unstructured([0.9, 0.1], LaplaceByArm((1.0, 1.0)))
     threshold = KOOLEN().bound(instance, BEST)

@@ -67,6 +67,7 @@ def test_it_stops_where_a_plain_loop_says():
         assert result.answer[1, 0, run].argmax() == last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear-d20", "unstructured-k40"])
 def test_it_stops_as_the_one_that_it_repeats(name):
     hard = je.load_instance(name)

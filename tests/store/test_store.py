@@ -128,7 +128,6 @@ linear(store=sys.argv[1], block=10, progress=killed)
 """
 
 
-@pytest.mark.shipped
 def test_a_killed_call_is_resumed_by_another_process(tmp_path, monkeypatch):
     """The blocks of a process that was killed, and those of the next, are one call's arrays."""
     command = [sys.executable, "-c", LINEAR + KILLED, str(tmp_path)]

@@ -14,6 +14,7 @@ def stored(folder, **more):
     return je.study(EASY, je.BestArm(), {"even": je.Uniform()}, store=folder, **SHARED | more)
 
 
+@pytest.mark.slow
 def test_studies_that_share_names_are_told_apart(tmp_path):
     by_delta = {delta: stored(tmp_path, delta=delta)["even"] for delta in (0.1, 0.01)}
     again = je.load_store(tmp_path)
@@ -33,6 +34,7 @@ def test_equal_settings_under_two_names_are_one_result(tmp_path):
     assert found.equals(whole)
 
 
+@pytest.mark.slow
 def test_results_of_two_noises_are_not_paired(tmp_path):
     one, other = np.random.default_rng(0).standard_normal((2, 6, 300))
     given = {}

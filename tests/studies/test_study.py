@@ -327,6 +327,7 @@ def test_the_figure(whole):
     assert whole.select(delta=0.02).figure().axes[0].get_title() == panels[0, 0].get_title()
 
 
+@pytest.mark.slow
 def test_the_figure_of_one_delta(tmp_path, capsys, monkeypatch):
     """A mark a rule: its mean and its interval, its errors, delta, and the lower bound."""
     one = je.study(EASY, je.BestArm(), {"even": je.Uniform(), "gap": je.LinGapE()}, delta=0.05,
@@ -351,6 +352,7 @@ def test_the_figure_of_one_delta(tmp_path, capsys, monkeypatch):
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_show_opens_every_file(whole, tmp_path, capsys):
     """A study and a result."""
     whole.save(tmp_path / "a.nc")

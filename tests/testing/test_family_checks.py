@@ -361,6 +361,7 @@ def test_right_families_pass(family):
     assert "convex in the" in checked(family)
 
 
+@pytest.mark.slow
 def test_a_mixture_that_is_least_at_the_estimate():
     """It passes; what falls everywhere does not. Its runs have a proof, and end."""
     assert "least at the estimate" in checked(Proven())

@@ -10,9 +10,10 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.testing import ContractError, evidence, families
 from jaxelim.testing.report import World
+from tests.calls import rows
 from tests.testing.faults import ALL, FAMILIES, PROBLEMS, RULES
 
-FAST = ("stops at t = 20, answers arm 0", "reads theta in prepare", "two answers where means tie",
+FAST = ("stops at t = 20, answers arm 0", "two answers where means tie",
         "correct is always True", "check sees ties of the first two arms alone",
         "full elimination at 0.9 beta", "Laplace rewards of variance 1",
         "first rewards of an arm are better", "evidence too large by 10%")  # fmt: skip
@@ -28,11 +29,6 @@ def test_the_page_lists_them_all():
     assert listed == {(name, fault.kind, bool(fault.caught)) for name, fault in ALL.items()}
 
 
-def rows(faults):
-    """The names, all but the fast ones marked slow."""
-    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in faults]
-
-
 def found(fault, check=je.testing.check, **settings):
     """The check refuses the fault with the sentence of the table, or does not see it."""
     if not fault.caught:
@@ -42,8 +38,7 @@ def found(fault, check=je.testing.check, **settings):
     return None
 
 
-@pytest.mark.slow_rows("reads theta in prepare")
-@pytest.mark.parametrize("name", rows(RULES))
+@pytest.mark.parametrize("name", rows(RULES, FAST))
 def test_rules(name):
     """n = 400 runs a bound. A right rule errs too often by luck with probability 1e-6; seen
     are rates above 0.26 at delta = 0.1 and above 0.09 at 0.01."""
@@ -52,12 +47,12 @@ def test_rules(name):
         assert "says little" in str(report)
 
 
-@pytest.mark.parametrize("name", rows(PROBLEMS))
+@pytest.mark.parametrize("name", rows(PROBLEMS, FAST))
 def test_problems(name):
     found(PROBLEMS[name], draws=60)
 
 
-@pytest.mark.parametrize("name", rows(FAMILIES))
+@pytest.mark.parametrize("name", rows(FAMILIES, FAST))
 def test_families(name):
     """n = 100000 draws at each of five means; by luck a right family fails below 1e-6. Of
     Gaussians a variance off by 7% is seen."""

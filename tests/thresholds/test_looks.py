@@ -19,6 +19,7 @@ from jaxelim.simulation import plan
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.results.proven import proven
 from tests import calls
+from tests.calls import rows
 
 EVERY_T = 255
 """A run looks at every t up to here."""
@@ -86,8 +87,7 @@ def test_a_level_written_by_piece_stops_and_eliminates_as_the_level(case):
         np.testing.assert_array_equal(*times)
 
 
-@pytest.mark.slow_rows("full")
-@pytest.mark.parametrize("full", (False, True), ids=("selective", "full"))
+@pytest.mark.parametrize("full", rows((False, True), {False}, ("selective", "full").__getitem__))
 def test_elimination_at_sampling_reads_the_pieces_that_are_left(full):
     rule = je.FullElimination() if full else je.SelectiveElimination()
     settings = dict(stopping=rule, elimination=rule)
@@ -105,6 +105,7 @@ def test_elimination_at_sampling_reads_the_pieces_that_are_left(full):
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_runs_under_a_threshold_by_piece_do_not_depend_on_the_layout():
     settings = dict(runs=40, max_samples=2000, delta=(0.1, 0.01))
     layouts = (
@@ -128,6 +129,7 @@ class Whole(je.Mixture):
         return super().log_e(seen) + (jnp.inf if above else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "problem"),
     [pytest.param(je.Bernoulli(), je.TopM(2), marks=pytest.mark.slow),
@@ -224,6 +226,7 @@ def test_a_rule_that_starves_the_test_is_warned_about():
         assert not starvation(LINEAR, threshold)
 
 
+@pytest.mark.slow
 def test_a_problem_that_does_not_say_how_many_answers_are_wrong_is_refused():
     class Own(je.contracts.Problem):
         name = "own"

@@ -11,7 +11,7 @@ import pytest
 import jaxelim as je
 from jaxelim.families import Points
 
-pytestmark = [pytest.mark.slow, pytest.mark.long_runs]
+pytestmark = pytest.mark.slow
 
 RUNS, DELTA, MOST = 10_000, 0.1, 1150
 make = je.Instance.unstructured
