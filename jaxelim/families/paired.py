@@ -106,7 +106,8 @@ class Paired(Family):
 
     The evidence about two arms is the e-value of their differences on the items that both have
     seen. So what items have in common, such as how hard they are, costs no samples. It needs
-    items that are independent draws, in an order that no score has a part in.
+    items that are independent draws, or all of a stack in a random order; and one order for
+    all arms, that no score has a part in.
 
     Simulated rewards are those of `Recorded(.., common=True)`. In a live run
     `tell(arm, reward, item=)` names the item.
@@ -197,26 +198,26 @@ class Paired(Family):
         flat = lanes.put(flat, item * k + arm, own)
         bets, width, more = BETS.reshape(-1, *[1] * others.ndim), self.high - self.low, {}
         off = jnp.where(known, reward - others, 0)
-        least = -slack, -slack
+        nulls: Any = (-slack, -slack)  # the largest mean of what is left, above and below
         if stats.size is not None:
             n, total = (lanes.row(x, arm) for x in (stats.common, stats.sums))  # [K]
             left = jnp.maximum(stats.size - n, 1)
-            least = tuple(-(stats.size * slack + sign * total) / left for sign in (1, -1))
+            nulls = [-(stats.size * slack + sign * total) / left for sign in (1, -1)]
             above, below = chosen[:, None] & known, known[:, None] & chosen
             more["common"] = stats.common + jnp.where(above | below, 1.0, 0.0)
             signed = jnp.where(above, off, jnp.where(below, -off[:, None], 0))
             more["sums"] = stats.sums + signed
 
-        def gains(off: Array, least: Any) -> Array:  # [J, K]
-            gain, unit, little = off - least, width + least, _ROUNDING * width
-            if more:  # no bet where what is left can hardly fall below its mean
+        def gains(off: Array, null: Any) -> Array:  # [J, K]
+            gain, unit, little = off - null, width + null, _ROUNDING * width
+            if stats.size is not None:  # no bet where what is left can hardly fall below its mean
                 gain = jnp.where(gain > little, gain, jnp.minimum(gain, 0))
                 gain = jnp.where(unit > little, gain, 0)
                 unit = jnp.maximum(unit, little)
             return jnp.where(known, log1p(bets / unit * gain), 0)
 
         above, below = (lanes.materialize(gains, sign * off, one)
-                        for sign, one in zip((1, -1), least, strict=True))  # fmt: skip
+                        for sign, one in zip((1, -1), nulls, strict=True))  # fmt: skip
         below = jnp.swapaxes(below, 0, 1)[:, :, None]
         stakes = jnp.where(chosen[:, None, None], above, jnp.where(chosen, below, 0))
         stakes = stats.stakes + stakes

@@ -238,7 +238,7 @@ def _costs(costs: Any, arms: int) -> np.ndarray | None:
 
 def _stack(stack: Any, arms: int, family: Family) -> Stack:
     """The stacks of so many arms, checked."""
-    given = [stack] * arms if np.ndim(stack) == 0 else list(stack)
+    given = list(stack) if isinstance(stack, Sequence | np.ndarray) else [stack] * arms
     sizes = tuple(checks.integer("stack", one, low=2, high=2**31 - 1) for one in given)
     most = family.items
     if len(sizes) != arms or (most is not None and (max(sizes) > most or len(set(sizes)) > 1)):

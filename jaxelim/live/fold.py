@@ -19,6 +19,7 @@ from jax import Array
 from jaxelim import checks, scope
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import SamplingRule, StoppingRule, looks
+from jaxelim.contracts.proofs import LAWS
 from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Schedule, Spec
 from jaxelim.engine.step import Step
 from jaxelim.errors import ArgumentError, UnsupportedError
@@ -90,6 +91,7 @@ class Fold:
         shape = traced_shape(call.problem, arms.K, arms.d)
         of_pieces = shape.candidates is not None and shape.candidates <= MOST_WITH_P_VALUES
         keeps = of_pieces and isinstance(call.threshold, Mixture)  # log e of each piece
+        keeps &= arms.source is None or arms.law in LAWS
         spec = dataclasses.replace(
             spec_of(call).executed(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1),
             evidence=call.threshold if keeps else None, schedule=Schedule(places=0),
@@ -212,11 +214,6 @@ class Fold:
             lane, arms = self.compute("chosen", lane, np.int32(more))
             self.refuse_failed(lane, state.told)
             waiting += tuple(np.asarray(arms)[:more].tolist())
-        if (most := self.arms.family.items) is not None:
-            asked = np.bincount(np.array(waiting, int), minlength=self.arms.K)
-            if (self.counts(state) + asked > most).any():
-                allowed = f"at most {most} of an arm: stop(), or begin with more items"
-                raise UnsupportedError("items", self.arms.family, allowed)
         return state._replace(lane=lane, waiting=waiting)
 
     def refuse_failed(self, lane: Lane, told: int) -> None:
@@ -437,7 +434,7 @@ def _entered(lane: Lane) -> Any:
 
 
 def _compiled(spec: Spec, _: Any) -> dict[str, Jitted]:
-    options = spec.execution.compiler_options(spec.family.optimization)
+    options = spec.execution.compiler_options(spec.family.optimization, inner_loops=True)
     functions = start, told, chosen, look
     return {f.__name__: Jitted(partial(f, spec), compiler_options=options) for f in functions}
 

@@ -4,6 +4,7 @@ import io
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -273,11 +274,42 @@ def places(
         if (k, place) in have:
             raise ArgumentError("item", item, f"one that {run.label(k)} has no score of yet")
         if place >= most:
-            allowed = f"one of the {most} items that the run has: each arm has a score of each once"
+            whose = f"that {run.family!r} keeps" if stack is None else "of the stack"
+            allowed = f"one of the {most} items {whose}: each arm has a score of each once"
             raise ArgumentError("item", item, allowed)
         have.add((k, place))
         event["items"].append(place)
     return event | {"named": list(at)[len(seen.at) :]}
+
+
+def room(waiting: Sequence[int], counts: np.ndarray, family: Family) -> int:
+    """How many of the arms that wait, in order, have an item left; one at least."""
+    if family.items is None:
+        return len(waiting)
+    left = family.items - counts
+    for n, k in enumerate(waiting):
+        left[k] -= 1
+        if left[k] < 0 and n:
+            return n
+        if left[k] < 0:
+            allowed = f"more items than {family.items}, which the arm has: stop(), or a new run"
+            raise UnsupportedError("family", family, allowed)
+    return len(waiting)
+
+
+def in_order(rows: tuple, waiting: Sequence[int], seed: list[int]) -> tuple[Any, Any, Any]:
+    """Rows of a stack, arms, rewards and items, in the order in which they enter.
+
+    Those that answer arms that wait stay in theirs. Others may be sorted by reward, which no
+    random order is: they are shuffled.
+    """
+    left, answers, others = Counter(waiting), [], []
+    for n, k in enumerate(rows[0]):
+        (answers if left[k] > 0 else others).append(n)
+        left[k] -= 1
+    np.random.default_rng(seed).shuffle(others)
+    arms, rewards, items = (x and [x[n] for n in answers + others] for x in rows)
+    return arms, rewards, items
 
 
 # Counts.

@@ -22,7 +22,7 @@ import numpy as np
 import jaxelim
 from jaxelim.errors import DamagedFileError, StoreError
 
-FORMAT = 5
+FORMAT = 6
 """Version of the file's layout."""
 STATE = 5
 """Version of a state; raise it when the engine's lanes or a rule's state change."""
@@ -57,7 +57,7 @@ def read(path: Path) -> Contents:
         with contextlib.closing(sqlite3.connect(path, timeout=_WAIT / 1000)) as base:
             base.execute("BEGIN")
             version, settings = base.execute("SELECT * FROM head").fetchone()
-            if version != 4:  # whose settings lack `most_arms` alone
+            if version not in (4, 5):  # whose settings lack `most_arms` and `stack` alone
                 StoreError.refuse_other(path, version, FORMAT)
             rows = base.execute("SELECT * FROM event ORDER BY n").fetchall()
             kept = base.execute("SELECT * FROM state").fetchone()

@@ -67,8 +67,9 @@ class Report:
                              "since one last joined or left.")  # fmt: skip
             if not run._state.ended:
                 whose = f"Their arms are chosen by {self.call.rule!r}, the rule of this run."
-                more = FORECAST if forecast is None else f"{forecast} {whose} {PAGE}"
-                notes += [*self._slack_that_ends(), more]
+                more = [FORECAST if forecast is None else f"{forecast} {whose} {PAGE}"]
+                stack = self.call.instance.source is not None  # whose rest is not simulated
+                notes += [*self._slack_that_ends(), *more[stack:]]
         title = f"{self.call.rule!r}, {self.call.problem!r}, delta = {self.delta:g}"
         return Table(self._rows(), title, notes)
 
@@ -132,13 +133,16 @@ class Report:
                 slack = f": none is better than the reference by {epsilon:g}"
             if epsilon and self.levels:
                 slack = f"; an arm within {epsilon:g} of the level may be on either side"
-            return f"The run stopped {after}. The answer: {answer}{slack}{later}"
+            above = "above the level: " if self.levels else ""
+            return f"The run stopped {after}. The answer: {above}{answer}{slack}{later}"
         leads, needed = "Above the level" if self.levels else "In the lead", run.evidence
         if self.p is not None:
             words = f"a p of at most {self.delta:g}"
         else:
             kind = "log e (1/e is a p-value)" if "log_e" in needed else "log-likelihood ratio"
             words = f"a {kind} above {needed['needed'].max():.4g} against each alternative"
+        if self.call.instance.source is not None:
+            words += ", or all rewards of the stacks"
         return f"The run is open {after}. {leads}: {answer}; an answer needs {words}."
 
     def _columns(self) -> list[str]:

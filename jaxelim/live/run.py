@@ -37,9 +37,9 @@ class LiveRun(Look):
     a simulated run, in order, makes the same pulls and stops at the same time.
 
     With the default threshold the answer is wrong with probability at most delta, if
-    rewards of an arm are independent draws from one distribution of the family, and if
-    the time at which a reward is told does not depend on its value. See
-    docs/how-to/live-runs.md. `proven` says whether that holds for another threshold.
+    rewards of an arm are independent draws from one distribution of the family, or a whole
+    `stack` in a random order, and if the time at which a reward is told does not depend on
+    its value: docs/how-to/live-runs.md. `proven` says whether another threshold has a proof.
 
     Args:
         arms: features [K, d]; a number K, or K names, of independent arms; or a mapping
@@ -57,10 +57,11 @@ class LiveRun(Look):
         elimination, ridge, initial_pulls: as in `simulate`.
         seed, run: of the rule's own random choices, as in `simulate`.
         costs: [K] what a pull of each arm costs, in any unit; see `Instance`.
-        stack: how many rewards each arm has, where each is told once, in a random order: a
-            number for all arms, or [K]. An arm that was told all of them has a known mean, and
-            is not asked for. The run ends with an answer where all are known. See
-            docs/how-to/a-stack-that-ends.md. None: rewards do not end.
+        stack: how many rewards each arm has, where each is told once: a number for all arms, or
+            [K]. They come in a random order, of each arm by itself, or of `Paired` in one for
+            all. Rows of a `tell` that answer no `ask` are shuffled. An arm that was told all
+            has a known mean, and is not asked for; the run ends with an answer where all are
+            known. See docs/how-to/a-stack-that-ends.md. None: rewards do not end.
 
     Raises:
         ArgumentError, UnsupportedError, FamilyError, RuleError: as `simulate`.
@@ -120,6 +121,9 @@ class LiveRun(Look):
                 left = self._fold.left(self._state)
                 count = count if left is None else min(count, int(left.sum()))
                 after = self._fold.chosen(self._state, count)
+                counts, family = self._fold.counts(after), self._fold.arms.family
+                if (room := given.room(after.waiting, counts, family)) < count:
+                    count, after = room, self._fold.chosen(self._state, room)
                 if new := after.waiting[len(self._state.waiting) :]:
                     self._commit({"ask": list(new)}, after)
                 arms = list(after.waiting)
@@ -166,8 +170,7 @@ class LiveRun(Look):
                 (hits, trials); of unknown variance to (sum, number, sum of squares).
             missing: "refuse" rows with an empty cell, or "skip" them.
 
-        Returns:
-            The number of rows that were left out.
+        Returns: the number of rows that were left out.
 
         Raises:
             ArgumentError: no such arm or column, a cell that is no reward
@@ -183,7 +186,11 @@ class LiveRun(Look):
                 arms, rewards, left_out, items = given.entries(
                     told, value, arm, reward, missing, self._fold.arms, item
                 )
-                of_items = given.places(items, arms, self._fold.arms, self._items, self._events)
+                fold, state = self._now
+                if fold.arms.source is not None:
+                    waiting, seed = fold.due(state) or state.waiting, [fold.call.seed, state.told]
+                    arms, rewards, items = given.in_order((arms, rewards, items), waiting, seed)
+                of_items = given.places(items, arms, fold.arms, self._items, self._events)
                 self._commit({"tell": arms, "rewards": rewards, **of_items})
             return left_out
         if told is not None:

@@ -64,6 +64,4 @@ def log_mean_exp(values: Array) -> Array:
     # that equal it: none, where XLA computes the values twice and LLVM rounds them apart.
     most = jax.lax.stop_gradient(jnp.maximum(jnp.max(values, -1), _FLOOR))
     total = jnp.sum(jnp.exp(values - most[..., None]), -1)
-    # Of values above 1e16 such a difference may leave none: the largest is of itself then.
-    total = jnp.where((total == 0) & (most > _FLOOR), 1, total)
     return most + log(total) - math.log(values.shape[-1])

@@ -8,6 +8,7 @@ take float64, in the units of a run.
 Bisections end between two neighbouring floats, and give the outer one.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -48,7 +49,7 @@ def interval(
     priors = np.asarray(up) if up is down else np.concatenate([up, down])
 
     def value(at: Array) -> Array:
-        log_m = log_mean_exp(each(family, stat, at, priors))
+        log_m = _log_mean(each(family, stat, at, priors))
         return jnp.where(jnp.isnan(log_m), jnp.inf, log_m)  # so only at the ends of the range
 
     low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
@@ -116,11 +117,21 @@ def radius(grid: Grid, precision: Array, price: Array, log_level: Array | float)
     """The r at which log mean_j exp(precision_j r^2/2 - price_j) is the level: [Q]."""
 
     def below(r: Array) -> Array:
-        return log_mean_exp((r * r / 2)[..., None] * precision - price) < log_level
+        return _log_mean((r * r / 2)[..., None] * precision - price) < log_level
 
     zero = jnp.zeros_like(price[..., 0])
     reach = crossing(below, zero, jnp.full_like(zero, _FAR))
     return jnp.where(reach >= _FAR, jnp.inf, reach)
+
+
+def _log_mean(values: Array) -> Array:
+    """The logarithm of the mean of exp(values), [.., J] -> [..], without a derivative.
+
+    Rounding may leave nothing of the sum where values are above 1e16. It is never below that
+    of the largest term alone.
+    """
+    least = jnp.max(values, -1) - math.log(values.shape[-1])
+    return jnp.maximum(log_mean_exp(values), least)
 
 
 def crossings(below: Callable[[Array], Array], inside: Array, low: Array, high: Array) -> Pair:

@@ -98,7 +98,7 @@ def test_damage_is_an_error(tmp_path):
                 je.LiveRun.load(path, attach=attach)
     path.write_bytes(whole)
     changed(path, "UPDATE head SET format = ?", log.FORMAT + 1)
-    with pytest.raises(je.errors.StoreError, match=r"its format is 6; .* reads 5"):
+    with pytest.raises(je.errors.StoreError, match=r"its format is 7; .* reads 6"):
         je.LiveRun.load(path)
     with pytest.raises(je.errors.StoreError, match="cannot be read: No such file"):
         je.LiveRun.load(tmp_path / "none.live")

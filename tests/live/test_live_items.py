@@ -114,7 +114,7 @@ def test_a_file_holds_the_items(tmp_path):
         (dict(item="q0"), "allowed: one that a has no score of yet"),
         (dict(item=0.5), "the name or the number of an item"),
         (dict(item=True), "the name or the number of an item"),
-        (dict(item="more"), "one of the 2 items that the run has"),
+        (dict(item="more"), "one of the 2 items that Paired"),
         (dict(reward=1.5), "rewards from 0 to 1"),
         (dict(), "the item of each reward"),
         (dict(arm=["a", "b"], reward=[0.5, 0.4]), "the item of each reward"),

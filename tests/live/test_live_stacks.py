@@ -69,9 +69,9 @@ def test_evidence_is_that_of_draws_without_replacement():
     """Of pairs, by the twin, with items in another order for each arm."""
     _, run = pair(je.Paired(items=N), rule=je.Uniform())
     items = RNG.permutation(N)[:15]
-    run.tell(["a"] * 15, COMMON[0, items], item=items)
-    for k, name in ((1, "b"), (2, "c")):
-        run.tell([name] * 15, COMMON[k, items[::-1]], item=items[::-1])
+    for k, name, order in ((0, "a", items), (1, "b", items[::-1]), (2, "c", items[::-1])):
+        for item in order.tolist():
+            run.tell(name, COMMON[k, item], item=item)
     at = items[::-1]
     known = [paired.log_e(COMMON[0, at], COMMON[k, at], 1.0, size=N) for k in (1, 2)]
     np.testing.assert_allclose(run.evidence["log_e"], np.maximum(known, 0), atol=1e-12)
@@ -107,8 +107,26 @@ def test_paired_items_that_are_used_up_are_asked_for_no_more():
     run = je.LiveRun(NAMES, je.BestArm(), je.Uniform(), family=je.Paired(items=3))
     for item in "xyz":
         run.tell(NAMES, [1, 0, 1], item=[item] * 3)
-    with pytest.raises(je.errors.UnsupportedError, match="at most 3 of an arm: stop"):
+    with pytest.raises(je.errors.UnsupportedError, match="more items than 3, which the arm has"):
         run.ask()
+    run = je.LiveRun(NAMES, je.BestArm(), je.Uniform(), family=je.Paired(items=3))
+    run.tell(NAMES * 2, [1, 0, 1] * 2, item=["x"] * 3 + ["y"] * 3)
+    assert run.ask(9) == list(NAMES)  # as many as there are items for
+
+
+def test_rows_that_nobody_asked_for_enter_in_a_random_order():
+    """A table may be sorted by reward; bets on its rows in that order would be no proof."""
+    scores = np.sort(np.arange(60) % 2)[::-1].astype(float)
+    run = je.LiveRun(["a", "b"], je.BestArm(0.01), je.Uniform(), stack=60, delta=0.05,
+                     family=je.Bounded(), threshold=je.Heuristic())  # fmt: skip
+    run.tell(["a"] * 40, scores[:40])
+    event = run._events[0]
+    assert sorted(event["rewards"]) == sorted(scores[:40])
+    assert not (np.diff(event["rewards"]) <= 0).all()
+    run.tell(["b"], [1])
+    asked = run.ask(4)
+    run.tell(asked, [1, 1, 0, 0])
+    assert run._events[-1]["rewards"] == [1, 1, 0, 0]
 
 
 def test_from_the_shell(tmp_path, capsys):
@@ -116,7 +134,7 @@ def test_from_the_shell(tmp_path, capsys):
     new = ["live", "new", path, "--arms", "a", "b", "--family", "bernoulli", "--rule", "uniform",
            "--threshold", "heuristic"]  # fmt: skip
     assert main([*new, "--stack", "2", "3"]) == 0
-    assert main(["live", "tell", path, "a", "1", "b", "0", "a", "1"]) == 0
+    assert main(["live", "tell", path, "a", "1", "b", "0", "a", "0"]) == 0
     assert main(["live", "ask", path, "--n", "9"]) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == ["b", "b"]
     assert main(["live", "tell", path, "b", "0", "b", "1"]) == 0

@@ -154,8 +154,8 @@ def missing(arms: Arms, ridge: float | None) -> str:
     if ridge:
         return "None or 0 as ridge: intervals cover no bias"
     if arms.source is not None and arms.law not in LAWS:
-        told = f"A live run that is told them takes them as {family!r}"
-        return f"rewards with a proof: {arms.law}. {told}"
+        told = f". A live run that is told them takes them as {family!r}" if arms.truth else ""
+        return f"rewards with a proof: {arms.law}{told}"
     return ""
 
 

@@ -76,10 +76,12 @@ def sentence(threshold: Any, reason: bool | str, instance: Any) -> str:
 def law(instance: Any) -> str:
     """What a proof takes for granted of rewards, in words."""
     family, source = instance.family, instance.source
-    if getattr(source, "order", "") == "permuted":
-        return "the recorded rewards of each arm come in a random order"
+    permuted = getattr(source, "order", "") == "permuted"
     if family.items is not None:
-        return f"items are independent draws, with scores of {abbreviate(family)}"
+        words = "come in one random order for all arms" if permuted else "are independent draws"
+        return f"items {words}, with scores of {abbreviate(family)}"
+    if permuted:
+        return "the rewards of each arm come in a random order, each once"
     unknown = family.stated_law() == UNKNOWN_VARIANCE
     words = "Gaussian, of any variance" if unknown else f"of {abbreviate(family)}"
     return f"rewards are independent and {words}"
