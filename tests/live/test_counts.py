@@ -109,6 +109,19 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
+def test_counts_may_come_before_the_first_rewards_of_an_arm():
+    """They enter with these, and are tested with them."""
+    one, two = coins(), coins()
+    one.tell(counts={"red": (30, 50), "green": (20, 50)})
+    assert one.told == 100 and one.answer is None and one.ask() == "blue"
+    one.tell("blue", 1)
+    two.tell(counts={"red": (30, 50), "green": (20, 50), "blue": (1, 1)})
+    assert one.told == two.told == 101
+    np.testing.assert_array_equal(one.counts, two.counts)
+    np.testing.assert_allclose(one.evidence["llr"], two.evidence["llr"], rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_counts_that_are_refused(name):
     counts, message = REFUSED[name]
