@@ -52,7 +52,7 @@ PYTEST := $(BIN)/python -m pytest -n $(CORES) --dist loadgroup --durations=10
 
 # Keep small programs too: the workers, and the next call, share them.
 test test-slow test-x64: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
-test test-x64 test-slow: export JAX_NUM_CPU_DEVICES := 1
+test test-slow test-x64: export JAX_NUM_CPU_DEVICES := 1
 
 test: install check
 	$(PYTEST) -m "not slow" tests
@@ -65,7 +65,14 @@ test-slow: $(DOCS)
 	$(PYTEST) -m "slow and not devices" tests
 	JAX_NUM_CPU_DEVICES=2 $(PYTEST) -m devices tests
 
-check: install
+# Run on an idle machine; BENCH=--quick takes a minute or two.
+# docs/explanation/performance.md explains the figures.
+bench: install
+	$(BIN)/python -m benchmarks $(BENCH)
+
+# The runs of a GPU against a CPU's, and its times, within nine minutes; without a GPU the same
+# on the CPU, at small sizes. CHECK has its words. docs/how-to/gpus.md: without an installation.
+gpu-check: install
 	$(BIN)/python -m benchmarks.gpu_check $(CHECK)
 
 check: install
