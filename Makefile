@@ -48,7 +48,7 @@ two_dimensional: install
 reproduce: install
 	for one in $(TABLES) $(FIGURES) two_dimensional; do $(MAKE) --no-print-directory -j1 $$one || exit 1; done
 
-PYTEST := $(BIN)/python -m pytest -n $(CORES) --dist loadgroup --durations=10
+PYTEST := env -u XLA_FLAGS $(BIN)/python -m pytest -n $(CORES) --dist loadgroup --durations=10
 
 # Keep small programs too: the workers, and the next call, share them.
 test test-slow test-x64: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2

@@ -170,7 +170,8 @@ class LiveRun(Look):
                 (hits, trials); of unknown variance to (sum, number, sum of squares).
             missing: "refuse" rows with an empty cell, or "skip" them.
 
-        Returns: the number of rows that were left out.
+        Returns:
+            The number of rows that were left out.
 
         Raises:
             ArgumentError: no such arm or column, a cell that is no reward
@@ -181,25 +182,23 @@ class LiveRun(Look):
         """
         if told is None:
             told, arm = arm, None
-        if counts is None:
-            with self._lock:  # as the numbers of arms change when one joins or leaves
-                arms, rewards, left_out, items = given.entries(
-                    told, value, arm, reward, missing, self._fold.arms, item
-                )
-                fold, state = self._now
-                if fold.arms.source is not None:
-                    waiting, seed = fold.due(state) or state.waiting, [fold.call.seed, state.told]
-                    arms, rewards, items = given.in_order((arms, rewards, items), waiting, seed)
-                of_items = given.places(items, arms, fold.arms, self._items, self._events)
-                self._commit({"tell": arms, "rewards": rewards, **of_items})
-            return left_out
-        if told is not None:
-            raise ArgumentError("counts", counts, "None beside an arm or a table")
-        with self._lock:
-            most = LONGEST - self._state.told
-            arms, rewards, times = given.counts(counts, self._fold.arms, most)
-            self._commit({"tell": arms, "rewards": rewards, "times": times})
-        return 0
+        with self._lock:  # as the numbers of arms change when one joins or leaves
+            fold, state = self._now
+            if counts is not None:
+                if told is not None:
+                    raise ArgumentError("counts", counts, "None beside an arm or a table")
+                arms, rewards, times = given.counts(counts, fold.arms, LONGEST - state.told)
+                self._commit({"tell": arms, "rewards": rewards, "times": times})
+                return 0
+            arms, rewards, left_out, items = given.entries(
+                told, value, arm, reward, missing, fold.arms, item
+            )
+            if fold.arms.source is not None:
+                waiting, seed = fold.due(state) or state.waiting, [fold.call.seed, state.told]
+                arms, rewards, items = given.in_order((arms, rewards, items), waiting, seed)
+            of_items = given.places(items, arms, fold.arms, self._items, self._events)
+            self._commit({"tell": arms, "rewards": rewards, **of_items})
+        return left_out
 
     def add(self, arm: str) -> None:
         """Let an arm join; `ask` gives its first pulls next. See docs/how-to/arms-that-join.md.

@@ -94,7 +94,7 @@ def test_means_items_and_features_of_lower_rank():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [8, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [8, 40])
 def test_features_of_rank_1_in_two_dimensions(number):
     """H* is that of the one dimension that they span."""
     cases = []

@@ -95,7 +95,7 @@ RULES = catalogue.rules()
 
 @pytest.mark.parametrize("name", rows(RULES, set(RULES) - {"xy-adaptive"}))
 def test_the_program_of_a_rule(name):
-    kind = catalogue.rules()[name]
+    kind = RULES[name]
     rule = kind(np.full(LINEAR.K, 1 / LINEAR.K)) if kind is je.Oracle else kind()
     number, bad = low(program(rule))
     assert number > 0 and not bad, bad
