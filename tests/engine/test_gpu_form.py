@@ -12,7 +12,7 @@ from jaxelim import engine, matrices, scope
 from jaxelim.lanes import LaneOps
 from jaxelim.simulation import plan
 from jaxelim.simulation.plan import inputs_of, spec_of
-from tests.calls import checked
+from tests.calls import checked, rows
 from tests.contracts.test_products import equations, program
 
 GPU = LaneOps(gpu=True)
@@ -35,11 +35,6 @@ RULES = {
 }
 
 
-def rows(fast):
-    """The names of the rules, of which one runs in the fast suite."""
-    return [pytest.param(name, marks=() if name == fast else pytest.mark.slow) for name in RULES]
-
-
 def as_on_a_gpu(monkeypatch):
     """Compile what a GPU would get."""
     monkeypatch.setattr(plan, "spec_of", functools.partial(spec_of, backend="gpu"))
@@ -56,7 +51,7 @@ def simulated(name, **more):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", rows("lingape"))
+@pytest.mark.parametrize("name", rows(RULES, {"lingape"}))
 def test_the_runs_are_equal(name, monkeypatch):
     """Samples, answers and every arm's pulls of 24 runs, most of which stop."""
     expected = simulated(name)
@@ -72,7 +67,7 @@ def test_the_runs_are_equal(name, monkeypatch):
 
 
 @pytest.mark.parametrize("backend", ["gpu", pytest.param("cpu", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", rows("lazy-tas"))
+@pytest.mark.parametrize("name", rows(RULES, {"lazy-tas"}))
 def test_no_program_calls_a_library_of_linear_algebra(name, backend):
     """It would end a CUDA graph, and round otherwise on other processors."""
     instance, problem, rule = RULES[name]
