@@ -157,3 +157,22 @@ def engine() -> Iterator[None]:
     """`float64`, with the broadcasting that lanes-last arrays need."""
     with float64(), jax.numpy_rank_promotion("allow"):
         yield
+
+
+@contextlib.contextmanager
+def on_cpu() -> Iterator[None]:
+    """`engine`, on the first CPU device, whatever other devices there are.
+
+    Raises:
+        SetupError: JAX_PLATFORMS leaves out the CPU, or as `float64`.
+    """
+    with engine():
+        try:
+            first = jax.local_devices(backend="cpu")[0]
+        except RuntimeError:
+            raise SetupError(
+                "JAX has no CPU device, on which live runs compute",
+                "add cpu to JAX_PLATFORMS, as in cuda,cpu, or leave it unset",
+            ) from None
+        with jax.default_device(first):
+            yield

@@ -2,7 +2,8 @@
 
 A live run is a simulated one whose pulls are pending until a caller tells their rewards. So
 `told` and `chosen` are halves of the engine's own step: its test, and its choice. They compute
-lane 0 of a group; the other lanes are finished from the start.
+lane 0 of a group; the other lanes are finished from the start. A CPU computes them, as it is
+faster at one run than a GPU, and a run asks for the same arms on every machine.
 """
 
 import dataclasses
@@ -93,10 +94,10 @@ class Fold:
         keeps = of_pieces and isinstance(call.threshold, Mixture)  # log e of each piece
         keeps &= arms.source is None or arms.law in LAWS
         spec = dataclasses.replace(
-            spec_of(call).executed(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1),
+            spec_of(call, backend="cpu").executed(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1),
             evidence=call.threshold if keeps else None, schedule=Schedule(places=0),
         )  # fmt: skip
-        with scope.engine():
+        with scope.on_cpu():
             inputs = checked_inputs_of(call, spec)
             return Fold(call, spec, *jax.device_put((inputs, queue_of(call, spec)[0])))
 
@@ -117,7 +118,7 @@ class Fold:
 
     def compute(self, name: str, *arguments: Any) -> Any:
         """Call a compiled function."""
-        with scope.engine():
+        with scope.on_cpu():
             return self.programs[name](self.inputs, *arguments)
 
     def due(self, state: State) -> list[int]:
@@ -147,7 +148,7 @@ class Fold:
             strayed = state.strayed or chosen.waiting != waiting
             return chosen._replace(waiting=waiting, strayed=strayed)
         if "stop" in event:  # by hand: nothing is tested from here on
-            with scope.engine():
+            with scope.on_cpu():
                 lane = dataclasses.replace(state.lane, done=jnp.ones_like(state.lane.done))
             return state._replace(lane=lane, ended=state.told, waiting=())
         return self._told(state, event)
@@ -200,7 +201,7 @@ class Fold:
         if family.items is None:
             return lane, early
         entered = lane.pending.entered
-        with scope.engine():
+        with scope.on_cpu():
             none = family.empty(jnp.zeros_like(entered.means), entered.size)
         none = dataclasses.replace(none, stacks=entered.stacks)
         pending = dataclasses.replace(lane.pending, entered=none)
@@ -242,7 +243,7 @@ class Fold:
         """The state of `kept`; None if its arrays are of other shapes."""
         *leaves, waiting, numbers = arrays
         given = self.inputs, self.queue, np.zeros(self.first)
-        with scope.engine():
+        with scope.on_cpu():
             known, structure = jax.tree.flatten(shapes(self.spec, given))
             if [(x.shape, x.dtype) for x in leaves] != [(x.shape, x.dtype) for x in known]:
                 return None

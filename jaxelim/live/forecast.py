@@ -92,11 +92,11 @@ def simulated(
         raise UnsupportedError("forecast", fold.arms.source, allowed)
     runs = checks.integer("runs", runs, low=1, high=10**4)
     most = checks.integer("most", most, low=1, high=10**9)
-    with scope.engine():
+    with scope.on_cpu():
         own = dict(instance=_estimated(fold, state), runs=np.arange(runs), seed=checks.seed(seed),
                    engine=Engine(lanes=runs, devices=1))  # fmt: skip
         call, began = Experiment.unchecked(**fold.call.fields | own), int(state.stats.t[0])
-        spec = spec_of(call)
+        spec = spec_of(call, backend="cpu")
         inputs: Any = dataclasses.replace(inputs_of(call, spec), cap=np.int32(began + most))
         queue, places = queue_of(call, spec)[0], np.arange(spec.execution.lanes, dtype=np.int32)
         over = places >= runs

@@ -162,3 +162,23 @@ def test_one_graph_where_xla_flags_do_not_say_otherwise(monkeypatch):
     assert layout.compiler_options(None) == engine.GRAPHS
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_command_buffer=")
     assert list(layout.compiler_options(None)) == ["xla_gpu_graph_min_graph_size"]
+
+
+def test_a_live_run_takes_a_cpu_where_there_is_a_gpu(monkeypatch):
+    def run():
+        made = je.LiveRun(["a", "b"], je.BestArm(), je.LUCB(), family=je.Bernoulli(), seed=1)
+        made.tell(["a", "b"], [1, 0])
+        return made
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with jax.default_device(jax.devices()[-1]):
+        made = run()
+        where = {leaf.device for leaf in jax.tree.leaves(made._state.lane)}
+    assert not made._fold.spec.execution.gpu and where == {jax.devices("cpu")[0]}
+
+    def none(backend):
+        raise RuntimeError(f"unknown backend {backend}")
+
+    monkeypatch.setattr(jax, "local_devices", none)
+    with pytest.raises(je.errors.SetupError, match="no CPU device"):
+        run()
