@@ -4,6 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -53,10 +54,10 @@ class Bernoulli(OneParameter):
 
         log B(S + a, N - S + b) - log B(a, b) - S log at - (N - S) log(1 - at).
         """
-        (n, m), y, rest = stat, at, 1 - at
-        a, b, off = c * y, c * rest, n * (m - y)
-        total, yes, no = n + c, n * m + a, n * (1 - m) + b
-        up, down = log_ratio(yes, total * y, off), log_ratio(no, total * rest, -off)
-        value = (yes - 0.5) * up + (no - 0.5) * down + remainder(yes) + remainder(no)
-        value = value - remainder(total) - log1p(n / c) / 2
-        return value - remainder(a) - remainder(b) + remainder(c)
+        (n, m), y = stat, jnp.stack([at, 1 - at])
+        a, off = c * y, n * (m - at)  # of successes and of failures
+        total, counts = n + c, n * jnp.stack([m, 1 - m]) + a
+        ratio = log_ratio(counts, total * y, jnp.stack([off, -off]))
+        more = remainder(jnp.concatenate([counts, a, jnp.stack([total, c])]))
+        value = jnp.sum((counts - 0.5) * ratio, 0) - log1p(n / c) / 2
+        return value + (more[0] - more[2]) + (more[1] - more[3]) - (more[4] - more[5])

@@ -77,20 +77,21 @@ def convex(
             u = jnp.clip(u, first + (now - first) * part, first + (now - first) / part)
         return jnp.minimum(u, last - (last - now) * part) if bounded[1] else u
 
-    def step(_: int, u: Array) -> Array:
+    def step(done: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        """The next u, and F'' before the step; the last one does not move."""
+        u = carry[0]
         fall, bend = curve(u)
         size, tilt = jax.jvp(lambda u: harmonic(scale(u), scale(u + slack)), (u,), (u * 0 + 1,))
         rise = tilt * fall + size * bend
         new = u - jnp.where(rise > 0, size * fall / jnp.where(rise > 0, rise, 1), fall * jnp.inf)
         new = inside(new, u, 1 / _TOWARD_END)
-        return jnp.where(jnp.isfinite(new), new, u)
+        return jnp.where(jnp.isfinite(new) & (done < STEPS), new, u), bend
 
     of_b, of_a = (jnp.clip(x, first, last) for x in (b - slack, a))
     u = of_b + (of_a - of_b) * share
     near = 1e-3 * jnp.minimum(jnp.abs(a - b + slack) + 1e-9, last - first)
     u = jnp.where(u <= first, first + near, jnp.where(u >= last, last - near, u))
-    u = jax.lax.fori_loop(0, STEPS, step, u)
-    bend = curve(u)[1]
+    u, bend = jax.lax.fori_loop(0, STEPS + 1, step, (u, u))
     off = APART / jnp.sqrt(jnp.where(bend > 0, bend, jnp.inf))
     at = jnp.stack([inside(u - off, u, 0.5), inside(u + off, u, 0.5)])
     found, fall = jax.vmap(slope)(at)

@@ -135,20 +135,22 @@ def outermost(
 
     def body(carry: Any) -> Any:
         i, y, (value, slope, bend), inner, outer = carry
-        below = value < radius
-        inner, outer = jnp.where(below, y, inner), jnp.where(below, outer, y)
+        known, below = i > 0, value < radius  # of the first y nothing is known yet
+        inner = jnp.where(known & below, y, inner)
+        outer = jnp.where(known & ~below, y, outer)
         _, tilt, twist = at(y)
         new = y + halley(value, slope * tilt, tilt * (bend * tilt + slope * twist))
         middle = jnp.where(outer < jnp.inf, inner + (outer - inner) / 2, 2 * y)
         new = jnp.where((new > inner) & (new < outer), new, middle)
         new = jnp.where(near(y, value, slope, bend), y, jax.lax.reduce_precision(new, *rounded))
+        new = jnp.where(known, new, y)
         return i + 1, new, jet(f, at(new)[0]), inner, outer
 
     def unfinished(carry: Any) -> Array:
-        return jnp.any(~near(carry[1], *carry[2])) & (carry[0] < _MOST)
+        return jnp.any(~near(carry[1], *carry[2])) & (carry[0] < _MOST) | (carry[0] == 0)
 
     y = jax.lax.reduce_precision(guess / (4 * unit), *rounded)
-    carry = jnp.int32(0), y, jet(f, at(y)[0]), jnp.zeros_like(y), jnp.full_like(y, jnp.inf)
+    carry = jnp.int32(0), y, (y, y, y), jnp.zeros_like(y), jnp.full_like(y, jnp.inf)
     _, y, jets, _, _ = jax.lax.while_loop(unfinished, body, carry)
     # Where f is steep the root is within rounding, and a step would leave it.
     x, step, value = at(y)[0], halley(*jets), jets[0]
