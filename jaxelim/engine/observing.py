@@ -106,11 +106,15 @@ class Observing:
         if seen.since is None or seen.live is None or seen.lanes.gpu:
             return self._observed(seen, lane, beta)
         # Where rewards enter in groups, most steps of most lanes have no test.
-        shape = len(self.spec.stopping), *beta.shape
-        none = Observed(lane.observers, jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32))
+        none = self.untested(lane, beta)
         return jax.lax.cond(
             jnp.any(seen.live), lambda: self._observed(seen, lane, beta), lambda: none
         )
+
+    def untested(self, lane: Lane, beta: Array) -> Observed:
+        """What the stopping rules say where nothing is tested."""
+        shape = len(self.spec.stopping), *beta.shape
+        return Observed(lane.observers, jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32))
 
     def _observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
         states, stops, tested = [], [], []

@@ -160,12 +160,17 @@ class Step:
         return self._taken(inputs, lane, None, work=work)
 
     def choose(self, inputs: Inputs, lane: Lane) -> Taken:
-        """A step whose reward comes from outside: the pull is pending, and no reward is read."""
-        return self._taken(inputs, lane, lambda _, arm: jnp.zeros(arm.shape, self.spec.dtype))
+        """A step whose reward comes from outside: the pull is pending, and nothing is tested."""
+
+        def none(_: Lane, arm: Array) -> Array:
+            return jnp.zeros(arm.shape, self.spec.dtype)
+
+        return self._taken(inputs, lane, none, tests=False)
 
     def _taken(
         self, inputs: Inputs, lane: Lane,
         draw: Callable[[Lane, Array], Array] | None, light: bool = False, work: bool = True,
+        tests: bool = True,
     ) -> Taken:  # fmt: skip
         """One step of every lane; `draw` gives the rewards of arms; else as `pull`, `decide`."""
         in_groups, record = lane.pending is not None, lane.record
@@ -173,7 +178,9 @@ class Step:
         seen = self.observing.snapshot(inputs, lane)
         checked = self.observing.checked(inputs, lane, seen, waits)
         beta = self.observing.betas(lane)
-        observed = self.observing.observed(checked, lane, beta)
+        observed = self.observing.untested(lane, beta)
+        if tests:
+            observed = self.observing.observed(checked, lane, beta)
         bad_answer, live = self.observing.bad_answer(seen, lane)
         sampling = self.observing.sampling(checked, lane)
         view = self.asking.view(inputs, seen, lane, observed.states, sampling)
@@ -234,7 +241,7 @@ class Step:
             work=work,
             done=~goes_on | wrong,  # a finished lane has no open observers, so it stays done
             fault=Fault(arm=out_of_range, answer=bad_answer, number=fault),
-            log_e=self.observing.log_e(checked, lane.log_e),
+            log_e=self.observing.log_e(checked, lane.log_e) if tests else lane.log_e,
             pending=pending,
         )
         asks = jnp.zeros_like(go) if choice.asks is None else choice.asks
