@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -50,10 +49,10 @@ class Grid:
         return jnp.asarray(strengths, x[0].dtype), *(values[..., None] for values in x)
 
 
-def spread(priors: Sequence[float], *x: Any) -> tuple[Any, ...]:
-    """The priors, then each of x, trees of arrays [..], all repeated to [.., J]."""
+def spread(priors: Any, *x: Any) -> tuple[Any, ...]:
+    """The priors, [J] or [.., J], then each of x, trees of arrays [..], all repeated to [.., J]."""
     like = jax.tree.leaves(x)[0]
-    shape = (*like.shape, len(priors))
+    shape = (*like.shape, np.shape(priors)[-1])
     repeated = [jax.tree.map(lambda x: jnp.broadcast_to(x[..., None], shape), one) for one in x]
     return jnp.broadcast_to(jnp.asarray(priors, like.dtype), shape), *repeated
 

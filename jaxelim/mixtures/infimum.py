@@ -121,7 +121,7 @@ def _where_they_meet(x: Array, y: Array, slope: Array, low: Any, high: Any) -> A
 
 
 def over_cells(
-    components: Callable[[Array], tuple[Array, Array]], together: Callable[[Array, Array], Array],
+    components: Callable[[Array], Array], together: Callable[[Array, Array], Array],
     low: Array, high: Array, beyond: tuple[Array, Array] | None,
 ) -> Array:  # fmt: skip
     """A lower bound on the least of together(g_a(u), g_b(u)) over low <= u <= high: [].
@@ -130,16 +130,19 @@ def over_cells(
     upper end and g_b at the lower. Each pass makes the cells that decide smaller.
 
     Args:
-        components: g_a and g_b at u [n]: [n, J] each.
+        components: g_a and g_b at u [n]: [2, n, J].
         together: log e of both, which rises with each: [n, J] -> [n].
         low, high: [].
         beyond: whether there are means below `low`, where g_b may be -inf, and above `high`,
             where g_a may; [] bool each. None: beyond an end neither is less than there.
     """
     u = low + (high - low) * jnp.linspace(0, 1, CELLS[0] + 1)
-    a, b = components(u)
+    both = components(u)
     for more in CELLS[1:]:
-        cell, value = together(a[1:], b[:-1]), together(a, b)
+        a, b = both
+        # In one call, as each compiles.
+        value = together(jnp.concatenate([a[1:], a]), jnp.concatenate([b[:-1], b]))
+        cell, value = value[: len(u) - 1], value[len(u) - 1 :]
         value = jnp.minimum(value[1:], value[:-1])
         loss, above = jnp.maximum(value - cell, 0), value - jnp.min(value)
         parts = loss / (_even(loss, above, more) + above)
@@ -147,16 +150,14 @@ def over_cells(
         ends = jnp.concatenate([jnp.zeros(1), jnp.cumsum(parts)])
         new = jnp.interp(ends[-1] * np.linspace(0.5, more - 0.5, more) / more, ends, u)
         order = jnp.argsort(jnp.concatenate([u, new]), stable=True)
-        u, a, b = (
-            jnp.concatenate(both)[order]
-            for both in zip((u, a, b), (new, *components(new)), strict=True)
-        )
-    least = jnp.min(together(a[1:], b[:-1]))
-    if beyond is not None:
-        lost = jnp.full_like(a[:1], -jnp.inf)
-        for there, side in zip(beyond, ((a[:1], lost), (lost, b[-1:])), strict=True):
-            least = jnp.where(there, jnp.minimum(least, together(*side)[0]), least)
-    return least
+        u = jnp.concatenate([u, new])[order]
+        both = jnp.concatenate([both, components(new)], 1)[:, order]
+    a, b = both
+    lost = jnp.full_like(a[:1], -jnp.inf)
+    value = together(jnp.concatenate([a[1:], a[:1], lost]), jnp.concatenate([b[:-1], lost, b[-1:]]))
+    sides = jnp.zeros(2, bool) if beyond is None else jnp.stack(beyond)
+    there = jnp.concatenate([jnp.ones(len(u) - 1, bool), sides])
+    return jnp.min(value, where=there, initial=jnp.inf)
 
 
 def _even(loss: Array, above: Array, cells: int) -> Array:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.mixtures import infimum
@@ -93,6 +94,11 @@ def of_pairs(family: Any, a: Tree, b: Tree, slack: Any, priors: Any) -> Array:
     )  # fmt: skip
 
 
+def _both(priors: tuple) -> np.ndarray:
+    """The priors of a and b, to broadcast: [2, 1, J]."""
+    return np.stack(priors)[:, None]
+
+
 def _range(family: Any, a: Tree, b: Tree, slack: Any, known: Any) -> tuple[Array, Array]:
     """The range of u, that a piece has means u and u + slack; one mean where one is `known`."""
     low = jnp.maximum(b.mean - slack, family.low)
@@ -106,8 +112,8 @@ def between(family: Any, a: Tree, b: Tree, slack: Any, priors: tuple, known: Any
     """At one mean between the estimates of arms a and b [Q], near the least: [Q]."""
     low, high = _range(family, a, b, slack, known)
     u = low + (high - low) * (a.n / (a.n + b.n))
-    of_a, of_b = each(family, a, u, priors[0]), each(family, b, u + slack, priors[1])
-    value = family.together(of_a, of_b)
+    of_both = jax.tree.map(lambda *x: jnp.stack(x), a, b)
+    value = family.together(*each(family, of_both, jnp.stack([u, u + slack]), _both(priors)))
     return jnp.where(jnp.isnan(value), jnp.inf, value)
 
 
@@ -115,21 +121,22 @@ def over_cells(
     family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple, known: Any = None
 ) -> Array:
     """Of arms a and b [Q] whose mixtures fall up to the estimate and rise from there."""
-    slack, (up, down) = pieces.slack, priors
+    slack, same, priors = pieces.slack, priors[0] is priors[1], _both(priors)
 
     def value(piece: tuple) -> Array:
         exists, a, b, known = piece
+        of_both = jax.tree.map(lambda *x: jnp.stack(x), a, b)
         low, high = _range(family, a, b, slack, known)
         beyond = low > family.low, high < family.high - slack
         if known is not None:
             beyond = tuple(side & ~known[0] & ~known[1] for side in beyond)
 
-        def components(u: Array) -> tuple[Array, Array]:
-            like = jax.tree.map(lambda x: jnp.broadcast_to(x, u.shape), (a, b))
-            return each(family, like[0], u, up), each(family, like[1], u + slack, down)
+        def components(u: Array) -> Array:
+            like = jax.tree.map(lambda x: jnp.broadcast_to(x, (*u.shape, 2)).T, of_both)
+            return each(family, like, jnp.stack([u, u + slack]), priors)
 
         def bound() -> Array:
-            sides = None if up is down else beyond
+            sides = None if same else beyond
             return infimum.over_cells(components, family.together, low, high, sides)
 
         outside = exists & (a.mean - b.mean + slack > 0)
