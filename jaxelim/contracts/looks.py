@@ -86,15 +86,15 @@ def refuted_against(seen: "Snapshot", beta: Array) -> Array:
     return over_arm_blocks(none.shape[0], more, none) > 0
 
 
-def largest_log_e(seen: "Snapshot", so_far: Array) -> Array:
-    """The largest log e so far of every piece of every answer, at the looks: as `so_far`.
+def of_every_answer(seen: "Snapshot") -> Array:
+    """log e of every piece of every answer at this look, as `none_so_far`; else -inf.
 
     [i, k] of {mu_i <= mu_k}, of items or candidates too, or with slack; [K, 2] of
     {mu_k >= level} and {mu_k <= level}. Here no gate keeps a run from looking.
     """
     if seen.shape.signs:
-        return jnp.maximum(so_far, jnp.swapaxes(ask(seen, _may_look(seen), _both_sides), 0, 1))
-    return jnp.maximum(so_far, ask(seen, _may_look(seen), _pairs))
+        return jnp.swapaxes(ask(seen, _may_look(seen), _both_sides), 0, 1)
+    return ask(seen, _may_look(seen), _pairs)
 
 
 def of_answer(seen: "Snapshot", wanted: Array) -> Array:
@@ -103,7 +103,7 @@ def of_answer(seen: "Snapshot", wanted: Array) -> Array:
 
 
 def none_so_far(seen: "Snapshot") -> Array:
-    """What `largest_log_e` begins with: 0, for e = 1; of pieces with an index."""
+    """0 for every piece of every answer, as e is 1 before any look; of pieces with an index."""
     lanes = seen.means.shape[1:]
     n = pairs_of(seen.shape).candidates
     if seen.shape.signs:
@@ -126,7 +126,7 @@ def ask(
         every: they matter only where log e of every piece may.
     """
     assert seen.threshold is not None
-    if level is not None and not hasattr(seen.family, "log_e"):
+    if level is not None and seen.log_e is None and not hasattr(seen.family, "log_e"):
         may = _in_groups(seen, wanted, pieces, True) > level
         over = tuple(range(may.ndim - wanted.ndim))
         some = jnp.any(may, over)
@@ -148,11 +148,18 @@ def _in_groups(
             own_space = dataclasses.replace(space, features=features)
             alone = dataclasses.replace(alone, space=own_space)
         shape = pieces(alone)
-        one = lambda shape: log_e(dataclasses.replace(alone, shape=shape), above)  # noqa: E731
+
+        def one(shape: Any) -> Array:
+            if alone.log_e is None:
+                return log_e(dataclasses.replace(alone, shape=shape), above)
+            i, k = shape.places()
+            return alone.log_e[(k, shape.above.astype(k.dtype)) if shape.signs else (i, k)]
+
         value = jax.vmap(one)(shape) if shape.exists.ndim > 1 else one(shape)
         return jnp.where(shape.exists, value, -jnp.inf)
 
-    own = dict(stats=seen.stats.of_one_run(), answer=seen.answer, shape=seen.shape)
+    own = dict(stats=seen.stats.of_one_run(), answer=seen.answer, shape=seen.shape,
+               log_e=seen.log_e)  # fmt: skip
     if seen.means.ndim == 1:
         return jnp.where(wanted, of_run(own, None), -jnp.inf)
     features = seen.space.features if seen.space.features.ndim == 3 else None

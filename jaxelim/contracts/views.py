@@ -160,6 +160,7 @@ class Snapshot:
     """One whose level depends on the piece; None: beta alone is compared."""
     live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
     since: Array | None = None  # [] int32: samples at the last check; None: one fewer
+    log_e: Array | None = None  # at this look, of every piece of every answer, if it is recorded
 
     @staticmethod
     def of(

@@ -135,12 +135,11 @@ class Observing:
         ends = ends if known is None else ends | jnp.all(known, 0)  # whatever a rule tests
         return Observed(tuple(states), ends, jnp.stack(tested))
 
-    def log_e(self, seen: Snapshot, so_far: Array | None) -> Array | None:
-        """The largest log e of each piece after this check; None where it is not recorded."""
-        evidence = self.spec.evidence
-        if evidence is None or so_far is None:
-            return None
-        return looks.largest_log_e(dataclasses.replace(seen, threshold=evidence), so_far)
+    def looked(self, seen: Snapshot) -> Snapshot:
+        """The snapshot with log e of every piece of every answer, if it is recorded."""
+        if self.spec.evidence is None:
+            return seen
+        return dataclasses.replace(seen, log_e=looks.of_every_answer(seen))
 
     def sampling(self, seen: Snapshot, lane: Lane) -> Tree:
         """The next state of an elimination at sampling with sets of its own."""
