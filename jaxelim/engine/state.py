@@ -15,7 +15,7 @@ from jaxelim.engine.execution import Execution
 from jaxelim.engine.pending import Pending, Schedule, Timing
 from jaxelim.thresholds.mixture import Mixture
 
-REVISION = 17
+REVISION = 18
 """Revision of the numbers, part of all settings.
 
 Raise it when a run draws or computes other numbers; runs of two revisions are

@@ -242,7 +242,7 @@ class Step:
             work=work,
             done=~goes_on | wrong,  # a finished lane has no open observers, so it stays done
             fault=Fault(arm=out_of_range, answer=bad_answer, number=fault),
-            log_e=lane.log_e if checked.log_e is None else jnp.maximum(lane.log_e, checked.log_e),
+            log_e=jax.tree.map(jnp.maximum, lane.log_e, checked.log_e) if tests else lane.log_e,
             pending=pending,
         )
         asks = jnp.zeros_like(go) if choice.asks is None else choice.asks

@@ -121,7 +121,7 @@ def over_cells(
     family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple, known: Any = None
 ) -> Array:
     """Of arms a and b [Q] whose mixtures fall up to the estimate and rise from there."""
-    slack, same, priors = pieces.slack, priors[0] is priors[1], _both(priors)
+    slack, same, of_priors = pieces.slack, priors[0] is priors[1], _both(priors)
 
     def value(piece: tuple) -> Array:
         exists, a, b, known = piece
@@ -133,7 +133,7 @@ def over_cells(
 
         def components(u: Array) -> Array:
             like = jax.tree.map(lambda x: jnp.broadcast_to(x, (*u.shape, 2)).T, of_both)
-            return each(family, like, jnp.stack([u, u + slack]), priors)
+            return each(family, like, jnp.stack([u, u + slack]), of_priors)
 
         def bound() -> Array:
             sides = None if same else beyond
