@@ -123,13 +123,3 @@ class Faces(je.Bernoulli):
 
     def log_mixture(self, stat, at, c):
         return super().log_mixture(stat._replace(mean=stat.mean + 2), at + 2, c)
-
-
-@dataclasses.dataclass(frozen=True)
-class Numbered(je.Bernoulli):
-    """Deterministic: the reward is the number of the pull over 1000."""
-
-    name: ClassVar[str] = "numbered"
-
-    def draw(self, lanes, nature, arm, pull, noise):
-        return jnp.minimum(pull, 1000).astype(noise.dtype) / 1000

@@ -22,10 +22,9 @@ def drawn(rng, arms, size):
     return source, je.Instance.unstructured(source=source, family=je.Bounded(-1, 1))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_h_star_is_certified_by_scipy(seed):
+def test_h_star_is_certified_by_scipy():
     """At w* no piece costs less than the value, and a mixture of slopes nowhere more."""
-    source, instance = drawn(np.random.default_rng(seed), 3, 3)
+    source, instance = drawn(np.random.default_rng(0), 3, 3)
     solved = je.complexity(instance, je.BestArm(), 1e-9)
     w, means = np.asarray(solved.allocation), (source.means + 1) / 2
     points, shares = (np.asarray(source.support) + 1) / 2, np.asarray(source.probabilities)

@@ -38,7 +38,6 @@ def plain(t, delta):
 
 
 RULES = {
-    "uniform": (je.Uniform(), "uniform", {}),
     "lucb": (je.LUCB(), paired.Lucb, {}),
     "ebtc, 0.5": (je.EBTC(0.5, "tracking"), "top_two", {"select": "tracking"}),
     "ebtci, ids": (je.EBTCI("ids", "tracking"), paired.Behind,
@@ -56,10 +55,7 @@ PROBLEMS = {
     [
         ("ebtci, ids", "slack", "permuted", {"batch": 3, "delay": 4}),
         *(pytest.param(*row, marks=pytest.mark.slow) for row in (
-            ("uniform", "best", "permuted", {}),
-            ("lucb", "slack", "bootstrap", {}),
-            ("ebtc, 0.5", "top", "bootstrap", {}),
-            ("ebtci, ids", "best", "bootstrap", {}),
+            ("ebtc, 0.5", "best", "bootstrap", {}),
             ("lucb", "top", "bootstrap", {"batch": 5}),
         )),
     ],
@@ -92,26 +88,28 @@ def test_runs_are_those_of_the_twin(rule, problem, order, wait):
 # The statistics themselves, fed by hand.
 
 
-def fed(family, pulls, lanes=1, slack=0.0, size=None):
-    """log e of every ordered pair [K, K, B], after pulls (arm, score [B], item or None)."""
+LANES = 729
+"""Of all tests here, whose operations are compiled once: the most that one of them needs."""
+
+
+def fed(family, pulls, slack=0.0, size=None):
+    """log e of every ordered pair [3, 3, B], after pulls (arm, score [B] or [], item or None)."""
     with scope.engine():
-        problem = je.BestArm(epsilon=slack)
-        arms = 1 + max(arm for arm, *_ in pulls)
-        space = ArmContext(LaneOps(), jnp.eye(arms))
-        size = None if size is None else jnp.full(lanes, float(size))
-        stats = family.empty(jnp.zeros((arms, lanes)), size)
+        space = ArmContext(LaneOps(), jnp.eye(3))
+        size = None if size is None else jnp.full(LANES, float(size))
+        stats = family.empty(jnp.zeros((3, LANES)), size)
         for arm, score, item in pulls:
-            item = None if item is None else jnp.full(lanes, item, jnp.int32)
+            item = None if item is None else jnp.full(LANES, item, jnp.int32)
             stats = family._entered(
-                space.lanes, problem.epsilon, stats, jnp.full(lanes, arm, jnp.int32),
-                jnp.broadcast_to(jnp.asarray(score, float), (lanes,)), jnp.ones(lanes, bool), item,
+                space.lanes, slack, stats, jnp.full(LANES, arm, jnp.int32),
+                jnp.asarray(np.resize(score, LANES)), jnp.ones(LANES, bool), item,
             )  # fmt: skip
         rows = []
-        for i in range(arms):
-            first = jnp.full(lanes, i, jnp.int32)
-            shape = Pairs(first, jnp.arange(arms, dtype=jnp.int32)[:, None] != first, slack=slack)
+        for i in range(3):
+            first = jnp.full(LANES, i, jnp.int32)
+            shape = Pairs(first, jnp.arange(3, dtype=jnp.int32)[:, None] != first, slack=slack)
             rows.append(np.asarray(family.evidence(space, stats, shape).values()))
-        return np.stack(rows)
+        return np.stack(rows)[..., : np.size(pulls[0][1])]
 
 
 @pytest.mark.parametrize("size", [None, 12])
@@ -136,7 +134,7 @@ def test_log_e_is_its_definition(slack, size):
 
 def test_one_arm_ahead_changes_nothing():
     """To the bit: the pair's items come in their order, whichever arm is ahead."""
-    matrix, family = scores(0.5, 9, 2), je.Paired(LOW, HIGH, items=9)
+    matrix, family = scores(0.5, 9, 2), je.Paired(LOW, HIGH, items=12)
     pulls = [[(k, matrix[k, j], None) for j in range(9)] for k in range(2)]
     turns = [pull for both in zip(*pulls, strict=True) for pull in both]
     known = fed(family, turns)
@@ -161,7 +159,7 @@ def test_e_values_have_mean_one(slack):
             chance *= np.select([values[:, j] < 0, values[:, j] == 0], known[:2], known[2])
         both = np.maximum(values, 0), np.maximum(-values, 0)
         pulls = [(k, x[:, j], None) for j in range(6) for k, x in enumerate(both)]
-        found = fed(je.Paired(items=6), pulls, len(values), slack)[0, 1]
+        found = fed(je.Paired(items=12), pulls, slack)[0, 1]
         mean = np.sum(chance * np.exp(found))
         assert chance.sum() == pytest.approx(1) and chance.min() > 0
         assert mean == pytest.approx(1, abs=1e-12) if not off else mean < 0.95
@@ -180,13 +178,13 @@ def test_no_time_to_stop_makes_an_e_value_worth_more_than_one(values, slack):
     values = tuple(np.array(values) - slack - np.mean(values))
     orders = sorted(set(itertools.permutations(values)))
     for size in (len(values), None):
-        family = je.Paired(-1.0, 1.0, items=len(values))
+        family = je.Paired(-1.0, 1.0, items=12)
         worth = {(): 1.0}
         for n in range(1, len(values) + 1):
             table = np.array(orders).T
             both = np.maximum(table, 0), np.maximum(-table, 0)
             pulls = [(k, x[j], None) for j in range(n) for k, x in enumerate(both)]
-            found = np.exp(fed(family, pulls, len(orders), slack, size)[0, 1])
+            found = np.exp(fed(family, pulls, slack, size)[0, 1])
             worth |= {order[:n]: x for order, x in zip(orders, found, strict=True)}
         for order in sorted(worth, key=len, reverse=True):
             left = list(values)
@@ -232,15 +230,6 @@ def test_runs_are_functions_of_their_number():
 
 
 @pytest.mark.slow
-def test_permuted_arms_are_pulled_as_before():
-    matrix, order = scores(0.8), np.array([2, 0, 3, 1])
-    runs = [je.simulate(on(x), je.BestArm(), je.EBTCI(0.5, "tracking"), runs=32, delta=DELTA,
-                        threshold=je.Mixture()) for x in (matrix, matrix[order])]  # fmt: skip
-    np.testing.assert_array_equal(runs[0].samples, runs[1].samples)
-    np.testing.assert_array_equal(runs[0].pulls[..., order], runs[1].pulls)
-
-
-@pytest.mark.slow
 def test_a_mixture_stops_where_every_pair_is_refuted():
     """At the first look with log e above log((K - 1)/delta) for all pairs, by the twin."""
     instance = on(scores(0.9))
@@ -256,8 +245,7 @@ def test_a_mixture_stops_where_every_pair_is_refuted():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.95])
-def test_errors_are_below_delta(correlation):
+def test_errors_are_below_delta():
     """5000 runs at delta = 0.1 with gaps of a hundredth of a standard deviation.
 
     It fails by luck with probability below 1e-6 at an error rate of 0.1, and sees one of 0.13
@@ -265,8 +253,7 @@ def test_errors_are_below_delta(correlation):
     """
     critical = int(binom.isf(1e-6, 5000, 0.1))
     assert binom.sf(critical, 5000, 0.13) > 0.9
-    matrix = scores(correlation, 500, gap=0.003)
-    instance = on(matrix, family=je.Paired(LOW, HIGH, items=300))
+    instance = on(scores(0.95, 500, gap=0.003), family=je.Paired(LOW, HIGH, items=300))
     found = je.simulate(instance, je.BestArm(), je.EBTCI("ids"), runs=5000, delta=DELTA,
                         threshold=je.Mixture())  # fmt: skip
     assert (found.stopped & ~found.correct).sum() <= critical and found.proven is True

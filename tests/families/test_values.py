@@ -60,20 +60,6 @@ def test_equality_includes_the_family():
     assert len(set(kinds)) == len(kinds) and all((a == b) == (a is b) for a in kinds for b in kinds)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES[1:4], ids=repr)
-def test_results_are_stored_and_resumed(family, tmp_path):
-    """Three runs, then six: the store adds three, and holds what one call computes."""
-    instance = arms([2.0, 0.2, 0.3, 0.4], family)
-    given = dict(delta=0.1, max_samples=2000)
-    for runs, files in ((3, 1), (6, 2), (6, 2)):
-        call = je.Experiment(instance, je.BestArm(), je.LUCB(), runs=runs, **given)
-        held = je.study({"a": call}, store=tmp_path, block=3)
-        assert len(list(tmp_path.glob("blocks/*/*.npz"))) == files
-    direct = je.simulate(instance, je.BestArm(), je.LUCB(), runs=6, **given)
-    assert held["a"].equals(direct)
-
-
 def test_families_do_not_share_stored_results():
     """The key of a cell differs by the family."""
     kinds = [je.Gaussian(), je.Gaussian([1.0] * 4), je.Gaussian([1.0] * 3 + [2.0]),

@@ -82,27 +82,6 @@ def test_pairs_slack_rows_and_levels(std):
     assert np.all(np.isneginf(wrong))
 
 
-@pytest.mark.slow
-def test_the_infimum_inside_the_sum_is_at_most_that_of_the_sum():
-    """Each strength's infimum is that of a grid search; so is the whole, from below."""
-    rng = np.random.default_rng(1)
-    for _ in range(20):
-        counts, means = arms_of(rng, 2)
-        means = np.sort(means)[::-1]
-        u = np.linspace(means[1], means[0], 200001)
-        n, price = by_strength(counts)
-        off = (means[:, None] - u) ** 2 / 2
-        each = np.stack([(n[:, j] @ off) - price[:, j].sum() for j in range(C.size)], -1)
-        with scope.engine():
-            shape = Pairs(jnp.int32(0), jnp.asarray([False, True]))
-            args = space_of(np.eye(2)), statistics(counts, means), shape
-            for j, c in enumerate(C):
-                found = np.asarray(cases.log_e(LinearGaussian(), *args, Grid((c,))))[1]
-                assert abs(found - each[:, j].min()) < 1e-6 * (1 + abs(found))
-            found = np.asarray(cases.log_e(LinearGaussian(), *args, Grid()))[1]
-        assert found <= cases.mean_exp(each).min() + 1e-9
-
-
 def test_half_spaces_of_independent_arms():
     rng = np.random.default_rng(3)
     counts, means = arms_of(rng)
