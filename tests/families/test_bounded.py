@@ -19,7 +19,7 @@ from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.evidence.betting import Truth, Wins
 from jaxelim.lanes import PLAIN
 from jaxelim.mixtures import pieces
-from jaxelim.mixtures.grid import Grid, log_mean_exp, spread
+from jaxelim.mixtures.grid import Grid, log_mean_exp
 from jaxelim.mixtures.pieces import each
 from jaxelim.numerics.roots import jet
 from tests.twin import bounded as twin
@@ -232,43 +232,6 @@ def test_a_share_is_of_two_arms_in_any_order():
     assert first > 0.9 and first + second == pytest.approx(1)
     assert share((800, 200), (2, 8)) == pytest.approx([second, first])
     np.testing.assert_allclose(share((5, 5), (15, 15)), [0.75, 0.25])
-
-
-def fed(family, rows):
-    """Statistics of lanes: rows [N, K, B] of rewards, one round of all arms after the other."""
-    space = family.space(PLAIN, jnp.eye(rows.shape[1]), ())
-    stats = family.start(space, None, (), rows[0])
-    go = jnp.ones(rows.shape[2], bool)
-    for row in rows[1:]:
-        for arm in range(rows.shape[1]):
-            at = jnp.full(rows.shape[2], arm, jnp.int32)
-            stats = family.update(SimpleNamespace(stats=stats), at, row[arm], go)
-    return stats
-
-
-@pytest.mark.parametrize("points", [(0.0, 0.4, 1.0), (0.2, 0.5, 0.9)])
-def test_the_mixtures_mean_is_at_most_1_at_the_truth(points):
-    """All sequences of four rewards of three points: sums of 81 terms, and of 6561 of a pair.
-
-    Bets that could lose more than 0.98 are not made; their share is lost.
-    """
-    shares, points = np.array([0.5, 0.3, 0.2]), np.array(points)
-    mean, family = float(shares @ points), je.Bounded()
-    every = np.array(list(itertools.product(range(3), repeat=4)))
-    chance = shares[every].prod(1)
-    with scope.engine():
-        stats = fed(family, jnp.asarray(points[every].T[:, None, :]))
-        wins = jax.tree.map(lambda x: x[0], family.stat(stats))
-        bets, wins, u = spread(betting.BETS, wins, jnp.full(len(every), mean))
-        both = [betting.stake(wins, u, bets, up) for up in (True, False)]
-        together = betting.together(
-            *(jnp.asarray(x) for x in np.broadcast_arrays(both[0][:, None], both[1][None]))
-        )
-        alone = [np.asarray(log_mean_exp(one)) for one in both]
-    for one in alone:
-        assert 0.6 <= chance @ np.exp(one) <= 1 + 1e-12
-    of_pair = chance @ np.exp(np.asarray(together)) @ chance
-    assert 0.6 <= of_pair <= 1 + 1e-12
 
 
 @pytest.mark.slow

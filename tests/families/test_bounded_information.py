@@ -51,19 +51,6 @@ def test_h_star_is_certified_by_scipy():
     assert solved.value <= bound * (1 + 1e-7) and bound <= solved.value * (1 + 1e-4)
 
 
-def test_h_star_of_signs_has_a_closed_form():
-    """1/T* = 1/sum_k 1/d_k, d_k the KL_inf of arm k to the level, and w*_k as 1/d_k."""
-    source, instance = drawn(np.random.default_rng(7), 4, 3)
-    level = float(np.mean(source.means))
-    found = je.complexity(instance, je.Thresholding(level), gap=1e-9)
-    arms = zip((np.array(source.support) + 1) / 2, np.array(source.probabilities), source.means,
-               strict=True)  # fmt: skip
-    d = [twin.kl_inf(x, shares, (level + 1) / 2, mean > level) for x, shares, mean in arms]
-    inverse = 1 / np.array(d)
-    assert found.value == pytest.approx(1 / inverse.sum(), rel=1e-7)
-    np.testing.assert_allclose(found.allocation, inverse / inverse.sum(), rtol=1e-4)
-
-
 def test_h_star_of_recorded_rewards_is_that_of_their_distributions():
     """As of the same points with the same probabilities; not of rewards at the two ends."""
     stacks = [0.2, 0.4, 0.6, 0.6], [0.1, 0.3, 0.3]

@@ -13,7 +13,7 @@ from jaxelim.evidence.designs import LinearContext, SquareDesign
 from jaxelim.families.linear_statistics import CrossCache
 from jaxelim.lanes import LaneOps
 from tests.calls import planned
-from tests.engine.test_invariance import INSTANCE, equal
+from tests.engine.test_invariance import INSTANCE
 
 B, K, D = 6, 9, 4
 
@@ -87,37 +87,6 @@ class OfOnesOwn(je.contracts.Problem):
 
     def shape(self, seen, answer):
         return je.contracts.Pairs(answer, jnp.arange(len(seen.means)) != answer)
-
-
-def forget_programs():
-    engine.program.cache_clear()
-    engine.outline.cache_clear()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "problem, rule", [(je.BestArm(), je.LazyTaS()), (je.TopM(5), je.LinGapE())], ids=repr
-)
-def test_runs_without_the_cache_are_equal(problem, rule, monkeypatch):
-    """Lazy TaS has idle lanes, and calls `choose` on gathered lanes."""
-
-    def run():
-        forget_programs()
-        return je.simulate(
-            INSTANCE, problem, rule, delta=0.05, runs=20, seed=11, max_samples=1500,
-            stopping=(je.LLR(), je.SelectiveElimination()),
-            engine=je.Engine(lanes=16, devices=1),
-        )  # fmt: skip
-
-    def without(*a, **b):
-        return dataclasses.replace(settled(*a, **b), keeps_products=False)
-
-    usual, settled = run(), je.Gaussian.settled
-    monkeypatch.setattr(je.Gaussian, "settled", without)
-    try:
-        equal(usual, run())
-    finally:
-        forget_programs()
 
 
 def test_which_problems_cache_products():

@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import betainc
 
 import jaxelim as je
 from jaxelim import scope
@@ -211,33 +210,6 @@ def test_statistics_by_welford():
 
 
 # The law of one arm.
-
-
-@pytest.mark.slow
-def test_costs_of_true_pieces_exceed_x_seldom():
-    """n = 10^6 draws of N rewards of one arm, and of two arms with equal means.
-
-    One arm: the share above x = 1, 3, 5 is within 5.5 standard errors of the exact
-    tail, a luck of 4e-8 each; seen is an error of 5% (x = 5: 13%) of that tail. Two arms: the share
-    is below exp(-x), by 5 standard errors; here a rate of 1.2 exp(-x) would be seen.
-    """
-
-    def costs(a, v_a, b, v_b, f):
-        return f * FAMILY.loss(arm(a, v_a), -a), pair(f, a, v_a, f, b, v_b)
-
-    n = 10**6
-    for count in (2, 3, 6, 30):
-        rng = np.random.default_rng(count)
-        rewards = rng.standard_normal((2, count, n)) * np.array([1.0, 3.0])[:, None, None]
-        means, variances = rewards.mean(1), rewards.var(1)
-        f = np.full(n, count - 1.0)
-        level, both = compiled(costs, means[0], variances[0], means[1], variances[1], f)
-        for x in (1.0, 3.0, 5.0):
-            exact = betainc((count - 1) / 2, 0.5, np.exp(-2 * x / (count - 1)))
-            share = (level > x).mean()
-            assert abs(share - exact) <= 5.5 * (exact / n) ** 0.5, (count, x, share, exact)
-            share = (both > x).mean()
-            assert share + 5 * (share / n) ** 0.5 <= np.exp(-x), (count, x, share)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Mixtures of Gaussian arms, independent and linear, against their formulas in NumPy."""
 
-import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -152,20 +151,6 @@ def test_linear_arms_items_and_half_spaces():
         value = linear_value(features, counts, direction, margin)
         assert np.isfinite(value).sum() > 1
         np.testing.assert_allclose(np.asarray(found[name]), value, rtol=1e-9)
-
-
-def test_linear_identity_features_have_the_prior_of_all_arms():
-    """With the identity the determinant counts all arms; independent arms pay for two."""
-    counts, means = np.array([50.0, 80.0, 20.0]), np.array([1.0, 0.2, 0.0])
-    with scope.engine():
-        shape = Pairs(jnp.int32(0), jnp.asarray([False, True, True]))
-        space, stats = space_of(np.eye(3)), statistics(counts, means)
-        alone = np.asarray(cases.log_e(LinearGaussian(), space, stats, shape, Grid((10.0,))))
-        square = SquareDesign(1 / stats.counts, jnp.diag(1 / stats.counts))
-        stats = dataclasses.replace(stats, design=square)
-        linear = np.asarray(cases.log_e(LinearGaussian(), space, stats, shape, Grid((10.0,))))
-    price = np.log1p(counts / 10) / 2
-    np.testing.assert_allclose(alone[1:] - linear[1:], [price[2], price[1]], rtol=1e-9)
 
 
 def test_grids_refuse_what_is_no_strength():

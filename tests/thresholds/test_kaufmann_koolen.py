@@ -84,20 +84,6 @@ def test_kaufmann_koolen(arms, pieces, gaussian):
     assert (np.diff(found, axis=0) > 0).all() and (np.diff(found, axis=1) >= 0).all()
 
 
-def test_equal_counts_are_the_largest_sum():
-    rng = np.random.default_rng(0)
-    for arms in (2, 5):
-        counts = rng.integers(1, 10 ** rng.integers(1, 6, (200, 1)), (200, arms)).astype(float)
-        t = counts.sum(1)
-        for gaussian, term in (
-            (False, lambda n: 3 * np.log(1 + np.log(n))),
-            (True, lambda n: 2 * np.log(4 + np.log(n))),
-        ):
-            threshold = je.thresholds.KaufmannKoolen(1, arms, gaussian)
-            start = beta(threshold, float(arms), 0.1) - arms * term(1.0)
-            assert (beta(threshold, t, 0.1) >= start + term(counts).sum(1) - 1e-9).all()
-
-
 COINS = je.Instance.unstructured([0.5, 0.4, 0.3, 0.2, 0.1], je.Bernoulli())
 MEANS = je.Instance.unstructured([1.0, 0.5, 0.2, 0.0, -1.0])
 LINEAR = je.Instance([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.2])
