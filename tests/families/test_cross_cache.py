@@ -1,6 +1,5 @@
 """The cache of cross products equals their recomputation and changes no choice."""
 
-import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -73,29 +72,12 @@ def test_cached_products_equal_recomputed_ones(m, owned):
         np.testing.assert_allclose(forgotten[0].cross, forgotten[1], rtol=0, atol=1e-13)
 
 
-@dataclasses.dataclass(frozen=True)
-class OfOnesOwn(je.contracts.Problem):
-    """Best arm as a user would define it, for one run."""
-
-    name = "of-ones-own"
-
-    def answer(self, seen):
-        return jnp.argmax(seen.means)
-
-    def public(self, seen, answer):
-        return jnp.arange(len(seen.means)) == answer
-
-    def shape(self, seen, answer):
-        return je.contracts.Pairs(answer, jnp.arange(len(seen.means)) != answer)
-
-
 def test_which_problems_cache_products():
     """None for identity features, near-identical arms or pieces other than pairs."""
     near = je.Instance(np.vstack([INSTANCE.arms, INSTANCE.arms[3] + 1e-9]), INSTANCE.theta)
     cases = [
         (INSTANCE, je.BestArm(), True),
         (INSTANCE, je.TopM(5), True),
-        (INSTANCE, OfOnesOwn(), True),
         (INSTANCE, je.Thresholding(0.01), False),
         (je.Instance(np.eye(5), np.linspace(1, 0, 5)), je.BestArm(), False),
         (near, je.BestArm(), False),

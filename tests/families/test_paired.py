@@ -203,21 +203,6 @@ def test_runs_are_functions_of_their_number():
 
 
 @pytest.mark.slow
-def test_a_mixture_stops_where_every_pair_is_refuted():
-    """At the first look with log e above log((K - 1)/delta) for all pairs, by the twin."""
-    instance = on(scores(0.9))
-    found = je.trace(instance, je.BestArm(), je.LUCB(), delta=DELTA, threshold=je.Mixture())
-    assert found.stopped and found.samples < 256
-    for t in (found.samples - 1, found.samples):
-        of = [found.rewards[:t][found.arms[:t] == k] for k in range(4)]
-        best, log_e = int(np.argmax([x.mean() for x in of])), []
-        for k in set(range(4)) - {best}:
-            n = min(len(of[best]), len(of[k]))
-            log_e.append(paired.log_e(of[best][:n], of[k][:n], HIGH - LOW))
-        assert (min(log_e) > np.log(3 / DELTA)) == (t == found.samples)
-
-
-@pytest.mark.slow
 def test_errors_are_below_delta():
     """5000 runs at delta = 0.1 with gaps of a hundredth of a standard deviation.
 

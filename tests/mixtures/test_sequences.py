@@ -102,24 +102,6 @@ def test_differences_are_those_of_the_joint_region():
             assert held.min() - lower[p] < step and upper[p] - held.max() < step
 
 
-@pytest.mark.slow
-def test_differences_of_other_families_are_of_two_intervals():
-    counts, means = np.array([400.0, 900.0]), np.array([1.0, 2.0])
-    squares = [[400.0], [1800.0]]
-    for family, own in ((je.Exponential(), ()), (je.GaussianUnknownVariance(), (squares,))):
-        grid, args = Grid(), [np.asarray(x) for x in (counts, means, *own)]
-        with scope.engine():
-            args = [jnp.asarray(x) for x in args]
-            lower, upper = map(np.asarray, programs(family, grid)[1](*args))
-            half = jax.jit(
-                lambda *x, family=family, grid=grid: sequences.interval(
-                    family, x[0], x[1], grid, LEVEL + np.log(2), *x[2:]
-                )
-            )
-            first, last = map(np.asarray, half(*args))
-        np.testing.assert_allclose([lower[0], upper[0]], [first[0] - last[1], last[0] - first[1]])
-
-
 def test_unknown_variance_solves_the_equation_or_is_unbounded():
     counts = np.array([1.0, 2.0, 5.0, 40.0, 3000.0, 7.0])
     means, variances = np.array([1.0, 0, -1, 2, 0.5, 1]), np.array([0, 1, 2.0, 0.3, 1, 0])

@@ -1,7 +1,6 @@
 """Thresholds from deviation inequalities, against independent forms of their formulas."""
 
 import math
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ from jaxelim import catalogue, cli, scope
 from jaxelim.thresholds.kaufmann_koolen import lines
 from tests.calls import NAMES
 
-ROOT = Path(__file__).parents[2]
 XS = np.concatenate([[1e-12, 1e-6], np.geomspace(1e-3, 750, 60)])
 
 
