@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxelim import scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Statistics
 from jaxelim.lanes import LaneOps
@@ -21,6 +20,10 @@ CURVED = ("bernoulli", "poisson", "exponential")
 SPACE = ArmContext(LaneOps(), jnp.zeros(0))
 
 
+def log_mixture(name, grid, *given):
+    return cases.computed(cases.log_mixture, cases.FAMILIES[name], grid, *given)
+
+
 @pytest.mark.parametrize("name", cases.FAMILIES)
 def test_equals_the_integral_over_the_prior(name):
     rng, grid = np.random.default_rng(1), Grid()
@@ -29,9 +32,7 @@ def test_equals_the_integral_over_the_prior(name):
     near = means + 2 * rng.normal(size=200) * np.abs(means - at) / np.sqrt(counts)
     inside = near > 0.01 if name != "bernoulli" else (near > 0.01) & (near < 0.99)
     at = np.where(inside & (np.arange(200) < 120), near, at)
-    with scope.engine():
-        given = map(jnp.asarray, (counts, means, at))
-        found = np.asarray(cases.log_mixture(cases.FAMILIES[name], grid, *given))
+    found = log_mixture(name, grid, counts, means, at)
     known = cases.components(name, counts, means, at, grid)
     assert found.shape == known.shape == (200, len(grid.strengths))
     np.testing.assert_array_less(np.abs(found - known), 1e-10 * (1 + np.abs(known)))
@@ -41,14 +42,14 @@ def test_equals_the_integral_over_the_prior(name):
 def programs(name, slack):
     """Jitted: log e of a pair [R], and log M_j; arms [R, 2]."""
     family, grid = cases.FAMILIES[name], Grid()
-    first, exists = jnp.int32(0), jnp.asarray([False, True])
+    first = jnp.int32(0)
 
     def pair(counts, means):
-        shape = Pairs(first, exists, slack=slack) if slack else Pairs(first, exists)
+        shape = Pairs(first, jnp.asarray([False, True]), slack=slack)
         given = Statistics(t=first, counts=counts, means=means, reward_sums=None)
         return pieces.log_e(family, SPACE, given, shape, grid)[1]
 
-    return jax.jit(jax.vmap(pair)), functools.partial(cases.log_mixture, family, grid)
+    return jax.jit(jax.vmap(pair)), functools.partial(log_mixture, name, grid)
 
 
 def searched(name, mixture, counts, means, slack):
@@ -60,7 +61,7 @@ def searched(name, mixture, counts, means, slack):
     def total(u, v):
         both = ((k, np.broadcast_to(x, u.shape)) for k, x in enumerate((u, v)))
         row = [np.broadcast_to(x[:, None], (size, u.shape[1])) for x in (*counts.T, *means.T)]
-        return cases.mean_exp(sum(np.asarray(mixture(row[k], row[2 + k], x)) for k, x in both))
+        return cases.mean_exp(sum(mixture(row[k], row[2 + k], x) for k, x in both))
 
     t = np.broadcast_to(np.linspace(-33, 33, 40), (size, 40))
     for _ in range(12):
@@ -91,24 +92,20 @@ def test_a_pair(name):
     for slack in (0.0, 0.07):
         pair, mixture = programs(name, slack)
         llr = jax.jit(lambda *x, slack=slack: family_cases.pair(cases.FAMILIES[name], *x, slack))
-        with scope.engine():
-            found = np.asarray(pair(*map(jnp.asarray, extreme)))
-            assert not np.isnan(found).any() and np.all(found < np.inf)
-            counts, means = cases.random_arms(name, np.random.default_rng(6), (400, 2), 7)
-            found = np.asarray(pair(jnp.asarray(counts), jnp.asarray(means)))
-            both = (x for k in range(2) for x in (counts[:, k], means[:, k]))
-            most = np.asarray(llr(*map(jnp.asarray, both)))
-            assert not np.isnan(found).any()
-            assert np.all(found <= most + 1e-9 * (1 + most))
-            assert np.all(found[most > 40] > 0)  # so the bound is not -inf by accident
+        found = cases.computed(pair, *extreme)
+        assert not np.isnan(found).any() and np.all(found < np.inf)
+        counts, means = cases.random_arms(name, np.random.default_rng(6), (400, 2), 7)
+        found = cases.computed(pair, counts, means)
+        most = cases.computed(llr, counts[:, 0], means[:, 0], counts[:, 1], means[:, 1])
+        assert np.all(found <= most + 1e-9 * (1 + most))
+        assert np.all(found[most > 40] > 0)  # so the bound is not -inf by accident
         check_infimum(name, pair, mixture, slack)
 
 
 def check_infimum(name, pair, mixture, slack):
     counts, means = cases.random_arms(name, np.random.default_rng(2), (400, 2))
-    with scope.engine():
-        found = np.asarray(pair(jnp.asarray(counts), jnp.asarray(means)))
-        known, inside = searched(name, mixture, counts, means, slack)
+    found = cases.computed(pair, counts, means)
+    known, inside = searched(name, mixture, counts, means, slack)
     assert not np.isnan(found).any()
     outside = means[:, 0] - means[:, 1] + slack > 0
     assert np.all(np.isneginf(found[~outside]))
@@ -123,7 +120,6 @@ def check_infimum(name, pair, mixture, slack):
 @pytest.mark.parametrize("name", ["bernoulli", "poisson"])
 def test_the_mixture_at_the_truth_has_mean_one(name):
     """Sums over all rewards."""
-    grid, family = Grid(), cases.FAMILIES[name]
     for n, mean in ((1, 0.3), (4, 0.7), (60, 0.1), (700, 0.5)):
         if name == "bernoulli":
             s = np.arange(n + 1.0)
@@ -131,30 +127,23 @@ def test_the_mixture_at_the_truth_has_mean_one(name):
         else:
             s = np.arange(40 * n + 300.0)
             weight = stats.poisson.logpmf(s, n * mean)
-        with scope.engine():
-            given = (jnp.asarray(x) for x in (np.full_like(s, n), s / n, np.full_like(s, mean)))
-            value = np.asarray(cases.log_mixture(family, grid, *given))
+        value = log_mixture(name, Grid(), np.full_like(s, n), s / n, np.full_like(s, mean))
         total = np.exp(value + weight[:, None]).sum(0)
         np.testing.assert_allclose(total, 1, rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", CURVED)
 def test_levels_are_the_mixture_at_the_level(name):
-    rng, grid, family = np.random.default_rng(5), Grid(), cases.FAMILIES[name]
+    rng, grid = np.random.default_rng(5), Grid()
     counts, means = cases.random_arms(name, rng, 300)
     level, above = 0.4, rng.random(300) < 0.5
-    with scope.engine():
-        given = dict(counts=jnp.asarray(counts), means=jnp.asarray(means))
-        statistics = Statistics(t=jnp.int32(0), reward_sums=None, **given)
-        shape = Pairs(None, jnp.ones(300, bool), jnp.asarray(above), level=level)
-        found = np.asarray(cases.log_e(family, SPACE, statistics, shape, grid))
+    statistics = Statistics(t=np.int32(0), counts=counts, means=means, reward_sums=None)
+    shape = Pairs(None, np.ones(300, bool), above, level=level)
+    found = cases.computed(cases.log_e, cases.FAMILIES[name], SPACE, statistics, shape, grid)
     side = np.where(above, -1, 1)  # from the level into the piece
     at = level + side[:, None] * np.geomspace(1e-9, 0.39, 200)
     rows = (np.broadcast_to(x[:, None], at.shape) for x in (counts, means))
-    rows = [*rows, at]
-    with scope.engine():
-        inside = np.asarray(cases.log_mixture(family, grid, *map(jnp.asarray, rows)))
-    inside = cases.mean_exp(inside)
+    inside = cases.mean_exp(log_mixture(name, grid, *rows, at))
     known = cases.mean_exp(cases.components(name, counts, means, np.full(300, level), grid))
     beyond = np.where(above, means > level, means < level)
     assert np.all(np.isneginf(found[~beyond]))
@@ -168,7 +157,7 @@ def test_levels_are_the_mixture_at_the_level(name):
 @pytest.mark.parametrize("name", CURVED)
 def test_digits_at_the_ends_of_the_ranges(name):
     """Against products of ratios, which lose none: ten rewards, of sum S."""
-    n, family, total = 10.0, cases.FAMILIES[name], np.arange(11.0)
+    n, total = 10.0, np.arange(11.0)
     rising = lambda a, m: np.sum(np.log(a + np.arange(m)))  # noqa: E731  log Gamma(a + m)/Gamma(a)
 
     def known(s, y, a, b):
@@ -181,11 +170,9 @@ def test_digits_at_the_ends_of_the_ranges(name):
         return rising(a, int(n)) - a * np.log1p(s / b) - n * np.log(b + s) + n * np.log(y) + s / y
 
     tested = np.array([0.03, 0.5, 0.9])
-    grids = [(Grid((c,)), lambda y, c=c: cases.centred(name, y, c)) for c in (1e-3, 1.0, 1e9)]
-    with scope.engine():
-        given = [jnp.asarray(x) for x in (np.full(33, n), np.tile(total, 3) / n, tested.repeat(11))]
-        for grid, prior in grids:
-            found = np.asarray(cases.log_mixture(family, grid, *given))[:, 0]
-            value = np.array([known(s, y, *prior(y)) for y in tested for s in total])
-            error = np.abs(found - value) / (1 + np.abs(value))
-            assert error.max() < 1e-6, (grid, error.max())
+    for c in (1e-3, 1.0, 1e9):
+        given = np.full(33, n), np.tile(total, 3) / n, tested.repeat(11)
+        found = log_mixture(name, Grid((c,)), *given)[:, 0]
+        value = [known(s, y, *cases.centred(name, y, c)) for y in tested for s in total]
+        error = np.abs(found - value) / (1 + np.abs(value))
+        assert error.max() < 1e-6, (c, error.max())
