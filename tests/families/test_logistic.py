@@ -13,12 +13,7 @@ from jaxelim.evidence import logistic as evidence_of
 from jaxelim.evidence.logistic import divergence, fitted, largest_curvature
 from jaxelim.families.logistic import Logistic
 from jaxelim.lanes import PLAIN
-from tests import twin
 from tests.twin import logistic
-
-
-def arms_of(seed, K, d):
-    return np.random.default_rng(seed).standard_normal((K, d)) / np.sqrt(d)
 
 
 def statistics(space, counts, ones, ridge):
@@ -134,19 +129,8 @@ def test_divergences():
     np.testing.assert_allclose(small, 0.25, atol=1e-6)
 
 
-LINEAR = arms_of(1, 5, 3), np.array([3.2, -1.6, 1.8])
+LINEAR = np.random.default_rng(1).standard_normal((5, 3)) / 3**0.5, np.array([3.2, -1.6, 1.8])
 INSTANCE = je.Instance(*LINEAR, family=je.Logistic())
-
-
-class Watched(twin.RULES["uniform"]):
-    """Uniform sampling that keeps theta_hat and the LLRs of each check."""
-
-    def start(self, seen):
-        self.states = []
-
-    def choose(self, seen, t, active):
-        self.states.append((seen.theta, seen.values(self.pieces.of(seen.answer))))
-        return super().choose(seen, t, active)
 
 
 def test_means_are_those_of_rewards():
@@ -193,9 +177,12 @@ def test_live_runs_are_simulated_runs():
                       family=je.Logistic(), **given)  # fmt: skip
     length = min(traced.samples - 1, 200)
     live.tell(traced.arms[:length], traced.rewards[:length])
-    known = twin.run(twin.Logistic(*LINEAR), ("bai",), Watched, noise=np.append(noise[:length], 0),
-                     beta=lambda t, delta: np.inf)  # fmt: skip
-    hat, llrs = known.sampler.states[-1]
+    counts, ones = (np.bincount(traced.arms[:length], weights, 5) + 0.0
+                    for weights in (None, traced.rewards[:length]))  # fmt: skip
+    arms, best = LINEAR[0], int(np.argmax(live.means))
+    hat = logistic.climb(arms, counts, ones, np.zeros(3))
+    llrs = [logistic.llr(arms, counts, ones, hat, arms[best] - arms[k], 0.0)
+            for k in range(5) if k != best]  # fmt: skip
     np.testing.assert_allclose(live.means, logistic.mean(LINEAR[0] @ hat), atol=1e-9)
     np.testing.assert_allclose(sorted(live.evidence.llr), sorted(llrs), atol=1e-8)
     assert live.proven is not True and live.summary() is not None

@@ -173,7 +173,6 @@ def test_nothing_is_ever_nan():
                 assert np.isfinite(value).all()
 
 
-# Slack.
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_pairs_with_slack(name):
@@ -221,6 +220,3 @@ def test_slack_at_the_ends_of_coins():
     np.testing.assert_allclose(of(7, 0.0, 5, 0.1), 5 * (0.1 * np.log(0.4) + 0.9 * np.log(1.2)))
     assert of(7, 0.0, 5, 0.25) == 0 == of(7, 0.5, 5, 0.75) == of(7, 0.3, 5, 0.9)
     assert of(7, 0.5, 5, 0.5) > 0 and of(7, 0.0, 5, 1.0) == 0
-
-
-# Draws.

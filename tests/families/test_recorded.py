@@ -104,23 +104,24 @@ def test_places_of_a_long_stack_are_uniform(n):
 
 
 def test_a_run_takes_each_reward_once_and_ends_when_none_is_left():
-    """Up to there the evidence is that of the family: of noise that gives the same rewards."""
+    """They are those of (run, arm, pull); the evidence is that of noise with the same rewards."""
 
     def traced(delta, run):
         return je.trace(on(BINARY), je.BestArm(), je.LUCB(), delta=delta, run=run)
 
-    all_of = run, other = traced(1e-200, 4), traced(1e-200, 5)
+    all_of = run, other = traced(1e-200, 2), traced(1e-200, 5)
     assert run.stopped and run.samples == 95 and run.answer.tolist() == [True, False, False]
+    early = traced(0.8, 2)
     for k in range(3):
-        np.testing.assert_array_equal(np.sort(run.rewards[run.arms == k]), np.sort(STACKS[k]))
+        drawn, first = (one.rewards[one.arms == k] for one in (run, early))
+        np.testing.assert_array_equal(np.sort(drawn), np.sort(STACKS[k]))
+        np.testing.assert_array_equal(drawn[: first.size], first)
     both = [one.rewards[one.arms == 1][:20] for one in all_of]
     assert min(map(len, both)) == 20 and not np.array_equal(*both)
-    early = traced(0.8, 4)
-    np.testing.assert_array_equal(early.rewards, run.rewards[: early.samples])
     noise = np.where(early.rewards == 1, 0.0, 1 - 2.0**-53)
     plain = je.Instance.unstructured(BINARY.means, je.Bernoulli())
     again = je.trace(plain, je.BestArm(), je.LUCB(), delta=0.8, noise=np.append(noise, noise))
-    assert early.stopped and again.samples == early.samples < 95
+    assert early.stopped and again.samples == early.samples
     np.testing.assert_array_equal(again.arms, early.arms)
     np.testing.assert_array_equal(again.answer, early.answer)
 
@@ -164,19 +165,6 @@ def test_a_bootstrap_draws_with_replacement_and_never_ends():
 
 
 @pytest.mark.slow
-def test_rewards_have_the_units_of_the_stacks():
-    past = on(je.Recorded(NUMBERS), je.Gaussian([2.0, 1.0, 0.5]))
-    run = je.trace(past, je.BestArm(), je.Uniform(), delta=1e-30)
-    for k in range(3):
-        drawn = np.sort(run.rewards[run.arms == k])
-        assert drawn.size >= 10 or run.stopped
-        near = np.abs(drawn[:, None] - NUMBERS[k]).min(1)
-        assert (near <= 1e-6 * np.abs(NUMBERS[k]).max()).all()
-        if drawn.size == len(NUMBERS[k]):
-            np.testing.assert_allclose(drawn, np.sort(NUMBERS[k]), rtol=1e-6)
-
-
-@pytest.mark.slow
 def test_a_broken_order_is_seen():
     class Twice(je.Recorded):
         __doc__ = je.Recorded.__doc__
@@ -184,7 +172,8 @@ def test_a_broken_order_is_seen():
         def draw(self, lanes, nature, arm, pull, noise):
             return super().draw(lanes, nature, arm, pull // 2, noise)
 
-    assert "first rewards of each arm have their mean" in str(je.testing.check(on(BINARY)))
+    right = on(je.Recorded(NUMBERS), je.Gaussian([2.0, 1.0, 0.5]))  # in units of the largest std
+    assert "first rewards of each arm have their mean" in str(je.testing.check(right))
     source = Twice([np.arange(40.0), np.arange(50.0)])
     with pytest.raises(je.testing.ContractError, match="until it is used up"):
         je.testing.check(on(source, je.Gaussian(9.0)), draws=2000)
@@ -207,7 +196,7 @@ def test_proofs_of_orders_and_of_families_without_replacement():
     assert "in a random order" in law(on(past, je.Bounded()))
     for order, sure in (("permuted", True), ("bootstrap", True), ("given", False)):
         given = on(dataclasses.replace(past, order=order), je.Bounded())
-        call = checked(given, je.BestArm(), je.Uniform(), threshold=je.Mixture())
+        call = checked(given, je.BestArm(), je.Uniform(), threshold=je.Mixture(), runs=1)
         assert (proven(call) is True) == sure
 
 

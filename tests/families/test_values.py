@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.families import Betas, Normal, Points
 from tests.calls import NAMES
 from tests.families.family_cases import Binomial
 from tests.instances.instance_cases import stack
@@ -19,9 +20,13 @@ FAMILIES = [
     je.GaussianUnknownVariance("free"), je.GaussianUnknownVariance("glr"), je.Bounded(-1, 3),
     je.Logistic(), Binomial(3),
 ]  # fmt: skip
-SOURCED = arms(ONE, je.GaussianUnknownVariance(), source=je.families.Normal(STD))
+SOURCED = [
+    arms(ONE, je.GaussianUnknownVariance(), source=Normal(STD)),
+    arms(family=je.Poisson(), source=Points([0, 1], [[0.3, 0.7], [0.9, 0.1]])),
+    arms(family=je.Gaussian(0.5), source=Betas([(4, 1), (1, 2)])),
+]
 INSTANCES = [
-    *(arms(means, family, name="small") for family in FAMILIES for means in (ONE, TWO)), SOURCED
+    *(arms(means, family, name="small") for family in FAMILIES for means in (ONE, TWO)), *SOURCED
 ]  # fmt: skip
 
 
@@ -56,7 +61,7 @@ def test_equality_includes_the_family():
     assert plain == je.Instance(np.eye(4), ONE) == je.Instance(np.eye(4), ONE, family=je.Gaussian())
     assert hash(plain) == hash(je.Instance(np.eye(4), ONE)) and plain.structure == "unstructured"
     assert arms(ONE, noise_std=2.0) == je.Instance(np.eye(4), ONE, 2.0)
-    kinds = [arms(ONE, family) for family in (*FAMILIES, je.Gaussian(), Binomial(4))] + [SOURCED]
+    kinds = [arms(ONE, family) for family in (*FAMILIES, je.Gaussian(), Binomial(4))] + SOURCED
     assert len(set(kinds)) == len(kinds) and all((a == b) == (a is b) for a in kinds for b in kinds)
 
 
