@@ -1,4 +1,4 @@
-"""Families of one parameter and Gaussian(std=[K]) rewards: draws, commands, refusals."""
+"""Families of one parameter and Gaussian(std=[K]) rewards: units, draws, their certificate."""
 
 import dataclasses
 import math
@@ -40,9 +40,6 @@ def test_the_numbers_of_a_run_do_not_depend_on_the_unit():
     np.testing.assert_allclose(nature["std"], [[0.25, 1]])
 
 
-# Draws and divergences.
-
-
 def drawn(family, means, noise):
     """Rewards [K, n] of all arms from the same noise [n]."""
     nature = np.asarray(family.nature(je.Instance.unstructured(means, family)))[0]
@@ -59,15 +56,15 @@ def drawn(family, means, noise):
 
 def test_rewards_are_quantiles():
     """Of SciPy's distributions; a larger mean has the larger or equal reward."""
-    noise = np.concatenate([[0, 1 - 2.0**-53], np.random.default_rng(1).random(500)])
-    means = np.array([0, 1e-9, 0.2, 0.21, 0.5, 1])
-    np.testing.assert_array_equal(drawn(je.Bernoulli(), means, noise), noise < means[:, None])
+    noise = np.concatenate([[0], np.random.default_rng(1).random(500)])
+    ends, means = np.append(noise, 1 - 2.0**-53), np.array([0, 1e-9, 0.2, 0.21, 0.5, 1])
+    np.testing.assert_array_equal(drawn(je.Bernoulli(), means, ends), ends < means[:, None])
     means = np.array([0, 1e-9, 0.2, 0.21, 3, 40, 999.0])
     counts = drawn(je.Poisson(), means, noise)
     np.testing.assert_array_equal(counts, poisson.ppf(noise, means[:, None]).clip(0))
     means = np.array([1e-9, 0.2, 0.21, 3, 1e9])
-    times = drawn(je.Exponential(), means, noise)
-    known = expon.ppf(noise, scale=means[:, None])
+    times = drawn(je.Exponential(), means, ends)
+    known = expon.ppf(ends, scale=means[:, None])
     np.testing.assert_allclose(times[:, 1:], known[:, 1:], rtol=1e-13)
     assert (times > 0).all()
     for one in (counts, times):
@@ -92,9 +89,6 @@ def test_exponential_loss_far_from_the_mean():
         found = np.asarray(je.Exponential().loss(Stat(m, m), by))
     known = [300 * math.log(10) - 1, 1e8 - 1 - 8 * math.log(10), 0]
     np.testing.assert_allclose(found, known, rtol=1e-8)
-
-
-# The certificate.
 
 
 def wrong(base, **members):

@@ -84,9 +84,6 @@ def test_runs_are_those_of_the_twin(rule, problem, order, wait):
     assert compared > 60
 
 
-# The statistics themselves, fed by hand.
-
-
 LANES = 120
 """Of all tests here, whose operations are compiled once: the most that one of them needs."""
 
@@ -171,35 +168,6 @@ def test_no_time_to_stop_makes_an_e_value_worth_more_than_one(values, slack):
                 later = np.mean([worth[(*order, x)] for x in left])
                 worth[order] = max(worth[order], later)
         assert worth[()] <= 1 + 1e-9 if size else worth[()] > 1.001
-
-
-# Laws of runs.
-
-
-def same(one, other, lanes=slice(None)):
-    for name in ("samples", "stopped", "answer", "pulls"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name)[:, :, lanes], name)
-
-
-@pytest.mark.slow
-def test_runs_are_functions_of_their_number():
-    """Other lanes, chunks, order of the batch; the proof; a stack that ends."""
-    instance, job = on(scores(0.9), family=je.Paired(LOW, HIGH, items=90)), (je.BestArm(),)
-    given = dict(delta=0.1, threshold=je.Mixture(), max_samples=900,
-                 stopping=(je.LLR(), je.SelectiveElimination()))  # fmt: skip
-    whole = je.simulate(instance, *job, je.EBTCI("ids"), runs=40, **given,
-                        engine=je.Engine(lanes=16, devices=1))  # fmt: skip
-    other = je.simulate(instance, *job, je.EBTCI("ids"), runs=np.arange(40)[::-1], **given,
-                        engine=je.Engine(lanes=8, chunk=5, devices=1))  # fmt: skip
-    same(whole, other, slice(None, None, -1))
-    assert whole.proven is True and whole.stopped.mean() > 0.9
-    assert (whole.samples[1] <= whole.samples[0]).all()
-    one = je.simulate(instance, *job, je.EBTCI("ids"), runs=[7], **given,
-                      engine=je.Engine(lanes=1, devices=1))  # fmt: skip
-    same(one, whole, [7])
-    short = je.simulate(on(scores(0.9)[:, :8], "permuted"), *job, je.Uniform(), runs=8, delta=1e-9,
-                        threshold=je.Mixture())  # fmt: skip
-    assert short.correct.all() and (short.pulls == 8).all() and short.proven is True
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from jaxelim import scope
 from jaxelim.contracts.views import Snapshot
 from jaxelim.families.unknown_variance import Spread, StudentStatistics
 from jaxelim.lanes import LaneOps
-from tests import twin
 
 MU, STD = [3.0, 1.4, -0.4, -1.6], (1.0, 0.5, 1.0, 0.8)
 
@@ -55,14 +54,6 @@ def pair(f_a, a, v_a, f_b, b, v_b):
     return f_a * FAMILY.loss(a, -x) + f_b * FAMILY.loss(b, off - x)
 
 
-def twins_pair(f_a, a, v_a, f_b, b, v_b):
-    """The twin's, of one pair."""
-    world = twin.UnknownVariance([a, b], [1, 1], "glr")
-    seen = world.truth(world.pieces(("bai",)))
-    seen.counts, seen.variances = np.array([f_a, f_b]), np.array([v_a, v_b])
-    return seen.values(np.array([[0, 1]]))[0]
-
-
 NEAR = 10.0 ** -np.arange(1.0, 13.0, 0.5)
 GRID = np.unique(np.concatenate([np.linspace(0, 1, 201), NEAR, 1 - NEAR]))
 GOLDEN = (5**0.5 - 1) / 2
@@ -102,8 +93,6 @@ def test_pairs_cost_the_least_over_the_common_mean():
         known = pair_by_grid(*given)
         rounded = 1e-32 * (f_a / v_a + f_b / v_b) + 4e-16 * (f_a + f_b)
         assert (np.abs(compiled(pair, *given) - known) <= 1e-14 * known + rounded).all()
-        for row, value in list(zip(zip(*given, strict=True), known, strict=True))[::20]:
-            np.testing.assert_allclose(twins_pair(*row), value, rtol=1e-9, atol=1e-12)
 
 
 def test_costs_at_edges():
@@ -199,9 +188,6 @@ def test_statistics_by_welford():
             np.testing.assert_allclose(variance, 0 if k == 3 else x.var(), rtol=1e-9)
     np.testing.assert_allclose(stats.reward_sums, stats.counts * stats.means, rtol=1e-15)
     np.testing.assert_array_equal(stats.t, 4 + go.sum(0))
-
-
-# The law of one arm.
 
 
 @pytest.mark.slow

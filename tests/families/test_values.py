@@ -24,6 +24,7 @@ SOURCED = [
     arms(ONE, je.GaussianUnknownVariance(), source=Normal(STD)),
     arms(family=je.Poisson(), source=Points([0, 1], [[0.3, 0.7], [0.9, 0.1]])),
     arms(family=je.Gaussian(0.5), source=Betas([(4, 1), (1, 2)])),
+    arms(family=je.Gaussian(2.0), source=je.Recorded([[0.5, 1, 2], [0, 1]])),
 ]
 INSTANCES = [
     *(arms(means, family, name="small") for family in FAMILIES for means in (ONE, TWO)), *SOURCED

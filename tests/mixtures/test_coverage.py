@@ -14,7 +14,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.mixtures import sequences
 from jaxelim.mixtures.grid import Grid, log_mean_exp
 from tests.mixtures import cases
 
@@ -52,16 +51,6 @@ def values(family, grid, counts, means, variances, at):
     return log_mean_exp(of_run(*own))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def ends(family, grid, counts, means, variances, log_level):
-    own = counts, means, *(() if variances is None else ((counts * variances)[..., None],))
-
-    def of_run(counts, means, moments=None):
-        return sequences.interval(family, counts, means, grid, log_level, moments)
-
-    return jax.vmap(of_run)(*own)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRUTHS)
 def test_intervals_hold_at_all_times(name):
@@ -69,7 +58,7 @@ def test_intervals_hold_at_all_times(name):
 
     10,000 runs; 1150 of them are five standard deviations above 1000, so it fails by luck
     with probability below 3e-7. It sees an error of 0.12 but for one time in 1000, and a
-    level that is half as high. At ten counts the ends themselves are compared.
+    level that is half as high.
     """
     family, truth = TRUTHS[name]
     means, rng, grid = np.array(truth), np.random.default_rng(7), Grid()
@@ -94,11 +83,6 @@ def test_intervals_hold_at_all_times(name):
             variances = squares / (n - 1) if unknown else None
             found = np.asarray(values(family, grid, *given, variances, at))
             largest = np.maximum(largest, found)
-            if n in LOOKS[9::62]:
-                low, high = ends(family, grid, *given, variances, log_level)
-                inside = (np.asarray(low) <= at) & (at <= np.asarray(high))
-                clear = np.abs(found - log_level) > 1e-6
-                np.testing.assert_array_equal(inside[clear], (found < log_level)[clear])
     misses = int((largest >= log_level).any(1).sum())
     print(f"{name}: {misses} of {RUNS} runs")
     assert 0.01 * RUNS < misses <= LIMIT

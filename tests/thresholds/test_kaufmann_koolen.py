@@ -17,24 +17,20 @@ from tests.calls import NAMES
 XS = np.concatenate([[1e-12, 1e-6], np.geomspace(1e-3, 750, 60)])
 
 
-def beta(threshold, t, delta, dtype=np.float64):
+def beta(threshold, t, delta):
     with scope.engine():
-        t, delta = (jnp.asarray(one, dtype) for one in np.broadcast_arrays(t, delta))
-        return np.asarray(jax.jit(threshold)(t, delta), np.float64)
-
-
-def g_gaussian(l):
-    """g_G(lambda) as written, with SciPy's zeta."""
-    return 2 * l - 2 * l * math.log(4 * l) + math.log(zeta(2 * l)) - math.log1p(-l) / 2
+        return np.asarray(jax.jit(threshold)(*np.broadcast_arrays(t, delta)))
 
 
 def c_gaussian(x):
-    """min over lambda of (g_G(lambda) + x)/lambda, by search."""
-    found = minimize_scalar(
-        lambda l: (g_gaussian(l) + x) / l, bounds=(0.5 + 1e-9, 1 - 1e-9), method="bounded",
-        options={"xatol": 1e-12},
-    )  # fmt: skip
-    return found.fun
+    """min over lambda of (g_G(lambda) + x)/lambda, by search, with SciPy's zeta."""
+
+    def value(l):
+        g = 2 * l - 2 * l * math.log(4 * l) + math.log(zeta(2 * l)) - math.log1p(-l) / 2
+        return (g + x) / l
+
+    return minimize_scalar(value, bounds=(0.5 + 1e-9, 1 - 1e-9), method="bounded",
+                           options={"xatol": 1e-12}).fun  # fmt: skip
 
 
 def t_exponential(x):
@@ -118,12 +114,9 @@ def test_bad_arguments_of_kaufmann_koolen(arguments, name):
         je.thresholds.KaufmannKoolen(**arguments)
 
 
-EASY = je.Instance.unstructured([9.0, 0.0, -3.0])
-
-
 def test_command_line(capsys, tmp_path):
     path = tmp_path / "easy.json"
-    EASY.to_json(path)
+    je.Instance.unstructured([9.0, 0.0, -3.0]).to_json(path)
     words = ["run", str(path), "--rule", "uniform", "--runs", "2", "--max-samples", "50"]
     words += ["--threshold", "kaufmann-koolen"]
     assert cli.main(words) == 0 and "llr" in capsys.readouterr().out
