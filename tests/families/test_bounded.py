@@ -58,11 +58,8 @@ def samples(number, seed=0):
         arms = []
         for _ in range(2):
             size, m = int(rng.integers(3, 400)), rng.uniform(0.03, 0.97)
-            draws = (
-                (rng.random(size) < m) + 0.0,
-                rng.beta(3 * m, 3 * (1 - m), size),
-                rng.choice([0.0, 0.3, 1.0], size, p=rng.dirichlet(np.ones(3))),
-            )
+            draws = ((rng.random(size) < m) + 0.0, rng.beta(3 * m, 3 * (1 - m), size),
+                     rng.choice([0.0, 0.3, 1.0], size, p=rng.dirichlet(np.ones(3))))  # fmt: skip
             arms.append(draws[n % 3])
         yield sorted(arms, key=lambda x: -x.mean())
 

@@ -1,6 +1,5 @@
 """The cache of cross products equals their recomputation and changes no choice."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,8 +66,8 @@ def test_cached_products_equal_recomputed_ones(m, owned):
             np.testing.assert_array_equal(kept_on.cross[..., still], kept.cross[..., still])
             kept = kept_on
         assert np.size(arms) < renewed < 60 * np.size(arms) / 4
-        anew = design, kept.forgotten(), arms, arms.reshape(-1, B)[0], weight
-        forgotten = step(jnp.int32(1), *anew)
+        rest = arms, arms.reshape(-1, B)[0], weight
+        forgotten = step(jnp.int32(1), design, kept.forgotten(), *rest)
         np.testing.assert_allclose(forgotten[0].cross, forgotten[1], rtol=0, atol=1e-13)
 
 
@@ -76,12 +75,10 @@ def test_which_problems_cache_products():
     """None for identity features, near-identical arms or pieces other than pairs."""
     near = je.Instance(np.vstack([INSTANCE.arms, INSTANCE.arms[3] + 1e-9]), INSTANCE.theta)
     cases = [
-        (INSTANCE, je.BestArm(), True),
-        (INSTANCE, je.TopM(5), True),
-        (INSTANCE, je.Thresholding(0.01), False),
+        (INSTANCE, je.BestArm(), True), (INSTANCE, je.TopM(5), True),
+        (INSTANCE, je.Thresholding(0.01), False), (near, je.BestArm(), False),
         (je.Instance(np.eye(5), np.linspace(1, 0, 5)), je.BestArm(), False),
-        (near, je.BestArm(), False),
-    ]
+    ]  # fmt: skip
     for instance, problem, kept in cases:
         settings = dict(delta=[0.1], stopping=(je.LLR(),), elimination=None, runs=2,
                         max_samples=100, engine=je.Engine(devices=1))  # fmt: skip

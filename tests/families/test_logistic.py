@@ -16,23 +16,23 @@ from jaxelim.lanes import PLAIN
 from tests.twin import logistic
 
 
-def statistics(space, counts, ones, ridge):
-    """The statistics of one run with these counts and sums."""
-    theta = fitted(space, ones, counts - ones, ridge, jnp.zeros(space.features.shape[1]), True)
+def evidence(arms, counts, ones, theta, y, c):
+    """Of one run with these counts and sums, about half-spaces; theta: [d], or None for hat."""
+    family = Logistic()
+    space = family.space(PLAIN, arms, ())
+    if theta is None:
+        theta = fitted(space, ones, counts - ones, family.ridge, jnp.zeros(arms.shape[1]), True)
     means = evidence_of.sides(space.over_arms(theta))[0]
-    return Statistics(
-        t=jnp.int32(0), counts=counts, means=means, reward_sums=ones, theta_hat=theta
-    )
+    stats = Statistics(t=jnp.int32(0), counts=counts, means=means, reward_sums=ones,
+                       theta_hat=theta)  # fmt: skip
+    shape = HalfSpaces(y, c, jnp.ones(c.shape, bool), c.shape[0])
+    return theta, family.evidence(space, stats, shape)
 
 
 @jax.jit
 def looked(arms, counts, ones, y, c):
     """theta_hat, values, gradient of piece 0, its closest theta, refuted: of one run."""
-    family = Logistic()
-    space = family.space(PLAIN, arms, ())
-    stats = statistics(space, counts, ones, family.ridge)
-    shape = HalfSpaces(y, c, jnp.ones(c.shape, bool), c.shape[0])
-    found = family.evidence(space, stats, shape)
+    hat, found = evidence(arms, counts, ones, None, y, c)
     values = found.values()
     point = found.point(jnp.int32(0))
     tests = jnp.stack([found.refuted(0.9 * values[0]), found.refuted(1.1 * values[0] + 1e-9)])
@@ -40,7 +40,7 @@ def looked(arms, counts, ones, y, c):
     every = found.all_refuted(0.99 * least), found.all_refuted(1.01 * least + 1e-9)
     gradient = found.gradient(jnp.int32(0))
     above = found.above(found.metric())
-    return stats.theta_hat, values, gradient, point, tests, above, jnp.stack(every)
+    return hat, values, gradient, point, tests, above, jnp.stack(every)
 
 
 def cases(number, seed=0):
@@ -88,16 +88,7 @@ def test_values_that_stop_early_are_not_above(monkeypatch):
     for steps in (1, 2, 3):
         monkeypatch.setattr(evidence_of, "STEPS", steps)
 
-        def values(arms, counts, ones, hat, y, c):
-            family = Logistic()
-            space = family.space(PLAIN, arms, ())
-            stats = Statistics(
-                t=jnp.int32(0), counts=counts, means=counts, reward_sums=ones, theta_hat=hat
-            )
-            shape = HalfSpaces(y, c, jnp.ones(c.shape, bool), c.shape[0])
-            return family.evidence(space, stats, shape).values()
-
-        cut = jax.jit(values)
+        cut = jax.jit(lambda *given: evidence(*given)[1].values())
         for arms, counts, ones, y, c in cases(10, seed=1):
             hat = logistic.climb(arms, counts, ones, np.zeros(3))
             with scope.engine():

@@ -13,6 +13,7 @@ from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
 from jaxelim.lanes import LaneOps
 from tests import twin
+from tests.families.family_cases import best_stop
 from tests.twin import paired
 
 LOW, HIGH, N = -1.0, 3.0, 60
@@ -49,16 +50,12 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("rule", "problem", "order", "wait"),
-    [
-        ("ebtci, ids", "slack", "permuted", {"batch": 3, "delay": 4}),
-        *(pytest.param(*row, marks=pytest.mark.slow) for row in (
-            ("ebtc, 0.5", "best", "bootstrap", {}),
-            ("lucb", "top", "bootstrap", {"batch": 5}),
-        )),
-    ],
-)
+@pytest.mark.parametrize("rule, problem, order, wait", [
+    ("ebtci, ids", "slack", "permuted", {"batch": 3, "delay": 4}),
+    *(pytest.param(*row, marks=pytest.mark.slow) for row in (
+        ("ebtc, 0.5", "best", "bootstrap", {}), ("lucb", "top", "bootstrap", {"batch": 5}),
+    )),
+])  # fmt: skip
 def test_runs_are_those_of_the_twin(rule, problem, order, wait):
     """Every pull, each score of which is that of (run, item, arm), and the ends of the runs."""
     instance, compared = on(scores(0.7), order), 0
@@ -160,18 +157,13 @@ def test_no_time_to_stop_makes_an_e_value_worth_more_than_one(values, slack):
             pulls = [(k, x[j], None) for j in range(n) for k, x in enumerate(both)]
             found = np.exp(fed(family, pulls, slack, size)[0, 1])
             worth |= {order[:n]: x for order, x in zip(orders, found, strict=True)}
-        for order in sorted(worth, key=len, reverse=True):
-            left = list(values)
-            for x in order:
-                left.remove(x)
-            if left:
-                later = np.mean([worth[(*order, x)] for x in left])
-                worth[order] = max(worth[order], later)
-        assert worth[()] <= 1 + 1e-9 if size else worth[()] > 1.001
+        best = best_stop(values, worth)
+        assert best <= 1 + 1e-9 if size else best > 1.001
 
 
 @pytest.mark.slow
-def test_errors_are_below_delta():
+@pytest.mark.parametrize("correlation", [0.0, 0.95])
+def test_errors_are_below_delta(correlation):
     """5000 runs at delta = 0.1 with gaps of a hundredth of a standard deviation.
 
     It fails by luck with probability below 1e-6 at an error rate of 0.1, and sees one of 0.13
@@ -179,7 +171,7 @@ def test_errors_are_below_delta():
     """
     critical = int(binom.isf(1e-6, 5000, 0.1))
     assert binom.sf(critical, 5000, 0.13) > 0.9
-    instance = on(scores(0.95, 500, gap=0.003), family=je.Paired(LOW, HIGH, items=300))
+    instance = on(scores(correlation, 500, gap=0.003), family=je.Paired(LOW, HIGH, items=300))
     found = je.simulate(instance, je.BestArm(), je.EBTCI("ids"), runs=5000, delta=DELTA,
                         threshold=je.Mixture())  # fmt: skip
     assert (found.stopped & ~found.correct).sum() <= critical and found.proven is True

@@ -56,7 +56,7 @@ def test_no_offset_breaks_delta_correctness():
 
 
 MEANS = np.array([0.5, 0.3, 0.1, 0.0, -0.4, 0.25])
-SHIFTED = [(je.FWS(), je.TopM(2)), (je.LazyTaS(), je.BestArm())]
+SHIFTED = [(je.FWS(), je.TopM(2)), (je.LazyTaS(), je.BestArm()), (je.TTTS(), je.BestArm())]
 
 
 @pytest.mark.slow

@@ -41,20 +41,15 @@ def test_a_source_is_certified():
     assert je.testing.check(instance).verdict == "passed"
 
 
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: Points([0, 1], [[0.5, 0.6], [0.5, 0.5]]), "sum to 1"),
-        (lambda: Points([0, 1], [[1.5, -0.5], [0.5, 0.5]]), "at least 0"),
-        (lambda: Points([0, 1, 1], [[0.5, 0.5]] * 2), "S as of"),
-        (lambda: Betas([(1, 0), (1, 1)]), "0.01"),
-        (lambda: Betas([(1, 1, 1)] * 2), "two numbers"),
-        (lambda: Betas([(1, 1)] * 2, 1, 0), "above low"),
-        (lambda: Normal(0.0), "from 1e-100 to 1e[+]100"),
-        (lambda: Normal([1.0, 1, -1, 1]), "-1 is not"),
-        (lambda: Normal(np.ones((2, 2))), "shape"),
-    ],
-)
+@pytest.mark.parametrize("call, words", [
+    (lambda: Points([0, 1], [[0.5, 0.6], [0.5, 0.5]]), "sum to 1"),
+    (lambda: Points([0, 1], [[1.5, -0.5], [0.5, 0.5]]), "at least 0"),
+    (lambda: Points([0, 1, 1], [[0.5, 0.5]] * 2), "S as of"),
+    (lambda: Betas([(1, 0), (1, 1)]), "0.01"), (lambda: Betas([(1, 1, 1)] * 2), "two numbers"),
+    (lambda: Betas([(1, 1)] * 2, 1, 0), "above low"),
+    (lambda: Normal(0.0), "from 1e-100 to 1e[+]100"),
+    (lambda: Normal([1.0, 1, -1, 1]), "-1 is not"), (lambda: Normal(np.ones((2, 2))), "shape"),
+])  # fmt: skip
 def test_bad_settings(call, words):
     with pytest.raises(je.errors.ArgumentError, match=words):
         call()

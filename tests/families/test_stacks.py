@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from typing import ClassVar
 
 import jax
@@ -13,6 +14,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.evidence import betting
 from tests import twin
+from tests.families.family_cases import best_stop
 from tests.families.test_bounded import wins_of
 
 SLOWLY = pytest.mark.slow
@@ -80,6 +82,7 @@ EVERY = [
     (je.TTUCB(), je.BestArm(), je.Bounded()), (je.LazyTaS(), je.BestArm(), je.Bounded()),
     (je.TrackAndStop(), je.Thresholding(0.55), je.Bounded()),
     (je.LinGame(), je.TopM(2), je.Gaussian()), (je.FWS(), je.BestArm(), je.Bernoulli()),
+    (je.TTTS(), je.BestArm(), je.Bernoulli()), (je.LUCB(2), je.TopM(2), je.Bounded()),
 ]  # fmt: skip
 
 
@@ -136,19 +139,6 @@ def test_a_source_of_ones_own_may_end():
     np.testing.assert_array_equal(found.pulls[0, 0], np.tile([5, 9], (3, 1)))
 
 
-def prefixes(values):
-    """Every order of some of the values, [()] first, each with its possible next ones."""
-    found = {(): None}
-    for n in range(len(values)):
-        for order in [one for one in found if len(one) == n]:
-            left = list(values)
-            for x in order:
-                left.remove(x)
-            found[order] = left
-            found |= {(*order, x): [] for x in left}
-    return found
-
-
 STACKS = [(0.0, 0.0, 1.0, 1.0, 1.0, 1.0), (0.0, 0.1, 0.1, 0.5, 1.0, 1.0), (0.0,) * 6 + (1.0,) * 2]
 
 
@@ -158,8 +148,8 @@ def test_no_time_to_stop_makes_a_stake_worth_more_than_one(values):
 
     Draws are without replacement. The stakes with replacement would be worth up to 1.2.
     """
-    tree, u, bets = prefixes(values), np.mean(values), betting.BETS
-    orders = [order for order in tree if order]
+    whole, u, bets = set(itertools.permutations(values)), np.mean(values), betting.BETS
+    orders = sorted({order[:n] for order in whole for n in range(1, len(values) + 1)})
     for size in (len(values), None):
         with scope.engine():
             each = [wins_of(np.array(order), size) for order in orders]
@@ -168,12 +158,8 @@ def test_no_time_to_stop_makes_a_stake_worth_more_than_one(values):
             with scope.engine():
                 logs = betting.stake(wins, jnp.full((1, 1), u), jnp.asarray(bets)[None], up)
             worth = dict(zip(orders, np.exp(np.asarray(logs)), strict=True))
-            worth[()] = np.ones(len(bets))
-            for order in sorted(tree, key=len, reverse=True):
-                if left := tree[order]:
-                    later = np.mean([worth[(*order, x)] for x in left], 0)
-                    worth[order] = np.maximum(worth[order], later)
-            assert (worth[()] <= 1 + 1e-9).all() if size else worth[()].max() > 1.05
+            best = best_stop(values, worth | {(): np.ones(len(bets))})
+            assert (best <= 1 + 1e-9).all() if size else best.max() > 1.05
 
 
 def test_sums_of_a_stack_are_those_of_the_definition():

@@ -1,6 +1,5 @@
 """Gaussian rewards of unknown variances: costs, statistics, the law."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,6 +1,5 @@
 """Mixtures of Gaussian arms, independent and linear, against their formulas in NumPy."""
 
-
 import numpy as np
 import pytest
 

@@ -18,6 +18,7 @@ make = je.Instance.unstructured
 CASES = {
     "gaussian best arm": (make([0.4, 0.2, 0.2, 0.2]), je.BestArm(), je.EBTCI()),
     "gaussian top 2": (make([0.5, 0.4, 0.1, 0.0]), je.TopM(2), je.Uniform()),
+    "gaussian signs": (make([0.25, -0.25, 0.3]), je.Thresholding(0.0), je.Uniform()),
     "gaussian slack": (make([0.3, 0.28, 0.0]), je.BestArm(epsilon=0.15), je.Uniform()),
     "gaussian by arm": (
         make([0.5, 0.2, 0.2], je.Gaussian(std=[1.0, 2.0, 0.5])), je.BestArm(), je.Uniform()
