@@ -76,8 +76,8 @@ def test_elimination_at_sampling_reads_the_pieces_that_are_left():
 @pytest.mark.devices
 def test_runs_under_a_threshold_by_piece_do_not_depend_on_the_layout():
     settings = dict(runs=40, max_samples=2000, delta=(0.1, 0.01))
-    layouts = [je.Engine(lanes=16, devices=1, shrink=False), je.Engine(lanes=64, devices=1, chunk=40),
-               je.Engine(lanes=16, devices=2)]  # fmt: skip
+    given = dict(lanes=16, devices=1, shrink=False), dict(lanes=64, devices=1, chunk=40)
+    layouts = [je.Engine(**one) for one in (*given, dict(lanes=16, devices=2))]
     first, *others = (play("top-m", je.Mixture(), engine=one, **settings) for one in layouts)
     assert first.samples.max() > EVERY_T
     for other in others:
