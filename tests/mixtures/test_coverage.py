@@ -22,6 +22,7 @@ LOOKS = sorted({*range(2, 257), *(round(256 * 1.01**k) for k in range(369)), LAS
 LIMIT = ALPHA * RUNS + 5 * math.sqrt(ALPHA * (1 - ALPHA) * RUNS)
 """Five standard deviations of a count above its bound: 3e-7 of luck."""
 TRUTHS = {
+    "gaussian": (je.Gaussian(), [0.0, 0.3, 1.0]),
     "gaussian-by-arm": (je.Gaussian(std=[1.0, 0.5, 2.0]), [0.0, 0.3, 1.0]),
     "bernoulli": (je.Bernoulli(), [0.05, 0.3, 0.5]),
     "poisson": (je.Poisson(), [0.2, 1.0, 5.0]),
@@ -39,7 +40,7 @@ def drawn(name: str, rng: np.random.Generator, means: np.ndarray, m: int) -> np.
         return rng.poisson(m * means, shape).astype(float)
     if name == "exponential":
         return means * rng.gamma(m, size=shape)
-    std = np.array([1.0, 0.5, 2.0])
+    std = np.array([1.0, 0.5, 2.0]) if name != "gaussian" else 1.0
     return m * means + std * math.sqrt(m) * rng.standard_normal(shape)
 
 

@@ -38,7 +38,6 @@ def test_equals_the_integral_over_the_prior(name):
     np.testing.assert_array_less(np.abs(found - known), 1e-10 * (1 + np.abs(known)))
 
 
-@functools.cache
 def programs(name, slack):
     """Jitted: log e of a pair [R], and log M_j; arms [R, 2]."""
     family, grid = cases.FAMILIES[name], Grid()
