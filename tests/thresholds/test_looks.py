@@ -42,7 +42,8 @@ class ByPiece(je.Mixture):
 LINEAR = je.Instance([[1.0, 0.1], [0.2, 1.0], [0.8, -0.6], [-0.3, 0.2]], [1.5, 0.1])
 UNSTRUCTURED = je.Instance.unstructured((0.9, 0.2, -0.4))
 CASES = {
-    "top-m": (je.Instance.unstructured([0.95, 0.8, 0.4, 0.2], je.Bernoulli()), je.TopM(2)),
+    "top-m": (je.Instance.unstructured([1.0, 0.6, -0.3, -0.8]), je.TopM(2)),
+    "bernoulli": (je.Instance.unstructured([0.9, 0.4, 0.2], je.Bernoulli()), je.BestArm()),
     "items": (LINEAR, je.BestArm(items=[[1.0, 0.0], [0.0, 1.0], [0.5, -0.5]])),
 }
 STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
