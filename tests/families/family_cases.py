@@ -1,4 +1,4 @@
-"""User-defined reward families for the tests."""
+"""User-defined reward families for the tests; the best time to stop a bet."""
 
 import dataclasses
 from typing import ClassVar
@@ -30,6 +30,21 @@ def pair(family, n_a, a, n_b, b, slack=0.0):
     ends = End(of_one(family, a), n_a), End(of_one(family, b), n_b)
     of_a, of_b = losses(family, *ends, slack)
     return n_a * of_a + n_b * of_b
+
+
+def best_stop(values, worth):
+    """The worth of the best stopping time of draws without replacement, by backward induction.
+
+    `worth`: of stopping after each order of some of the values, and after none.
+    """
+    for order in sorted(worth, key=len, reverse=True):
+        left = list(values)
+        for x in order:
+            left.remove(x)
+        if left:
+            later = np.mean([worth[(*order, x)] for x in left], 0)
+            worth[order] = np.maximum(worth[order], later)
+    return worth[()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,13 +138,3 @@ class Faces(je.Bernoulli):
 
     def log_mixture(self, stat, at, c):
         return super().log_mixture(stat._replace(mean=stat.mean + 2), at + 2, c)
-
-
-@dataclasses.dataclass(frozen=True)
-class Numbered(je.Bernoulli):
-    """Deterministic: the reward is the number of the pull over 1000."""
-
-    name: ClassVar[str] = "numbered"
-
-    def draw(self, lanes, nature, arm, pull, noise):
-        return jnp.minimum(pull, 1000).astype(noise.dtype) / 1000

@@ -1,4 +1,4 @@
-"""Families of one parameter and Gaussian(std=[K]) rewards: draws, commands, refusals."""
+"""Families of one parameter and Gaussian(std=[K]) rewards: units, draws, their certificate."""
 
 import dataclasses
 import math
@@ -7,21 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import binom, expon, poisson
+from scipy.stats import expon, poisson
 
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.families.arm import Stat
 from jaxelim.lanes import LaneOps
-from jaxelim.testing import check, families, rewards
+from jaxelim.testing import families, rewards
 from jaxelim.testing.instances import means_at
 from jaxelim.testing.report import World
 from tests.calls import NAMES
-from tests.families.family_cases import Binomial, Geometric, Numbered
-
-SLOW = pytest.mark.slow
-STD = [1.0, 0.5, 1.5, 1.0, 0.7]
-FAMILIES = {"poisson": je.Poisson(), "exponential": je.Exponential(), "gaussian": je.Gaussian(STD)}
+from tests.families.family_cases import Geometric
 
 
 def test_one_standard_deviation_is_the_linear_family():
@@ -44,9 +40,6 @@ def test_the_numbers_of_a_run_do_not_depend_on_the_unit():
     np.testing.assert_allclose(nature["std"], [[0.25, 1]])
 
 
-# Draws and divergences.
-
-
 def drawn(family, means, noise):
     """Rewards [K, n] of all arms from the same noise [n]."""
     nature = np.asarray(family.nature(je.Instance.unstructured(means, family)))[0]
@@ -61,36 +54,21 @@ def drawn(family, means, noise):
         return np.stack([of(np.int32(k), *given) for k in range(len(means))])
 
 
-@pytest.mark.parametrize(
-    "family, means",
-    [
-        (je.Bernoulli(), [0, 1e-9, 0.2, 0.21, 0.5, 0.99, 1]),
-        (Geometric(), [0, 1e-9, 0.2, 0.21, 1, 9, 1e4]),
-        (Binomial(), [0, 1e-9, 0.2, 0.21, 2, 4.99, 5]),
-        (je.Exponential(), [1e-9, 0.2, 0.21, 1, 9, 1e4, 1e9]),
-    ],
-    ids=repr,
-)
-def test_a_larger_mean_has_a_larger_reward(family, means):
-    """One uniform for all arms: rewards never decrease as the mean grows."""
-    noise = np.concatenate([[0, 1 - 2.0**-53], np.random.default_rng(1).random(2000)])
-    rewards = drawn(family, means, noise)
-    assert (np.diff(rewards, axis=0) >= 0).all() and np.isfinite(rewards).all()
-
-
 def test_rewards_are_quantiles():
     """Of SciPy's distributions; a larger mean has the larger or equal reward."""
     noise = np.concatenate([[0], np.random.default_rng(1).random(500)])
+    ends, means = np.append(noise, 1 - 2.0**-53), np.array([0, 1e-9, 0.2, 0.21, 0.5, 1])
+    np.testing.assert_array_equal(drawn(je.Bernoulli(), means, ends), ends < means[:, None])
     means = np.array([0, 1e-9, 0.2, 0.21, 3, 40, 999.0])
     counts = drawn(je.Poisson(), means, noise)
     np.testing.assert_array_equal(counts, poisson.ppf(noise, means[:, None]).clip(0))
     means = np.array([1e-9, 0.2, 0.21, 3, 1e9])
-    times = drawn(je.Exponential(), means, noise)
-    known = expon.ppf(noise, scale=means[:, None])
+    times = drawn(je.Exponential(), means, ends)
+    known = expon.ppf(ends, scale=means[:, None])
     np.testing.assert_allclose(times[:, 1:], known[:, 1:], rtol=1e-13)
     assert (times > 0).all()
     for one in (counts, times):
-        assert (np.diff(one, axis=0) >= 0).all()
+        assert (np.diff(one, axis=0) >= 0).all() and np.isfinite(one).all()
 
 
 def test_the_table_of_a_large_mean():
@@ -113,46 +91,6 @@ def test_exponential_loss_far_from_the_mean():
     np.testing.assert_allclose(found, known, rtol=1e-8)
 
 
-@pytest.mark.slow
-def test_draws_receive_the_number_of_the_pull():
-    """0, 1, 2, .. for each arm, whatever the rule pulls in between."""
-    instance = je.Instance.unstructured([0.2, 0.3, 0.1], Numbered())
-    run = je.trace(instance, je.TopM(2), je.LUCB(pulls=2), max_samples=300)
-    for k in range(3):
-        numbers = np.round(1000 * run.rewards[run.arms == k])
-        np.testing.assert_array_equal(numbers, np.arange(len(numbers)))
-    assert len(run.arms) == 300 and run.pulls.min() > 9
-
-
-def test_draws_from_a_table():
-    """A table of each arm's distribution function: the rewards are its quantiles."""
-    means, noise = np.array([4.0, 2.5, 0.0, 5.0]), np.random.default_rng(6).random(200)
-    instance = je.Instance.unstructured(means, Binomial())
-    run = je.trace(instance, je.TopM(2), je.Uniform(), noise=noise, delta=1e-9, max_samples=200)
-    np.testing.assert_array_equal(run.rewards, binom.ppf(noise, 5, means[run.arms] / 5).clip(0))
-    assert run.samples > 20 and set(run.rewards) == {0, 1, 2, 3, 4, 5}
-
-
-# The certificate.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=repr)
-def test_right_families(family):
-    assert len(check(family).held) == 5 + family.has("log_mixture")
-
-
-def of_the_check(family, draws):
-    with scope.engine():
-        return families.draws(World(family, draws=draws), np.random.default_rng(0))
-
-
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=repr)
-def test_draws_of_right_families(family):
-    """n = 20000 rewards at each of five means; the law fails by luck below 1e-6."""
-    assert "n = 20000" in of_the_check(family, 20_000)
-
-
 def wrong(base, **members):
     names = {"name": "wrong", "__doc__": "A wrong family.", "__module__": "mine", **members}
     return dataclasses.make_dataclass("Wrong", [], bases=(base,), namespace=names, frozen=True)()
@@ -162,31 +100,32 @@ def _at_zero(self, lanes, nature, arm, pull, noise):
     return -lanes.take(nature, arm) * jnp.log1p(-noise)
 
 
-def _capped(self, instance):
-    je.families.OneParameter.check(self, instance)
-    if np.any(instance.means > 2.5):
-        raise je.errors.ArgumentError("theta", instance.means, "means up to 2.5")
+def capped(most):
+    """A family that refuses larger means."""
 
+    def check(self, instance):
+        je.families.OneParameter.check(self, instance)
+        if np.any(instance.means > most):
+            raise je.errors.ArgumentError("theta", instance.means, f"means up to {most}")
 
-def _capped_low(self, instance):
-    je.families.OneParameter.check(self, instance)
-    if np.any(instance.means > 0.01):
-        raise je.errors.ArgumentError("theta", instance.means, "means up to 0.01")
+    return wrong(Geometric, check=check)
 
 
 def test_rewards_at_an_excluded_end_are_seen():
     """Noise 0 gives an exponential reward of 0, where d(0, y) is infinite."""
-    with pytest.raises(je.testing.ContractError, match="end of the range that is"):
-        of_the_check(wrong(je.Exponential, draw=_at_zero), 1000)
+    world = World(wrong(je.Exponential, draw=_at_zero), draws=1000)
+    words = "end of the range that is"
+    with scope.engine(), pytest.raises(je.testing.ContractError, match=words):
+        families.draws(world, np.random.default_rng(0))
 
 
 def test_a_capped_range_is_drawn_from():
     """Means that `check` refuses are drawn again; refusing most of them is told."""
-    family = wrong(Geometric, check=_capped)
+    family = capped(2.5)
     with scope.engine():
         for seed in range(20):
             means = rewards.inside(family, np.random.default_rng(seed), 9)
             assert means.shape == (9,) and means.max() <= 2.5
         with pytest.raises(je.testing.ContractError, match="check refuses means inside"):
-            rewards.inside(wrong(Geometric, check=_capped_low), np.random.default_rng(0), 400)
+            rewards.inside(capped(0.01), np.random.default_rng(0), 400)
     assert np.all(np.diff(means_at(family, [-2.0, 0.0, 1.0])) > 0)

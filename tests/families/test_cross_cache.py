@@ -1,7 +1,5 @@
 """The cache of cross products equals their recomputation and changes no choice."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +10,8 @@ from jaxelim import engine, scope
 from jaxelim.evidence.designs import LinearContext, SquareDesign
 from jaxelim.families.linear_statistics import CrossCache
 from jaxelim.lanes import LaneOps
-from jaxelim.testing import check
 from tests.calls import planned
-from tests.engine.test_invariance import INSTANCE, equal
+from tests.engine.test_invariance import INSTANCE
 
 B, K, D = 6, 9, 4
 
@@ -63,130 +60,28 @@ def test_cached_products_equal_recomputed_ones(m, owned):
             np.testing.assert_allclose(kept.cross, anew, rtol=0, atol=1e-13)
             # A lane whose arms are unchanged keeps its numbers to the last bit.
             same = ~np.broadcast_to(stale, kept.cross.shape)
-            np.testing.assert_array_equal(
-                np.asarray(kept.cross)[same], np.asarray(given.cross)[same]
-            )
+            both = (np.asarray(one.cross)[same] for one in (kept, given))
+            np.testing.assert_array_equal(*both)
             still = np.asarray(weight) == 0
             np.testing.assert_array_equal(kept_on.cross[..., still], kept.cross[..., still])
             kept = kept_on
         assert np.size(arms) < renewed < 60 * np.size(arms) / 4
-        forgotten = step(
-            jnp.int32(1), design, kept.forgotten(), arms, arms.reshape(-1, B)[0], weight
-        )
+        rest = arms, arms.reshape(-1, B)[0], weight
+        forgotten = step(jnp.int32(1), design, kept.forgotten(), *rest)
         np.testing.assert_allclose(forgotten[0].cross, forgotten[1], rtol=0, atol=1e-13)
-
-
-@dataclasses.dataclass(frozen=True)
-class OfOnesOwn(je.contracts.Problem):
-    """Best arm as a user would define it, for one run."""
-
-    name = "of-ones-own"
-
-    def answer(self, seen):
-        return jnp.argmax(seen.means)
-
-    def public(self, seen, answer):
-        return jnp.arange(len(seen.means)) == answer
-
-    def shape(self, seen, answer):
-        return je.contracts.Pairs(answer, jnp.arange(len(seen.means)) != answer)
-
-
-@pytest.mark.slow
-def test_user_defined_problems():
-    check(OfOnesOwn())
-    given = dict(delta=0.05, runs=4, max_samples=300, engine=je.Engine(devices=1))
-    rule = je.LinGapE()
-    one, other = (
-        je.simulate(INSTANCE, problem, rule, **given) for problem in (je.BestArm(), OfOnesOwn())
-    )
-    equal(one, other)
-
-
-@pytest.fixture
-def own_programs():
-    """Clear the compiled programs before and after a test that patches them."""
-    forget_programs()
-    yield
-    forget_programs()
-
-
-def forget_programs():
-    engine.program.cache_clear()
-    engine.outline.cache_clear()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "problem, rule",
-    [(je.BestArm(), je.LinGapE()), (je.BestArm(), je.LazyTaS()), (je.TopM(5), je.LinGapE())],
-    ids=repr,
-)
-def test_runs_without_the_cache_are_equal(problem, rule, monkeypatch, own_programs):
-    """Lazy TaS has idle lanes, and calls `choose` on gathered lanes."""
-    given = dict(
-        delta=0.05,
-        runs=20,
-        seed=11,
-        max_samples=1500,
-        stopping=(je.LLR(), je.SelectiveElimination()),
-    )
-    run = lambda: je.simulate(  # noqa: E731
-        INSTANCE, problem, rule, engine=je.Engine(lanes=16, devices=1), **given
-    )
-    usual = run()
-    forget_programs()
-    settled = je.Gaussian.settled
-    without = lambda *a, **b: dataclasses.replace(  # noqa: E731
-        settled(*a, **b), keeps_products=False
-    )
-    monkeypatch.setattr(je.Gaussian, "settled", without)
-    equal(usual, run())
-
-
-@pytest.mark.slow
-def test_lanes_do_not_matter_with_cached_rows():
-    """Top m: which rows are recomputed depends on the lane alone."""
-    given = dict(
-        delta=0.05,
-        runs=40,
-        seed=11,
-        max_samples=2000,
-        stopping=(je.LLR(), je.SelectiveElimination()),
-    )
-    one, other = (
-        je.simulate(
-            INSTANCE,
-            je.TopM(5),
-            je.LinGapE(),
-            engine=je.Engine(lanes=lanes, devices=1),
-            **given,
-        )
-        for lanes in (16, 48)
-    )
-    equal(one, other)
 
 
 def test_which_problems_cache_products():
     """None for identity features, near-identical arms or pieces other than pairs."""
     near = je.Instance(np.vstack([INSTANCE.arms, INSTANCE.arms[3] + 1e-9]), INSTANCE.theta)
     cases = [
-        (INSTANCE, je.BestArm(), True),
-        (INSTANCE, je.TopM(5), True),
-        (INSTANCE, OfOnesOwn(), True),
-        (INSTANCE, je.Thresholding(0.01), False),
+        (INSTANCE, je.BestArm(), True), (INSTANCE, je.TopM(5), True),
+        (INSTANCE, je.Thresholding(0.01), False), (near, je.BestArm(), False),
         (je.Instance(np.eye(5), np.linspace(1, 0, 5)), je.BestArm(), False),
-        (near, je.BestArm(), False),
-    ]
+    ]  # fmt: skip
     for instance, problem, kept in cases:
-        settings = dict(
-            delta=[0.1],
-            stopping=(je.LLR(),),
-            elimination=None,
-            runs=2,
-            max_samples=100,
-            engine=je.Engine(devices=1),
-        )
+        settings = dict(delta=[0.1], stopping=(je.LLR(),), elimination=None, runs=2,
+                        max_samples=100, engine=je.Engine(devices=1))  # fmt: skip
         with scope.engine():
             spec, inputs, queue = planned((instance, problem, je.Uniform()), settings)
             stats = engine.Program(spec, inputs).empty(inputs, queue).lane.stats

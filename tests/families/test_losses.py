@@ -19,13 +19,11 @@ from jaxelim import scope
 from jaxelim.evidence.arms import End, shifts
 from jaxelim.families.arm import Stat
 from jaxelim.families.one_parameter import count_loss, excess, time_loss
-from jaxelim.lanes import LaneOps
 from tests.families import family_cases
 from tests.families.family_cases import Binomial, Faces, Geometric
 
 EPS = 2.0**-53
 FAMILIES = {"bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential()}
-LATER = [pytest.param(x, marks=() if x == "bernoulli" else pytest.mark.slow) for x in FAMILIES]
 MEANS = st.floats(1e-12, 1 - 1e-12) | st.sampled_from([0.0, 1.0, 1e-300, 2.0**-30, 0.5, 1 - EPS])
 
 
@@ -146,6 +144,7 @@ def test_bounds_invert_the_loss():
     means = np.where(rng.random(3000) < 0.2, rng.choice([0.0, 1.0], 3000), rng.random(3000))
     means[:300] = 10 ** rng.uniform(-9, -3, 300)
     radii = 10 ** rng.uniform(-12, 1.7, 3000)
+    radii[300:320] = 0
     lower, upper = map(np.asarray, BOUNDS(means, radii))
     assert np.all((lower >= 0) & (lower <= means) & (means <= upper) & (upper <= 1))
     for found, end, way in ((lower, 0.0, 1), (upper, 1.0, -1)):
@@ -157,55 +156,6 @@ def test_bounds_invert_the_loss():
             before, beyond = Decimal(y) + ulp, Decimal(y) - ulp
             assert (x - before) * way <= 0 or divergence("bernoulli", x, before) <= r + off
             assert not 0 < beyond < 1 or divergence("bernoulli", x, beyond) >= r - off
-
-
-@pytest.mark.slow
-def test_bounds_at_the_ends_of_the_range():
-    r = 10 ** np.random.default_rng(9).uniform(-12, 1.5, 200)
-    lower, upper = BOUNDS(np.zeros(200), r)
-    assert not np.any(lower)
-    np.testing.assert_allclose(upper, -np.expm1(-r), rtol=1e-14)
-    lower, upper = BOUNDS(np.ones(200), r)
-    assert np.all(np.asarray(upper) == 1)
-    np.testing.assert_allclose(lower, np.exp(-r), rtol=1e-13, atol=2 * EPS)
-    for bound in BOUNDS(np.array([0.0, 0.3, 1.0]), np.zeros(3)):
-        np.testing.assert_array_equal(bound, [0.0, 0.3, 1.0])
-
-
-@given(MEANS, st.floats(-30, 4).map(np.exp), st.floats(1e-3, 2))
-def test_bounds_are_monotone(mean, radius, more):
-    """In the radius, strictly but at the ends of the range and below rounding."""
-    lower, upper = BOUNDS(np.full(2, mean), np.array([radius, radius * (1 + more)]))
-    (low, lowest), (high, highest) = np.asarray(lower).tolist(), np.asarray(upper).tolist()
-    assert lowest <= low <= mean <= high <= highest
-    assert lowest < low or low <= 4 * EPS * mean or mean - low < 1e-12 * mean
-    assert highest > high or high >= 1 - 4 * EPS or high - mean < 1e-12 * mean
-
-
-@pytest.mark.slow
-def test_alone_as_in_a_batch():
-    """Bit for bit, in the engine's groups of 16 lanes, as [K] of one run, and under vmap."""
-    rng = np.random.default_rng(10)
-    counts = rng.integers(1, 400, (5, 96)) * 1.0
-    means, radii = rng.binomial(400, rng.random((5, 96))) / 400, rng.uniform(0.1, 12, (5, 96))
-    means[:, 20], radii[:, 21] = 1, 4000  # these need other numbers of iterations
-    means[0, 22], radii[0, 23] = 0, 1e-7
-    radii = radii / counts
-
-    @jax.jit
-    def both(n, m, r):
-        of = je.Bernoulli(), n, m, 2 * n, 1 - m
-        pairs = family_cases.pair(*of), family_cases.pair(*of, 0.05)
-        return *family_cases.bounds(je.Bernoulli(), m, r), *pairs
-
-    x = counts, means, radii
-    whole = [np.asarray(out) for out in both(*x)]
-    parts = [slice(first, first + 16) for first in range(0, 96, 16)]
-    for part in (*parts, 0, 20, 21, 22, 23, 95):
-        for one, many in zip(both(*(v[:, part] for v in x)), whole, strict=True):
-            np.testing.assert_array_equal(one, many[:, part])
-    for one, many in zip(jax.jit(jax.vmap(both, 1, 1))(*x), whole, strict=True):
-        np.testing.assert_array_equal(one, many)
 
 
 def test_nothing_is_ever_nan():
@@ -223,12 +173,8 @@ def test_nothing_is_ever_nan():
                 assert np.isfinite(value).all()
 
 
-# Slack.
 
-EPSILONS = (0.001, 0.05, 0.3, 0.9)
-
-
-@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_pairs_with_slack(name):
     """The LLR is at most 1e-12 from the cost at the x of 200 bisections; the x within 1e-10."""
     family, rng = FAMILIES[name], np.random.default_rng(3)
@@ -245,7 +191,7 @@ def test_pairs_with_slack(name):
              "exponential": lambda y: y * y}[name]  # fmt: skip
         return n_a * (x - a) * v(x + epsilon) + n_b * (x + epsilon - b) * v(x)
 
-    for epsilon in EPSILONS:
+    for epsilon in (0.001, 0.9):
         n_a, n_b = 10 ** rng.uniform(0, 4, (2, 50))
         high = 1 if name == "bernoulli" else np.inf
         a, b = rng.random((2, 50)) if high == 1 else 4 * rng.random((2, 50)) + 0.01
@@ -274,17 +220,3 @@ def test_slack_at_the_ends_of_coins():
     np.testing.assert_allclose(of(7, 0.0, 5, 0.1), 5 * (0.1 * np.log(0.4) + 0.9 * np.log(1.2)))
     assert of(7, 0.0, 5, 0.25) == 0 == of(7, 0.5, 5, 0.75) == of(7, 0.3, 5, 0.9)
     assert of(7, 0.5, 5, 0.5) > 0 and of(7, 0.0, 5, 1.0) == 0
-
-
-# Draws.
-
-
-def test_draws_of_coins():
-    """For one run's arm and for lanes: 1 where the noise is below the mean."""
-    family, noise = je.Bernoulli(), jnp.asarray([0.0, 0.2, 0.3, 0.7, 1 - EPS])
-    means, zero = jnp.asarray([0.0, 1.0, 0.3, 0.7]), jnp.zeros(5, jnp.int32)
-    for arm, known in enumerate((0, 5, 2, 3)):
-        rewards = family.draw(LaneOps(), means, zero + np.int32(arm), zero, noise)
-        assert rewards.sum() == known and rewards.dtype == np.float64
-        one = family.draw(LaneOps(), means, jnp.int32(arm), jnp.int32(7), noise[2])
-        assert float(one) == (0.3 < float(means[arm])) and one.shape == ()

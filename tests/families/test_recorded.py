@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import pickle
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,8 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.families.recorded import ROUNDS, shuffled
 from jaxelim.simulation.results.descriptions import hash_of
-from jaxelim.simulation.results.proven import law
+from jaxelim.simulation.results.proven import law, proven
+from tests.calls import checked
 
 RNG = np.random.default_rng(11)
 STACKS = [np.append(np.ones(20), np.zeros(10)), np.arange(40) % 2, np.arange(25) % 3 == 0]
@@ -102,64 +102,27 @@ def test_places_of_a_long_stack_are_uniform(n):
         assert stats.chisquare(seen, sizes_apart * seeds.size).pvalue > CHANCE
 
 
-@pytest.mark.slow
 def test_a_run_takes_each_reward_once_and_ends_when_none_is_left():
-    run, other = (
-        je.trace(on(BINARY), je.BestArm(), je.LUCB(), delta=1e-200, run=r) for r in (4, 5)
-    )
-    drawn = [run.rewards[run.arms == k] for k in range(3)]
+    """They are those of (run, arm, pull); the evidence is that of noise with the same rewards."""
+
+    def traced(delta, run):
+        return je.trace(on(BINARY), je.BestArm(), je.LUCB(), delta=delta, run=run)
+
+    all_of = run, other = traced(1e-200, 2), traced(1e-200, 5)
     assert run.stopped and run.samples == 95 and run.answer.tolist() == [True, False, False]
+    early = traced(0.8, 2)
     for k in range(3):
-        np.testing.assert_array_equal(np.sort(drawn[k]), np.sort(STACKS[k]))
-    both = [one.rewards[one.arms == 1][:20] for one in (run, other)]
+        drawn, first = (one.rewards[one.arms == k] for one in (run, early))
+        np.testing.assert_array_equal(np.sort(drawn), np.sort(STACKS[k]))
+        np.testing.assert_array_equal(drawn[: first.size], first)
+    both = [one.rewards[one.arms == 1][:20] for one in all_of]
     assert min(map(len, both)) == 20 and not np.array_equal(*both)
-
-
-@pytest.mark.slow
-def test_rewards_depend_on_the_arm_and_its_pull_alone():
-    """Two rules see the same stacks, with elimination and at any delta too."""
-    runs = [je.trace(on(BINARY), je.BestArm(), je.LUCB(), delta=1e-200, run=4)]
-    drop = je.SelectiveElimination()
-    settings = dict(delta=0.2, run=4, stopping=drop, elimination=drop)
-    runs += [je.trace(on(BINARY), je.BestArm(), je.LUCB(), **settings)]
-    for k in range(3):
-        one, other = (run.rewards[run.arms == k] for run in runs)
-        both = min(one.size, other.size)
-        assert both >= 5
-        np.testing.assert_array_equal(one[:both], other[:both])
-
-
-def test_the_evidence_is_that_of_the_family():
-    """Bernoulli runs on noise that gives the same rewards are the same."""
-    instance = on(BINARY)
+    noise = np.where(early.rewards == 1, 0.0, 1 - 2.0**-53)
     plain = je.Instance.unstructured(BINARY.means, je.Bernoulli())
-    run = je.trace(instance, je.BestArm(), je.LUCB(), delta=0.8, run=2)
-    noise = np.where(run.rewards == 1, 0.0, 1 - 2.0**-53)
     again = je.trace(plain, je.BestArm(), je.LUCB(), delta=0.8, noise=np.append(noise, noise))
-    assert run.stopped and again.samples == run.samples
-    np.testing.assert_array_equal(again.arms, run.arms)
-    np.testing.assert_array_equal(again.answer, run.answer)
-
-
-@pytest.mark.slow
-def test_the_lower_bound_is_that_of_the_family():
-    plain = je.Instance.unstructured(BINARY.means, je.Bernoulli())
-    one, other = (je.complexity(instance, je.BestArm()) for instance in (on(BINARY), plain))
-    assert one.value == other.value
-    np.testing.assert_array_equal(one.allocation, other.allocation)
-
-
-@pytest.mark.slow
-def test_the_given_order_is_that_of_the_stacks():
-    past = dataclasses.replace(BINARY, order="given")
-    job = on(past), je.BestArm(), je.Uniform()
-    run, other = (je.trace(*job, delta=1e-200, run=r) for r in (0, 7))
-    np.testing.assert_array_equal(run.rewards, other.rewards)
-    # Arm 2 is used up where it is next: arm 0 follows, the better of the piece (0, 1).
-    assert run.stopped and run.pulls.tolist() == [30, 40, 25]
-    assert run.arms[75:79].tolist() == [0, 1, 0, 0]
-    for k in range(3):
-        np.testing.assert_array_equal(run.rewards[run.arms == k], STACKS[k][: run.pulls[k]])
+    assert early.stopped and again.samples == early.samples
+    np.testing.assert_array_equal(again.arms, early.arms)
+    np.testing.assert_array_equal(again.answer, early.answer)
 
 
 @pytest.mark.slow
@@ -201,45 +164,21 @@ def test_a_bootstrap_draws_with_replacement_and_never_ends():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "family",
-    [je.Gaussian(2.0), je.Gaussian([2.0, 1.0, 0.5]), je.GaussianUnknownVariance()],
-    ids=["gaussian", "by-arm", "unknown-variance"],
-)
-def test_rewards_have_the_units_of_the_stacks(family):
-    run = je.trace(on(je.Recorded(NUMBERS), family), je.BestArm(), je.Uniform(), delta=1e-30)
-    for k in range(3):
-        drawn = np.sort(run.rewards[run.arms == k])
-        assert drawn.size >= 10 or run.stopped
-        near = np.abs(drawn[:, None] - NUMBERS[k]).min(1)
-        assert (near <= 1e-6 * np.abs(NUMBERS[k]).max()).all()
-        if drawn.size == len(NUMBERS[k]):
-            np.testing.assert_allclose(drawn, np.sort(NUMBERS[k]), rtol=1e-6)
+def test_a_broken_order_is_seen():
+    class Twice(je.Recorded):
+        __doc__ = je.Recorded.__doc__
+
+        def draw(self, lanes, nature, arm, pull, noise):
+            return super().draw(lanes, nature, arm, pull // 2, noise)
+
+    right = on(je.Recorded(NUMBERS), je.Gaussian([2.0, 1.0, 0.5]))  # in units of the largest std
+    assert "first rewards of each arm have their mean" in str(je.testing.check(right))
+    source = Twice([np.arange(40.0), np.arange(50.0)])
+    with pytest.raises(je.testing.ContractError, match="until it is used up"):
+        je.testing.check(on(source, je.Gaussian(9.0)), draws=2000)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ["permuted", "bootstrap", "given"])
-def test_certified(order):
-    past = dataclasses.replace(BINARY, order=order)
-    assert "first rewards of each arm have their mean" in str(je.testing.check(on(past)))
-
-
-@pytest.mark.slow
-def test_recorded_rewards_are_proven_in_orders_that_are_random():
-    rng = np.random.default_rng(0)
-    stacks = [rng.beta(a, 2, 300) for a in (4, 2, 1)]
-    for order, proven in (("permuted", True), ("bootstrap", True), ("given", False)):
-        past = on(je.Recorded(stacks, order), je.Bounded())
-        found = je.simulate(past, je.BestArm(), je.Uniform(), runs=1, delta=0.1,
-                            threshold=je.Mixture())  # fmt: skip
-        assert (found.proven is True) == proven and found.stopped.all() and found.correct.all()
-    coins = on(BINARY)  # Bernoulli's mixtures do not know the stack
-    found = je.simulate(coins, je.BestArm(), je.Uniform(), runs=1, delta=0.1,
-                        threshold=je.Mixture())  # fmt: skip
-    assert "without replacement" in found.proven
-
-
-def test_a_family_says_itself_that_its_proof_is_one_without_replacement():
+def test_proofs_of_orders_and_of_families_without_replacement():
     class Mine(je.Bounded):
         def law(self):
             return je.Bounded().law()
@@ -254,31 +193,18 @@ def test_a_family_says_itself_that_its_proof_is_one_without_replacement():
     assert past.law(je.Bounded()) == past.law(Shuffled()) == je.Bounded().law()
     assert "without replacement" in past.law(Mine())
     assert "in a random order" in law(on(past, je.Bounded()))
+    for order, sure in (("permuted", True), ("bootstrap", True), ("given", False)):
+        given = on(dataclasses.replace(past, order=order), je.Bounded())
+        call = checked(given, je.BestArm(), je.Uniform(), threshold=je.Mixture(), runs=1)
+        assert (proven(call) is True) == sure
 
 
-@pytest.mark.slow
-def test_a_broken_order_is_seen():
-    class Twice(je.Recorded):
-        __doc__ = je.Recorded.__doc__
-
-        def draw(self, lanes, nature, arm, pull, noise):
-            return super().draw(lanes, nature, arm, pull // 2, noise)
-
-    source = Twice([np.arange(40.0), np.arange(50.0)])
-    with pytest.raises(je.testing.ContractError, match="until it is used up"):
-        je.testing.check(on(source, je.Gaussian(9.0)), draws=2000)
-
-
-def test_values(tmp_path):
-    """Equal stacks are equal sources; stores, files and copies tell others apart."""
+def test_values():
+    """Equal stacks are equal sources; hashes tell others apart."""
     same = je.Recorded({"a": STACKS[0], "b": STACKS[1], "c": STACKS[2]})
     other = je.Recorded([STACKS[0], STACKS[1], 1 - STACKS[2]])
     assert same == BINARY and hash(same) == hash(BINARY) and other != BINARY
     assert dataclasses.replace(BINARY, order="given") != BINARY
-    for one in (on(same), on(other, je.Gaussian(2.0))):
-        assert pickle.loads(pickle.dumps(one)) == one
-        one.to_json(tmp_path / "x.json")
-        assert je.load_instance(tmp_path / "x.json") == one
     plain = je.Instance.unstructured(BINARY.means, je.Bernoulli())
     assert len({hash_of(one) for one in (on(same), on(BINARY), on(other), plain)}) == 3
     assert len({on(same), on(BINARY), on(other), plain}) == 3
@@ -289,4 +215,3 @@ def test_values(tmp_path):
     short = je.Recorded([[0, 1], [1, 1, 0]], "given")
     assert repr(short) == "Recorded([[0.0, 1.0], [1.0, 1.0, 0.0]], 'given')"
     assert short.means.tolist() == [0.5, 2 / 3]
-

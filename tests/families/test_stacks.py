@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from typing import ClassVar
 
 import jax
@@ -13,6 +14,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.evidence import betting
 from tests import twin
+from tests.families.family_cases import best_stop
 from tests.families.test_bounded import wins_of
 
 SLOWLY = pytest.mark.slow
@@ -24,7 +26,7 @@ NORMAL = [np.round(RNG.normal(m, 2, n), 3) for n, m in zip(SIZES, (1, 0.4, -1, 0
 PROBLEMS = {
     "bai": (je.BestArm(), ("bai",)), "slack": (je.BestArm(0.05), ("slack", 0.05)),
     "reference": (je.BestArm(reference=0.62), ("reference", 0.62)),
-    "topm": (je.TopM(2), ("topm", 2)), "osi": (je.Thresholding(0.55), ("osi", 0.55)),
+    "topm": (je.TopM(2), ("topm", 2)),
 }  # fmt: skip
 RULES = {
     "uniform": (je.Uniform(), "uniform", {}),
@@ -47,51 +49,45 @@ def heuristic(t, delta, log=jnp.log):
 
 
 CASES = [
-    ("coins", "bai", "uniform", {}), ("coins", "bai", "eb", {}), ("coins", "bai", "lucb", {}),
-    ("normal", "slack", "eb", {}), ("normal", "topm", "lucb", {"batch": 4}),
-    ("coins", "reference", "eb", {"batch": 5, "delay": 2}), ("coins", "osi", "uniform", {}),
-]  # fmt: skip
-SLOW = [
-    (kind, problem, rule, ({}, {"batch": 3})[(k + p + r) % 2])
-    for k, kind in enumerate(KINDS) for p, problem in enumerate(PROBLEMS)
-    for r, rule in enumerate(RULES) if (problem, rule) != ("reference", "lucb")
+    ("coins", "bai", "uniform", {}),
+    *(pytest.param(*case, marks=SLOWLY) for case in (
+        ("normal", "slack", "eb", {}), ("coins", "topm", "lucb", {"batch": 4}),
+        ("coins", "reference", "eb", {"batch": 5, "delay": 2}),
+    )),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kind, problem, rule, wait",
-    CASES[:1] + [pytest.param(*c, marks=SLOWLY) for c in CASES[1:] + SLOW if c != CASES[0]],
-)
-@pytest.mark.parametrize("delta", [0.3, 1e-9])
-def test_the_twin_pulls_the_same_arms(kind, problem, rule, wait, delta):
+@pytest.mark.parametrize("kind, problem, rule, wait", CASES)
+def test_the_twin_pulls_the_same_arms(kind, problem, rule, wait):
     """At delta = 1e-9 until known means decide, at 0.3 mostly not so far."""
     family, stacks, world = KINDS[kind]
     (ours, spec), (plays, name, settings) = PROBLEMS[problem], RULES[rule]
-    stopping = ("llr", "selective")
-    run = twin.run(world(stacks), spec, name, noise=np.zeros(sum(SIZES) + 1), delta=delta,
-                   stopping=stopping, beta=functools.partial(heuristic, log=np.log),
-                   **wait, **settings)  # fmt: skip
-    for stop, by in zip(stopping, (je.LLR(), je.SelectiveElimination()), strict=True):
-        found = je.trace(of(stacks, "given", family), ours, plays, delta=delta, stopping=by,
-                         threshold=heuristic, **wait)  # fmt: skip
-        theirs = run.stops[stop]
-        assert found.stopped and theirs.stopped and found.samples == theirs.samples
-        np.testing.assert_array_equal(found.arms, run.arms[: found.samples])
-        np.testing.assert_array_equal(found.answer, theirs.answer)
-    assert delta == 0.3 or (found.pulls == SIZES).sum() >= 2
+    stopping = {"llr": je.LLR(), "selective": je.SelectiveElimination()}
+    for delta in (0.3, 1e-9):
+        run = twin.run(world(stacks), spec, name, noise=np.zeros(sum(SIZES) + 1), delta=delta,
+                       stopping=tuple(stopping), beta=functools.partial(heuristic, log=np.log),
+                       **wait, **settings)  # fmt: skip
+        for stop, by in stopping.items():
+            found = je.trace(of(stacks, "given", family), ours, plays, delta=delta, stopping=by,
+                             threshold=heuristic, **wait)  # fmt: skip
+            theirs = run.stops[stop]
+            assert found.stopped and theirs.stopped and found.samples == theirs.samples
+            np.testing.assert_array_equal(found.arms, run.arms[: found.samples])
+            np.testing.assert_array_equal(found.answer, theirs.answer)
+        assert delta == 0.3 or (found.pulls == SIZES).sum() >= 2
 
 
 EVERY = [
-    (je.Racing(), je.BestArm()), (je.LUCB(2), je.Thresholding(0.55)), (je.UGapE(), je.TopM(2)),
-    (je.TTTS(), je.BestArm()), (je.TTUCB(), je.BestArm()), (je.EBTC(), je.BestArm(0.05)),
-    (je.TrackAndStop(), je.BestArm()), (je.TrackAndStop(), je.Thresholding(0.55)),
-    (je.LinGame(), je.TopM(2)), (je.FWS(), je.BestArm()), (je.LazyTaS(), je.BestArm()),
+    (je.Racing(), je.BestArm(), je.Bernoulli()), (je.UGapE(), je.TopM(2), je.Bounded()),
+    (je.TTUCB(), je.BestArm(), je.Bounded()), (je.LazyTaS(), je.BestArm(), je.Bounded()),
+    (je.TrackAndStop(), je.Thresholding(0.55), je.Bounded()),
+    (je.LinGame(), je.TopM(2), je.Gaussian()), (je.FWS(), je.BestArm(), je.Bernoulli()),
+    (je.TTTS(), je.BestArm(), je.Bernoulli()), (je.LUCB(2), je.TopM(2), je.Bounded()),
 ]  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [je.Bernoulli(), je.Bounded(), je.Gaussian()])
-@pytest.mark.parametrize("rule, problem", EVERY)
+@pytest.mark.parametrize("rule, problem, family", EVERY)
 def test_every_rule_ends_with_the_answer(rule, problem, family):
     """At delta = 1e-300 known means alone decide, so every answer of every stop is the truth."""
     native = rule.traits.native == "only"
@@ -143,43 +139,27 @@ def test_a_source_of_ones_own_may_end():
     np.testing.assert_array_equal(found.pulls[0, 0], np.tile([5, 9], (3, 1)))
 
 
-def prefixes(values):
-    """Every order of some of the values, [()] first, each with its possible next ones."""
-    found = {(): None}
-    for n in range(len(values)):
-        for order in [one for one in found if len(one) == n]:
-            left = list(values)
-            for x in order:
-                left.remove(x)
-            found[order] = left
-            found |= {(*order, x): [] for x in left}
-    return found
-
-
 STACKS = [(0.0, 0.0, 1.0, 1.0, 1.0, 1.0), (0.0, 0.1, 0.1, 0.5, 1.0, 1.0), (0.0,) * 6 + (1.0,) * 2]
 
 
 @pytest.mark.parametrize("values", STACKS)
-@pytest.mark.parametrize("up", [True, False])
-def test_no_time_to_stop_makes_a_stake_worth_more_than_one(values, up):
+def test_no_time_to_stop_makes_a_stake_worth_more_than_one(values):
     """The best stopping time of each of 36 bets, at the true mean, by backward induction.
 
     Draws are without replacement. The stakes with replacement would be worth up to 1.2.
     """
-    tree, u, bets = prefixes(values), np.mean(values), betting.BETS
-    orders = [order for order in tree if order]
-    for corrected in (True, False):
-        size = len(values) if corrected else None
+    whole, u, bets = set(itertools.permutations(values)), np.mean(values), betting.BETS
+    orders = sorted({order[:n] for order in whole for n in range(1, len(values) + 1)})
+    for size in (len(values), None):
         with scope.engine():
             each = [wins_of(np.array(order), size) for order in orders]
             wins = jax.tree.map(lambda *x: jnp.stack(x)[:, None], *each)
-            logs = betting.stake(wins, jnp.full((1, 1), u), jnp.asarray(bets)[None], up)
-        worth = dict(zip(orders, np.exp(np.asarray(logs)), strict=True)) | {(): np.ones(len(bets))}
-        for order in sorted(tree, key=len, reverse=True):
-            if left := tree[order]:
-                later = np.mean([worth[(*order, x)] for x in left], 0)
-                worth[order] = np.maximum(worth[order], later)
-        assert (worth[()] <= 1 + 1e-9).all() if corrected else worth[()].max() > 1.05
+        for up in (True, False):
+            with scope.engine():
+                logs = betting.stake(wins, jnp.full((1, 1), u), jnp.asarray(bets)[None], up)
+            worth = dict(zip(orders, np.exp(np.asarray(logs)), strict=True))
+            best = best_stop(values, worth | {(): np.ones(len(bets))})
+            assert (best <= 1 + 1e-9).all() if size else best.max() > 1.05
 
 
 def test_sums_of_a_stack_are_those_of_the_definition():
@@ -210,15 +190,13 @@ def test_few_runs_without_replacement_are_wrong():
         assert (~found.correct).mean() < 0.13
 
 
-@pytest.mark.parametrize("rule", [je.EBTCI(), pytest.param(je.Uniform(), marks=SLOWLY)])
-@pytest.mark.parametrize("wait", [{}, pytest.param({"batch": 7}, marks=SLOWLY)])
-def test_common_items_end_too(rule, wait):
+def test_common_items_end_too():
     """Scores of three arms on the same 30 items: with delta = 1e-300 all of them are seen."""
     hard = RNG.permutation(30) / 30
     scores = [(hard < p) + 0.0 for p in (0.8, 0.7, 0.5)]
     past = je.Recorded(scores, common=True)
     instance = je.Instance.unstructured(source=past, family=je.Paired(items=30))
-    found = je.simulate(instance, je.BestArm(), rule, delta=1e-300, runs=6,
-                        stopping=(je.LLR(), je.SelectiveElimination()), **wait)  # fmt: skip
+    found = je.simulate(instance, je.BestArm(), je.EBTCI(), delta=1e-300, runs=6,
+                        stopping=(je.LLR(), je.SelectiveElimination()))  # fmt: skip
     assert found.stopped.all() and found.correct.all() and (found.pulls <= 30).all()
     assert (found.pulls[..., :2] == 30).all()

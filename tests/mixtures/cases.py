@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import betaln, gammaln, log_expit
 
 import jaxelim as je
+from jaxelim import scope
 from jaxelim.mixtures import pieces
 
 STRENGTHS = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -27,6 +28,12 @@ def log_mixture(family, grid, counts, means, at, moments=None):
 def log_e(family, space, stats, shape, grid):
     """log e of every piece as one program."""
     return pieces.log_e(family, space, stats, shape, grid)
+
+
+def computed(f, *given):
+    """What a jitted function returns of NumPy's arrays, in NumPy."""
+    with scope.engine():
+        return jax.tree.map(np.asarray, f(*given))
 
 
 def sums(name, rng, counts, means):
@@ -58,11 +65,7 @@ def integrated(name, counts, means, at, prior):
     """log of the integral of p(rewards | theta)/p(rewards | at) over the prior's density.
 
     The trapezoidal rule in a coordinate t of theta on the line, at t = centre + width sinh(v).
-
-    Args:
-        name: the family's.
-        counts, means, at: of equal shapes.
-        prior: (a, b) of a Beta or a Gamma; for "gaussian" mean and standard deviation.
+    The prior is (a, b) of a Beta or a Gamma, or a Gaussian's mean and standard deviation.
     """
     a, b = (np.broadcast_to(one, counts.shape)[..., None] for one in prior)
     n, m, y = (x[..., None] for x in (counts, means, at))

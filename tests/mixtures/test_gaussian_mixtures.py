@@ -1,14 +1,9 @@
 """Mixtures of Gaussian arms, independent and linear, against their formulas in NumPy."""
 
-import dataclasses
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim import scope
 from jaxelim.contracts.pieces import HalfSpaces, Pairs
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
@@ -22,17 +17,16 @@ C = np.array(cases.STRENGTHS)
 
 
 def statistics(counts, means, design=None, theta_hat=None):
-    given = (jnp.asarray(x) for x in (counts, means))
-    counts, means = given
     return LinearStatistics(
-        t=jnp.int32(0), counts=counts, means=means, reward_sums=None,
+        t=np.int32(0), counts=counts, means=means, reward_sums=None,
         design=design or DiagonalDesign(1 / counts), products=None,
-        theta_hat=means if theta_hat is None else jnp.asarray(theta_hat),
+        theta_hat=means if theta_hat is None else theta_hat,
     )  # fmt: skip
 
 
-def space_of(features, constants=()):
-    return LinearContext(LaneOps(), jnp.asarray(features), constants)
+def log_e(family, features, stats, shape, constants=()):
+    space = LinearContext(LaneOps(), features, constants)
+    return cases.computed(cases.log_e, family, space, stats, shape, Grid())
 
 
 def arms_of(rng, k=6):
@@ -59,48 +53,23 @@ def test_pairs_slack_rows_and_levels(std):
     counts, means = arms_of(rng)
     family = LinearGaussian() if std is None else je.Gaussian(list(std))
     n, price = by_strength(counts, 1.0 if std is None else np.array(std))
-    others = np.arange(6) != 2
-    with scope.engine():
-        space, stats = space_of(np.eye(6)), statistics(counts, means)
-        e = lambda shape: np.asarray(cases.log_e(family, space, stats, shape, Grid()))  # noqa: E731
-        exists = jnp.asarray(others)
-        one = e(Pairs(jnp.int32(2), exists))
-        slack = e(Pairs(jnp.int32(2), exists, slack=0.3))
-        several = e(Pairs(jnp.asarray([2, 4], jnp.int32), jnp.tile(exists, 2)))
-        above = jnp.asarray(means > 0.1)
-        level = e(Pairs(None, jnp.ones(6, bool), above, level=0.1))
-        wrong = e(Pairs(None, jnp.ones(6, bool), ~above, level=0.1))
+    others, above, every = np.arange(6) != 2, means > 0.1, np.ones(6, bool)
+    one, slack, several, level, wrong = (
+        log_e(family, np.eye(6), statistics(counts, means), shape) for shape in (
+            Pairs(np.int32(2), others), Pairs(np.int32(2), others, slack=0.3),
+            Pairs(np.array([2, 4], np.int32), np.tile(others, 2)),
+            Pairs(None, every, above, level=0.1), Pairs(None, every, ~above, level=0.1),
+        )
+    )  # fmt: skip
     known = [pair_value(means[i] - means, n, price, i) for i in (2, 4)]
     np.testing.assert_allclose(one[others], known[0][others], rtol=1e-12)
     known_slack = pair_value(means[2] - means + 0.3, n, price, 2)
     np.testing.assert_allclose(slack[others], known_slack[others], rtol=1e-12)
-    np.testing.assert_allclose(
-        several.reshape(2, 6)[:, others], np.array(known)[:, others], rtol=1e-12
-    )
+    both = several.reshape(2, 6)[:, others], np.array(known)[:, others]
+    np.testing.assert_allclose(*both, rtol=1e-12)
     known = cases.mean_exp(n * (means - 0.1)[:, None] ** 2 / 2 - price)
     np.testing.assert_allclose(level, known, rtol=1e-12)
     assert np.all(np.isneginf(wrong))
-
-
-@pytest.mark.slow
-def test_the_infimum_inside_the_sum_is_at_most_that_of_the_sum():
-    """Each strength's infimum is that of a grid search; so is the whole, from below."""
-    rng = np.random.default_rng(1)
-    for _ in range(20):
-        counts, means = arms_of(rng, 2)
-        means = np.sort(means)[::-1]
-        u = np.linspace(means[1], means[0], 200001)
-        n, price = by_strength(counts)
-        off = (means[:, None] - u) ** 2 / 2
-        each = np.stack([(n[:, j] @ off) - price[:, j].sum() for j in range(C.size)], -1)
-        with scope.engine():
-            shape = Pairs(jnp.int32(0), jnp.asarray([False, True]))
-            args = space_of(np.eye(2)), statistics(counts, means), shape
-            for j, c in enumerate(C):
-                found = np.asarray(cases.log_e(LinearGaussian(), *args, Grid((c,))))[1]
-                assert abs(found - each[:, j].min()) < 1e-6 * (1 + abs(found))
-            found = np.asarray(cases.log_e(LinearGaussian(), *args, Grid()))[1]
-        assert found <= cases.mean_exp(each).min() + 1e-9
 
 
 def test_half_spaces_of_independent_arms():
@@ -111,10 +80,8 @@ def test_half_spaces_of_independent_arms():
     n, price = by_strength(counts)
     margin = y @ means - offsets
     value = margin[:, None] ** 2 / (2 * (y**2 @ (1 / n))) - (y != 0) @ price
-    with scope.engine():
-        shape = HalfSpaces(jnp.asarray(y), jnp.asarray(offsets), jnp.ones(5, bool))
-        args = space_of(np.eye(6)), statistics(counts, means), shape, Grid()
-        found = np.asarray(cases.log_e(LinearGaussian(), *args))
+    shape = HalfSpaces(y, offsets, np.ones(5, bool))
+    found = log_e(LinearGaussian(), np.eye(6), statistics(counts, means), shape)
     known = np.where(margin > 0, cases.mean_exp(value), -np.inf)
     assert np.isfinite(known).any()
     np.testing.assert_allclose(found, known, rtol=1e-10)
@@ -144,49 +111,22 @@ def test_linear_arms_items_and_half_spaces():
     g = np.einsum("ki,ij,kj->k", features, v_inv, features)
     first, best = int(means.argmax()), int((items @ theta).argmax())
     y, offsets = rng.normal(size=(5, 4)), rng.normal(size=5)
-    with scope.engine():
-        design = SquareDesign(jnp.asarray(g), jnp.asarray(v_inv))
-        stats = statistics(counts, means, design, theta)
-
-        @jax.jit
-        def e(space, shape):
-            return LinearGaussian().log_e(space, stats, shape, Grid())
-
-        plain, others = space_of(features), jnp.arange(9) != first
-        found = {
-            "rows": e(plain, Pairs(jnp.int32(first), others)),
-            "levels": e(plain, Pairs(None, jnp.ones(9, bool), jnp.asarray(means > 0.2), level=0.2)),
-            "directions": e(plain, HalfSpaces(*map(jnp.asarray, (y, offsets)), jnp.ones(5, bool))),
-            "items": e(
-                space_of(features, jnp.asarray(items)),
-                Pairs(jnp.int32(best), jnp.arange(7) != best, count=6, items=True),
-            ),
-        }
-    sign = np.where(means > 0.2, 1, -1)
-    known = {
-        "rows": (features[first] - features, means[first] - means),
-        "levels": (sign[:, None] * features, np.abs(means - 0.2)),
-        "directions": (y, y @ theta - offsets),
-        "items": (items[best] - items, (items[best] - items) @ theta),
-    }
-    for name, (direction, margin) in known.items():
+    stats = statistics(counts, means, SquareDesign(g, v_inv), theta)
+    sign, others = np.where(means > 0.2, 1, -1), np.arange(7) != best
+    for shape, direction, margin in (
+        (Pairs(np.int32(first), np.arange(9) != first),
+         features[first] - features, means[first] - means),
+        (Pairs(None, np.ones(9, bool), means > 0.2, level=0.2),
+         sign[:, None] * features, np.abs(means - 0.2)),
+        (HalfSpaces(y, offsets, np.ones(5, bool)), y, y @ theta - offsets),
+        (Pairs(np.int32(best), others, count=6, items=True),
+         items[best] - items, (items[best] - items) @ theta),
+    ):  # fmt: skip
         value = linear_value(features, counts, direction, margin)
+        constants = items if shape.items else ()
         assert np.isfinite(value).sum() > 1
-        np.testing.assert_allclose(np.asarray(found[name]), value, rtol=1e-9)
-
-
-def test_linear_identity_features_have_the_prior_of_all_arms():
-    """With the identity the determinant counts all arms; independent arms pay for two."""
-    counts, means = np.array([50.0, 80.0, 20.0]), np.array([1.0, 0.2, 0.0])
-    with scope.engine():
-        shape = Pairs(jnp.int32(0), jnp.asarray([False, True, True]))
-        space, stats = space_of(np.eye(3)), statistics(counts, means)
-        alone = np.asarray(cases.log_e(LinearGaussian(), space, stats, shape, Grid((10.0,))))
-        square = SquareDesign(1 / stats.counts, jnp.diag(1 / stats.counts))
-        stats = dataclasses.replace(stats, design=square)
-        linear = np.asarray(cases.log_e(LinearGaussian(), space, stats, shape, Grid((10.0,))))
-    price = np.log1p(counts / 10) / 2
-    np.testing.assert_allclose(alone[1:] - linear[1:], [price[2], price[1]], rtol=1e-9)
+        found = log_e(LinearGaussian(), features, stats, shape, constants)
+        np.testing.assert_allclose(found, value, rtol=1e-9)
 
 
 def test_grids_refuse_what_is_no_strength():

@@ -1,7 +1,8 @@
-"""The values of every threshold against its formula, in NumPy: nothing compiles."""
+"""The values of every threshold against its formula, in NumPy: hardly anything compiles."""
 
 import math
 
+import jax
 import numpy as np
 import pytest
 
@@ -35,3 +36,15 @@ def test_values(name, monkeypatch):
             for delta in (0.3, 0.01, 1e-12):
                 found = threshold(np.float64(t), np.float64(delta))
                 assert found == pytest.approx(formula(t, delta), rel=1e-9), (threshold, t, delta)
+
+
+def test_the_value_of_the_proven_linear_threshold():
+    d, feature, theta, ridge = 3, 2.0, 1.5, 0.5
+    beta = je.thresholds.LinearThreshold(
+        dimension=d, feature_bound=feature, theta_bound=theta, ridge=ridge
+    )
+    for t, delta in ((100, 0.01), (5, 0.3), (10**6, 1e-9)):
+        volume = d / 2 * math.log(1 + t * feature**2 / (ridge * d))
+        known = (math.sqrt(volume + math.log(1 / delta)) + theta * math.sqrt(ridge / 2)) ** 2
+        with jax.enable_x64(True):
+            assert math.isclose(float(beta(np.float64(t), np.float64(delta))), known, rel_tol=1e-12)
