@@ -51,27 +51,15 @@ def larger(theta):
     return jnp.argmax(theta).astype(jnp.int32)
 
 
+USUAL = dict(instance=EASY, problem=je.BestArm(), rule=je.LinGapE(), max_samples=100)
+
+
 def sim(**changes):
-    given = {
-        "instance": EASY,
-        "problem": je.BestArm(),
-        "rule": je.LinGapE(),
-        "runs": 2,
-        "max_samples": 100,
-        **changes,
-    }
-    return je.simulate(given.pop("instance"), given.pop("problem"), given.pop("rule"), **given)
+    return je.simulate(**(USUAL | {"runs": 2} | changes))
 
 
 def tr(**changes):
-    given = {
-        "instance": EASY,
-        "problem": je.BestArm(),
-        "rule": je.LinGapE(),
-        "max_samples": 100,
-        **changes,
-    }
-    return je.trace(given.pop("instance"), given.pop("problem"), given.pop("rule"), **given)
+    return je.trace(**(USUAL | changes))
 
 
 def chooses(choose):
