@@ -50,20 +50,10 @@ def test_settings_are_checked():
 @pytest.mark.slow
 def test_the_two_dimensional_example_at_a_small_size(tmp_path, capsys):
     config = two_dimensional.TwoDimensional(
-        runs=4,
-        arms=5,
-        eps=(0.3,),
-        delta=(0.1,),
-        test_arms=(5,),
-        test_eps=(0.3,),
-        at_arms=5,
-        at_eps=0.3,
-        at_delta=0.1,
-        output=tmp_path / "out" / "small",
-        results=tmp_path / "results",
-        block=2,
-        workers=0,
-    )
+        runs=4, arms=5, eps=(0.3,), delta=(0.1,), test_arms=(5,), test_eps=(0.3,), at_arms=5,
+        at_eps=0.3, at_delta=0.1, output=tmp_path / "out" / "small", results=tmp_path / "results",
+        block=2, workers=0,
+    )  # fmt: skip
     for i in (1, 2):
         two_dimensional.run(dataclasses.replace(config, shard=f"{i}/2", results=tmp_path / str(i)))
         assert "store.merge" in capsys.readouterr().out and not (tmp_path / "out").exists()

@@ -181,7 +181,9 @@ def test_the_example_in_two_dimensions_needs_a_name():
 # Failures while writing
 
 
-RESULT = made([3.0, 4.0, 5.0])
+NONE, ARMS = np.zeros((1, 1, 3), int), np.ones((1, 1, 3, 2), int)
+RESULT = made([3.0, 4.0, 5.0], tests_stopping=NONE, tests_sampling=NONE, pulls=ARMS,
+              answer=ARMS > 0)  # fmt: skip
 FULL = ("the disk is full; files that were there before are kept. "
         "Free some space and give the same command again")  # fmt: skip
 
