@@ -95,8 +95,7 @@ def test_a_page_of_several_deltas():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["oracle", "lingame"])
-def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
+def test_the_ratio_of_stopping_times_decreases_towards_one():
     """500 paired runs: the ratio is at least 1 and decreases with log(1/delta).
 
     Source: Figure 1, right, of the paper. The paired slopes of 64 runs had |t| = 2.0 to
@@ -104,7 +103,7 @@ def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
     0.01.
     """
     delta = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
-    options = figure1.Right(rules=(rule,), delta=delta, seed=11)
+    options = figure1.Right(rules=("lingame",), delta=delta, seed=11)
     study = je.study(
         figure1.INSTANCE, je.BestArm(), figure1.rules_of(options), delta=delta, runs=500,
         seed=11, stopping=figure1.STOPPING, ridge=1.0,

@@ -20,30 +20,28 @@ from tests.faces import flags_job
 ROOT = Path(__file__).parents[2]
 
 EQUAL = {
-    "generators": (
+    "generators and devices": (
         "JAX_DEFAULT_PRNG_IMPL=rbg", "JAX_THREEFRY_PARTITIONABLE=0", "JAX_RANDOM_SEED_OFFSET=7",
         "JAX_LEGACY_PRNG_KEY=error", "JAX_ENABLE_CUSTOM_PRNG=1", "JAX_DEBUG_KEY_REUSE=1",
-        "JAX_NUM_CPU_DEVICES=1", "XLA_FLAGS=--xla_cpu_max_isa=SSE4_2",
+        "JAX_NUM_CPU_DEVICES=3", "JAX_USE_SHARDY_PARTITIONER=0", "NPROC=2", "OMP_NUM_THREADS=2",
+        "JAX_CPU_ENABLE_ASYNC_DISPATCH=0", "XLA_FLAGS=--xla_cpu_multi_thread_eigen=false",
+        "XLA_FLAGS=--xla_cpu_max_isa=SSE4_2",
     ),
-    "types": (
+    "types and code": (
         "JAX_DEFAULT_PRNG_IMPL=unsafe_rbg", "JAX_ENABLE_X64=1",
         "JAX_DEFAULT_MATMUL_PRECISION=bfloat16", "JAX_NUMPY_DTYPE_PROMOTION=strict",
         "JAX_NUMPY_RANK_PROMOTION=raise", "JAX_TRANSFER_GUARD=disallow",
         "JAX_ENABLE_COMPILATION_CACHE=0", "XLA_FLAGS=--xla_cpu_max_isa=AVX",
         "XLA_FLAGS=--xla_force_host_platform_device_count=4",
+        "XLA_FLAGS=--xla_cpu_prefer_vector_width=128",
+        "XLA_FLAGS=--xla_allow_excess_precision=false",
+        "XLA_FLAGS=--xla_cpu_enable_fast_min_max=true",
+        "XLA_FLAGS=--xla_cpu_enable_fast_math=false",
     ),
     "checks": (
         "JAX_DEBUG_NANS=1", "JAX_DEBUG_INFS=1", "JAX_CHECK_TRACER_LEAKS=1", "JAX_ENABLE_CHECKS=1",
         "JAX_DISABLE_JIT=1", "JAX_DISABLE_MOST_OPTIMIZATIONS=1",
         "XLA_FLAGS=--xla_backend_optimization_level=0",
-    ),
-    "devices": (
-        "JAX_NUM_CPU_DEVICES=3", "JAX_USE_SHARDY_PARTITIONER=0", "NPROC=2", "OMP_NUM_THREADS=2",
-        "JAX_CPU_ENABLE_ASYNC_DISPATCH=0", "XLA_FLAGS=--xla_cpu_multi_thread_eigen=false",
-        "XLA_FLAGS=--xla_cpu_prefer_vector_width=128",
-        "XLA_FLAGS=--xla_allow_excess_precision=false",
-        "XLA_FLAGS=--xla_cpu_enable_fast_min_max=true",
-        "XLA_FLAGS=--xla_cpu_enable_fast_math=false",
     ),
 }  # fmt: skip
 """Flags that are set together, by process."""

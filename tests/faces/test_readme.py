@@ -62,11 +62,17 @@ PAGES = sorted(page for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
                if "```python\n" in page.read_text())  # fmt: skip
 
 
-@pytest.mark.parametrize("folder", rows(sorted({page.parent for page in PAGES}), [ROOT],
-                                        lambda folder: folder.name))  # fmt: skip
-def test_python_blocks_run(folder, tmp_path, monkeypatch):
-    """Those of all pages of a folder, in one process, which shares compiled programs."""
-    for page in (page for page in PAGES if page.parent == folder):
+GROUPS = {
+    "README": [ROOT / "README.md"],
+    "how-to": [page for page in PAGES if page.parent.name == "how-to"],
+    "others": [page for page in PAGES if page.parent != ROOT and page.parent.name != "how-to"],
+}
+
+
+@pytest.mark.parametrize("group", rows(GROUPS, ["README"]))
+def test_python_blocks_run(group, tmp_path, monkeypatch):
+    """Those of several pages in one process, which shares compiled programs."""
+    for page in GROUPS[group]:
         here = tmp_path / page.stem
         here.mkdir()
         monkeypatch.chdir(here)

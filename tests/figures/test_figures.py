@@ -199,10 +199,11 @@ def test_active_arms_are_counted_per_run():
 EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
 
 
-def simulated(**changes):
+@functools.cache
+def simulated(cap=10**6):
     """Six runs of uniform sampling, observed by two stopping rules at two deltas."""
     return je.simulate(EASY, je.BestArm(), je.Uniform(), stopping=BOTH, delta=[0.1, 0.05], runs=6,
-                       **changes)  # fmt: skip
+                       max_samples=cap)  # fmt: skip
 
 
 def test_a_result_and_a_part_of_it():
@@ -227,7 +228,6 @@ def test_a_result_and_a_part_of_it():
         figures.active_arms_figure(result.select("llr"))
 
 
-@pytest.mark.slow
 def test_sweeps_and_ratios_of_results():
     """T* is that of the results' instance and problem, beta their threshold."""
     result = simulated()
@@ -245,7 +245,7 @@ def test_sweeps_and_ratios_of_results():
 
 
 def test_legends_count_runs_that_were_cut_off():
-    result = simulated(max_samples=60).select("selective", 0.1)
+    result = simulated(140).select("selective", 0.1)
     cut = int(result.truncated.sum())
     assert 0 < cut < 6
     for figure in (figures.active_arms_figure(result), figures.pulls_figure(result)):
@@ -327,7 +327,6 @@ def test_weights_and_information():
     np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, no padding
 
 
-@pytest.mark.slow
 def test_saving(tmp_path):
     first = figures.save(FIGURES["ratio"](), tmp_path / "a.v2.png", endings=("png", "pdf"))
     assert [path.name for path in first] == ["a.v2.png", "a.v2.pdf"]
