@@ -6,7 +6,6 @@ import pytest
 import jaxelim as je
 from jaxelim.errors import ArgumentError
 
-NAN, INF = float("nan"), float("inf")
 PHI = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 THETA = np.array([1.0, 0.5])
 

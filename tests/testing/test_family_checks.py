@@ -12,7 +12,6 @@ from jaxelim import scope
 from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.families.arm import Stat
 from jaxelim.families.gaussian import Gaussian
-from jaxelim.families.one_parameter import count_loss
 from jaxelim.testing import ContractError, check, evidence, families
 from jaxelim.testing.report import World
 from tests.calls import rows
@@ -111,7 +110,6 @@ def _one_nature(self, lanes, nature, arm, pull, noise):
 DRAWS = {
     "biased": (_draw(lambda mu, u, x: x + jnp.where((u < 0.05) & (mu > 0), 1.0, 0.0)),
                "have mean .* standard errors off"),
-    "always mu": (_draw(lambda mu, u, x: mu), "not the likelihood"),
     "not finite": (_draw(lambda mu, u, x: jnp.where(u > 0, x, jnp.inf)), "not finite, for noise 0"),
     "below the range": (_draw(lambda mu, u, x: jnp.where(u < 0.01, -1.0, x)), "out of the range"),
     "at the end": (_draw(lambda mu, u, x: jnp.where(mu > 0, x, 1)),
@@ -189,16 +187,6 @@ def fails(law, sentence, **members):
     """One law is broken by a wrong family."""
     with pytest.raises(ContractError, match=sentence):
         one(law, wrong(**members))
-
-
-@pytest.mark.parametrize("change", [
-    lambda d, m, by: count_loss(m, by), lambda d, m, by: d / 2,
-], ids=["of Poisson", "half of it"])  # fmt: skip
-def test_losses_of_other_rewards(change):
-    """Each is the loss of an exponential family; geometric rewards differ."""
-    members = _loss(change)
-    one(families.loss, wrong(**members))
-    fails(families.draws, "not the likelihood|have mean", **members)
 
 
 WALKS, RUNS = evidence.walks, families.runs

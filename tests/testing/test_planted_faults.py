@@ -15,7 +15,8 @@ from tests.testing.faults import ALL
 FAST = ("stops at t = 20, answers arm 0", "two answers where means tie",
         "correct is always True", "check sees ties of the first two arms alone",
         "full elimination at 0.9 beta", "Laplace rewards of variance 1",
-        "first rewards of an arm are better", "evidence too large by 10%")  # fmt: skip
+        "first rewards of an arm are better", "evidence too large by 10%",
+        "loss too large by 10%")  # fmt: skip
 
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/why-believe-the-numbers.md"
