@@ -1,6 +1,5 @@
 """Each experiment at a tiny size from its command line, and its tables."""
 
-import csv
 import math
 import re
 import signal
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from scipy import stats
@@ -22,16 +22,10 @@ from jaxelim import figures
 
 ROOT = Path(__file__).parents[2]
 HERE = "--workers=0"  # reuse what this process has compiled
-TINY = ["--runs", "6", "--max-samples", "2000", "--seed", "3", HERE]
 
 
 def run(name: str, arguments: list[str]) -> int:
     return __main__.main([name, *arguments])
-
-
-def read_csv(path: Path) -> list[dict]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_the_tables_have_all_cells_of_the_paper():
@@ -136,7 +130,7 @@ def test_table4(tmp_path, capsys):
     ]  # fmt: skip
     assert run("table4", arguments) == 0
     page = capsys.readouterr().out
-    lines = {line["column"]: line for line in read_csv(tmp_path / "table4.csv")}
+    lines = pd.read_csv(tmp_path / "table4.csv").set_index("column")
     instance = je.load_instance("unstructured-k40-osi")
     both = je.SelectiveElimination()
     # One device, as for cells: no further compilation.
@@ -150,28 +144,22 @@ def test_table4(tmp_path, capsys):
     for name, result in (("watched", watched), ("selective-at-both", shared)):
         assert runs[f"table4/osi/LUCB/{name}"].equals(result)
     for column, result, place in (
-        ("none", watched, 0),
-        ("stopping", watched, 1),
-        ("stopping+sampling", shared, 0),
-    ):
-        tau, line = result.samples[place, 0], lines[column]
-        published = paper.cells()["table4", "osi", "LUCB", column]
-        assert math.isclose(float(line["samples_k"]), tau.mean() / 1000)
-        assert math.isclose(float(line["sd_k"]), tau.std(ddof=1) / 1000)
-        z = (tau.mean() / 1000 - published["mean"]) / math.sqrt(
-            published["sd"] ** 2 / 100 + (tau / 1000).var(ddof=1) / 6
-        )
-        assert math.isclose(float(line["z"]), z) and abs(z) < 5
-        for name in ("tests_stopping", "tests_sampling"):
-            tests = getattr(result, name)[place, 0].sum() / tau.sum()
-            assert math.isclose(float(line[name]), tests)
-        assert line["truncated"] == "0" and line["errors"] == str((~result.correct[place, 0]).sum())
-        ours = f"{tau.mean() / 1000:.2f} ± {tau.std(ddof=1) / 1000:.1f}"
-        assert f"{ours} | {published['mean']:.2f}" in page
+        ("none", watched, 0), ("stopping", watched, 1), ("stopping+sampling", shared, 0),
+    ):  # fmt: skip
+        samples = result.samples[place, 0]
+        tau, theirs = samples / 1000, paper.cells()["table4", "osi", "LUCB", column]
+        mean, sd = tau.mean(), tau.std(ddof=1)
+        z = (mean - theirs["mean"]) / math.sqrt(theirs["sd"] ** 2 / 100 + sd**2 / 6)
+        tests = {name: getattr(result, name)[place, 0].sum() / samples.sum()
+                 for name in ("tests_stopping", "tests_sampling")}  # fmt: skip
+        errors = (~result.correct[place, 0]).sum()
+        known = {"samples_k": mean, "sd_k": sd, "z": z, "truncated": 0, "errors": errors, **tests}
+        assert lines.loc[column, list(known)].to_dict() == pytest.approx(known, rel=1e-9)
+        assert abs(z) < 5 and f"{mean:.2f} ± {sd:.1f} | {theirs['mean']:.2f}" in page
     saved = 100 * (1 - shared.samples.mean() / watched.samples[0].mean())
-    both_at = lines["stopping+sampling"]
-    assert math.isclose(float(both_at["samples_saved"]), saved)
-    assert math.isclose(float(both_at["paper_time_saved"]), 100 * (1 - 0.10 / 0.11))
+    assert lines.samples_saved["stopping+sampling"] == pytest.approx(saved)
+    paper_saved = lines.paper_time_saved["stopping+sampling"]
+    assert paper_saved == pytest.approx(100 * (1 - 0.10 / 0.11))
     assert (tmp_path / "table4.md").read_text() in page
     assert "3 of the paper's cells" in page and "†" not in page
     # More runs: only the new ones are computed, and the first blocks stay.
@@ -187,19 +175,18 @@ def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
 
     The table then shows restricted means, daggers and the number of runs.
     """
-    rows = ["--rules", "oracle", "--problems", "bai", "--output", str(tmp_path)]
-    assert run("table3", [*TINY, *rows]) == 0
+    tiny = ["--runs", "6", "--max-samples", "2000", "--seed", "3", HERE, "--rules", "oracle",
+            "--output", str(tmp_path)]  # fmt: skip
+    assert run("table3", [*tiny, "--problems", "bai"]) == 0
     page = capsys.readouterr().out
-    lines = read_csv(tmp_path / "table3.csv")
-    assert [line["algorithm"] for line in lines] == ["Oracle"] * 3 + [tables.EXACT] * 3
-    for line in lines:
-        seen = [line[name] for name in ("truncated", "samples_k", "stopped", "error_low")]
-        assert seen == ["6", "2.0", "0", ""]
+    lines = pd.read_csv(tmp_path / "table3.csv")
+    assert list(lines.algorithm) == ["Oracle"] * 3 + [tables.EXACT] * 3
+    assert (lines[["truncated", "samples_k", "stopped"]] == [6, 2.0, 0]).all(None)
+    assert lines[["error_low", "z"]].isna().all(None)  # the paper's cap is different
     for words in ("† 36 runs were cut off at 2000 samples", "2.00 ± 0.0†", "6/6"):
         assert words in page
-    assert all(line["z"] == "" for line in lines)  # the paper's cap is different
     # Figure 1, left, shares these runs, and refuses to draw runs that were cut off.
-    assert run("figure1_left", [*TINY, "--rules", "oracle", "--output", str(tmp_path)]) == 2
+    assert run("figure1_left", tiny) == 2
     assert "ArgumentError" in capsys.readouterr().err
 
 
@@ -269,11 +256,9 @@ def test_a_table_that_is_interrupted_and_killed(tmp_path):
     for name, path in one.items():
         with np.load(path) as here, np.load(other[name]) as there:
             assert all(np.array_equal(here[k], there[k]) for k in there if k != "work")
-    untimed = lambda folder: [  # noqa: E731
-        {k: v for k, v in line.items() if k != "us_per_sample"}
-        for line in read_csv(folder / "table1.csv")
-    ]
-    assert untimed(disturbed) == untimed(whole)
+    untimed, again = (pd.read_csv(folder / "table1.csv").drop(columns="us_per_sample")
+                      for folder in (disturbed, whole))  # fmt: skip
+    assert untimed.equals(again)
     ran, undisturbed = (je.load_study(folder / "table1.nc") for folder in (disturbed, whole))
     assert ran.equals(undisturbed)
 
@@ -342,15 +327,14 @@ def test_figure1_right(tmp_path, capsys):
     study = je.load_store(tmp_path)
     data = {rule: study[rule].to_xarray() for rule in study.rules}
     assert set(data) == {"Oracle", "Oracle, authors' w"}
-    lines = read_csv(tmp_path / "figure1_right.csv")
+    lines = pd.read_csv(tmp_path / "figure1_right.csv")
     assert len(lines) == 4
-    for line in lines:
-        one = data[line["rule"]].sel(delta=float(line["delta"]))
+    for line in lines.itertuples():
+        one = data[line.rule].sel(delta=line.delta)
         llr, selective = (one["samples"].sel(stopping=x).values for x in ("llr", "selective"))
         ratio = llr / selective
-        assert math.isclose(float(line["mean_ratio"]), ratio.mean())
-        assert (ratio >= 1).all() and line["runs"] == "6"
-        assert math.isclose(float(line["sd"]), ratio.std(ddof=1)) and line["cut_off"] == "0"
+        assert (ratio >= 1).all() and (line.runs, line.cut_off) == (6, 0)
+        assert (line.mean_ratio, line.sd) == pytest.approx((ratio.mean(), ratio.std(ddof=1)))
     for one in data.values():
         # each run stops later at the smaller delta
         assert (np.diff(one["samples"].values, axis=1) > 0).all()

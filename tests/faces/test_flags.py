@@ -107,16 +107,11 @@ def test_the_digest_depends_on_the_generator(monkeypatch):
     assert flags_job.digest() != known
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("jax_default_prng_impl", "rbg"),
-        ("jax_threefry_partitionable", False),
-        ("jax_random_seed_offset", 3),
-        ("jax_transfer_guard", "disallow"),
-        ("jax_default_matmul_precision", "bfloat16"),
-    ],
-)
+@pytest.mark.parametrize("name, value", [
+    ("jax_default_prng_impl", "rbg"), ("jax_threefry_partitionable", False),
+    ("jax_random_seed_offset", 3), ("jax_transfer_guard", "disallow"),
+    ("jax_default_matmul_precision", "bfloat16"),
+])  # fmt: skip
 def test_flags_changed_between_two_calls(name, value):
     first = here()
     before = getattr(jax.config, name)
