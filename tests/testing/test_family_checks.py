@@ -53,10 +53,9 @@ def test_the_report_separates_exact_losses_from_others():
     assert off[0] < 1e-7 < 1e-4 < off[1]
 
 
-def wrong(base=Geometric, **members):
-    """A family with these members in place of the right ones."""
-    names = {"name": "wrong", "__doc__": "A wrong family.", **members}
-    return dataclasses.make_dataclass("Wrong", [], bases=(base,), namespace=names, frozen=True)()
+def wrong(**members):
+    """Geometric rewards with these members in place of the right ones."""
+    return faults.subclass(Geometric, **({"name": "wrong"} | members))()
 
 
 def _loss(change):
@@ -306,22 +305,10 @@ def checked(family):
     return one(evidence.mixtures, family, draws=40_000)
 
 
-def _for_arms(self, arms):
-    return type(self)(tuple(np.resize(self.std, arms).tolist()))
-
-
 def _with_the_largest(self, stat, at, c):
     """The mean of the mixture and of the largest likelihood ratio."""
     largest = stat.n / stat.cost * (stat.mean - at) ** 2 / 2
     return jnp.logaddexp(RIGHT(self, stat, at, c), largest) - np.log(2)
-
-
-def faulty(log_mixture):
-    """Gaussians by arm with another `log_mixture`."""
-    members = {"log_mixture": log_mixture, "for_arms": _for_arms}
-    kind = dataclasses.make_dataclass("Faulty", [], bases=(Gaussian,), namespace=members,
-                                      frozen=True, repr=False)  # fmt: skip
-    return kind((1.0, 2.0))
 
 
 def test_a_right_mixture_passes():
@@ -363,5 +350,5 @@ MIXTURES = {
 def test_faults_are_found(fault):
     log_mixture, sentence = MIXTURES[fault]
     with pytest.raises(ContractError) as caught:
-        checked(faulty(log_mixture))
+        checked(faults.family(log_mixture=log_mixture))
     assert sentence in str(caught.value)
