@@ -144,13 +144,6 @@ def test_batch_indexing(batch):
     assert stack([batch, batch[0]]).size == batch.size + 1
 
 
-@settings(deadline=None)
-@given(drawn_instances())
-def test_means(one):
-    expected = np.einsum("...kd,...d->...k", one.arms, one.theta)
-    np.testing.assert_allclose(one.means, expected, rtol=1e-12, atol=1e-3)
-
-
 @settings(max_examples=40, deadline=None)
 @given(one=drawn_instances())
 def test_json_round_trip(tmp_path_factory, one):
