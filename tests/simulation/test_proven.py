@@ -188,9 +188,10 @@ def test_given_noise_has_no_proof():
 
 
 def test_in_results_and_files(tmp_path):
-    common = dict(delta=0.1, runs=3, max_samples=3000, stopping=je.SelectiveElimination())
-    sure = je.simulate(NORMAL, BEST, UNIFORM, threshold=OF_TWO, **common)
-    plain = je.simulate(NORMAL, BEST, UNIFORM, **common)
+    sure = je.simulate(NORMAL, BEST, UNIFORM, delta=0.1, runs=3, max_samples=3000,
+                       stopping=je.SelectiveElimination(), threshold=OF_TWO)  # fmt: skip
+    call = sure.experiment.replace(threshold=je.Heuristic())
+    plain = dataclasses.replace(sure, experiment=call, origin=sure.origin | {"proven": proven(call)})
     assert sure.proven is True and "alone" in str(plain.proven)
     text, other = str(sure.summary()), str(plain.summary())
     assert f"Threshold {OF_TWO}, proven" in text and "Elimination" not in text
