@@ -191,7 +191,8 @@ def test_in_results_and_files(tmp_path):
     sure = je.simulate(NORMAL, BEST, UNIFORM, delta=0.1, runs=3, max_samples=3000,
                        stopping=je.SelectiveElimination(), threshold=OF_TWO)  # fmt: skip
     call = sure.experiment.replace(threshold=je.Heuristic())
-    plain = dataclasses.replace(sure, experiment=call, origin=sure.origin | {"proven": proven(call)})
+    origin = sure.origin | {"proven": proven(call)}
+    plain = dataclasses.replace(sure, experiment=call, origin=origin)
     assert sure.proven is True and "alone" in str(plain.proven)
     text, other = str(sure.summary()), str(plain.summary())
     assert f"Threshold {OF_TWO}, proven" in text and "Elimination" not in text
