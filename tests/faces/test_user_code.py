@@ -9,6 +9,7 @@ import pytest
 
 import jaxelim as je
 from tests.calls import checked
+from tests.faces import refusals
 from tests.faces.refusals import nothing_compiles  # noqa: F401 (a fixture)
 
 ARMS = je.Instance.unstructured([0.5, 0.2, 0.0])
@@ -16,13 +17,9 @@ BATCH = je.Instance(np.stack([np.eye(3)] * 2), [[1.0, 0.9, 0.0], [0.9, 1.0, 0.0]
 
 
 def refused(argument, *words, kind: Any = je.errors.ArgumentError, instance=lambda: ARMS, **given):
-    given = {"rule": je.Uniform(), "problem": je.BestArm(), "runs": 2, **given}
-    with pytest.raises(kind) as caught:
-        je.simulate(instance(), given.pop("problem"), given.pop("rule"), **given)
-    text = str(caught.value)
-    assert text.startswith(f"{argument}: got ") and "; allowed: " in text
-    for word in words:
-        assert word in text, text
+    usual = {"rule": je.Uniform(), "problem": je.BestArm(), "runs": 2}
+    call = lambda: je.simulate(instance(), **(usual | given))  # noqa: E731
+    refusals.refused(call, argument, *words, kind=kind)
 
 
 def mine(base, **members):

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from jaxelim import instances
 from jaxelim.errors import ArgumentError, UnsupportedError
-from tests.instances.instance_cases import refused, stack
+from tests.faces.refusals import refused
+from tests.instances.instance_cases import stack
 
 # The shipped instances
 

@@ -21,7 +21,8 @@ from jaxelim.families import Bernoulli, Bounded
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm
-from tests.instances.instance_cases import PHI, THETA, refused, stack
+from tests.faces.refusals import refused
+from tests.instances.instance_cases import PHI, THETA, stack
 
 NUMBERS = st.floats(-1e6, 1e6)
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
