@@ -180,8 +180,8 @@ def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
     page = capsys.readouterr().out
     lines = pd.read_csv(tmp_path / "table3.csv")
     assert list(lines.algorithm) == ["Oracle"] * 3 + [tables.EXACT] * 3
-    assert (lines[["truncated", "samples_k", "stopped"]] == [6, 2.0, 0]).all(None)
-    assert lines[["error_low", "z"]].isna().all(None)  # the paper's cap is different
+    assert (lines[["truncated", "samples_k", "stopped"]] == [6, 2.0, 0]).all(axis=None)
+    assert lines[["error_low", "z"]].isna().all(axis=None)  # the paper's cap is different
     for words in ("† 36 runs were cut off at 2000 samples", "2.00 ± 0.0†", "6/6"):
         assert words in page
     # Figure 1, left, shares these runs, and refuses to draw runs that were cut off.
