@@ -138,16 +138,9 @@ def main(options: Options) -> int:
         if hasattr(os, "sched_setaffinity"):
             core = _cores()[-1] if options.core is None else options.core
         built = anchor.build(Path(folder)) if {"targets", "alone"} & set(options.sections) else None
-        sitting = Sitting(
-            options.quick,
-            core,
-            len(_cores()),
-            built,
-            options.repeats,
-            options.runs,
-            options.max_samples,
-            options.rows,
-        )
+        given = {name: getattr(options, name)
+                 for name in ("quick", "repeats", "runs", "max_samples", "rows")}  # fmt: skip
+        sitting = Sitting(core=core, cores=len(_cores()), anchor=built, **given)
         for name in options.sections:
             print(f"\n{name} ..", flush=True)
             began = time.perf_counter()

@@ -46,14 +46,10 @@ def scipy_solve(arms, theta):
              jac=lambda x: np.hstack([levels(x[:K])[1] / scale, rows])),
     ]  # fmt: skip
     found = minimize(
-        lambda x: -x[K],
-        np.append(start, 1),
-        jac=lambda x: np.append(np.zeros(K), -1),
-        method="SLSQP",
-        bounds=[(1e-9, 1)] * K + [(0, None)],
-        constraints=constraints,
+        lambda x: -x[K], np.append(start, 1), jac=lambda x: np.append(np.zeros(K), -1),
+        method="SLSQP", bounds=[(1e-9, 1)] * K + [(0, None)], constraints=constraints,
         options=dict(maxiter=1000, ftol=1e-12),
-    )
+    )  # fmt: skip
     # The method can break down: the value it reports need not be attained.
     weights = np.maximum(found.x[:K], 1e-12)
     return levels(weights / weights.sum())[0].min()

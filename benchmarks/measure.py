@@ -52,17 +52,11 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         gc.collect()
         known, cpu, wall = traces(), time.process_time(), time.perf_counter()
         result = je.simulate(*given, **{**settings, **more})
-        took = {
-            "cpu_seconds": time.process_time() - cpu,
-            "wall_seconds": time.perf_counter() - wall,
-        }
-        kept = (
-            "samples_drawn",
-            "samples_computed",
-            "compile_seconds",
-            "compile_processor_seconds",
-        )
-        work = {key: result.timings[key] for key in kept}
+        took = {"cpu_seconds": time.process_time() - cpu,
+                "wall_seconds": time.perf_counter() - wall}  # fmt: skip
+        work = {key: result.timings[key] for key in (
+            "samples_drawn", "samples_computed", "compile_seconds", "compile_processor_seconds",
+        )}  # fmt: skip
         return {**took, **work, "compiled": traces() > known}, result
 
     # Also compile the program of one lane: timed calls move their last runs to it.

@@ -29,14 +29,9 @@ def fresh_cache() -> Iterator[dict]:
 
 
 def child(
-    module: str,
-    *words: object,
-    devices: int = 1,
-    platform: str | None = "cpu",
-    core: int | None = None,
-    environment: dict | None = None,
-    seconds: float | None = None,
-) -> str:
+    module: str, *words: object, devices: int = 1, platform: str | None = "cpu",
+    core: int | None = None, environment: dict | None = None, seconds: float | None = None,
+) -> str:  # fmt: skip
     """What `python -m module words..` prints, with one thread a device.
 
     It finds the packages that this process finds, carried in a folder or installed.

@@ -80,23 +80,14 @@ def run(sitting: Sitting) -> Section:
             ratio, times = _ratio(found), per_sample(found)
             anchors = [one["us_per_step"] for one in found["anchors"]] or [None]
             return {
-                "row": name,
-                "problem": described(case),
-                "us/sample": typical(found),
-                "least": min(times),
-                "most": max(times),
-                "useful/computed": useful(found),
-                "C before": anchors[0],
-                "C after": anchors[-1],
-                "x C": ratio,
-                "target": target.target,
-                "beyond": target.beyond,
+                "row": name, "problem": described(case), "us/sample": typical(found),
+                "least": min(times), "most": max(times), "useful/computed": useful(found),
+                "C before": anchors[0], "C after": anchors[-1], "x C": ratio,
+                "target": target.target, "beyond": target.beyond,
                 "reached": reached(ratio, target.target, found["stopped"]),
-                "compile s": found["first"]["compile_seconds"],
-                "mean tau": found["mean_tau"],
-                "stopped": found["stopped"],
-                "errors": found["errors"],
-            }
+                "compile s": found["first"]["compile_seconds"], "mean tau": found["mean_tau"],
+                "stopped": found["stopped"], "errors": found["errors"],
+            }  # fmt: skip
 
         section.attempt(name, measure, row)
     section.notes.append(

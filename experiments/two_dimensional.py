@@ -192,12 +192,8 @@ def bounds_rows(
     """Means, bounds, and bounds over means, by eps."""
     rows = []
     for i, eps in enumerate(config.eps):
-        row = {
-            "eps": eps,
-            "H*": curves["value"][i],
-            "R/H*": curves["regret"][i],
-            "lower bound": f"{curves['lower'][i]:.0f}",
-        }
+        row = {"eps": eps, "H*": curves["value"][i], "R/H*": curves["regret"][i],
+               "lower bound": f"{curves['lower'][i]:.0f}"}  # fmt: skip
         for name, (mean, error) in measured.items():
             bound = curves[name][i]
             row |= {name: f"{mean[i]:.1f} ± {error[i]:.1g}", f"bound {name}": f"{bound:.0f}",
@@ -298,11 +294,8 @@ def run(config: TwoDimensional) -> None:
     files = []
     if cells.parse_shard(config.shard) == (1, 1):  # shards draw nothing
         files = [one.with_name(f"{one.name}.{end}") for one in paths for end in config.endings]
-    batch, one_eps, one_delta = (
-        two_dimensional(config.arms, config.eps),
-        [config.at_eps],
-        [config.at_delta],
-    )
+    batch = two_dimensional(config.arms, config.eps)
+    one_eps, one_delta = [config.at_eps], [config.at_delta]
     twin = je.Instance(np.tile(np.eye(batch.K), (batch.size, 1, 1)), batch.means)
 
     def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> tuple[str, je.Experiment]:

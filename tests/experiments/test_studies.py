@@ -1,9 +1,9 @@
 """Studies beyond the paper, at tiny sizes from their command line; ratios of the paper's."""
 
-import csv
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import jaxelim as je
@@ -39,19 +39,17 @@ def test_the_table_and_its_numbers(tmp_path, capsys):
                  "--output", str(tmp_path)]  # fmt: skip
     assert __main__.main(["studies", *arguments]) == 0
     page = capsys.readouterr().out
-    with open(tmp_path / "gk16.csv", newline="") as file:
-        (line,) = csv.DictReader(file)
+    (line,) = pd.read_csv(tmp_path / "gk16.csv").to_dict("records")
     known = je.simulate(
         je.Instance.unstructured(studies.GK16, je.Bernoulli()), je.BestArm(),
         je.Racing(), delta=0.1, threshold=je.GK16(), stopping=je.Native(), runs=6,
     )  # fmt: skip
     tau = known.samples[0, 0]
-    assert float(line["mean"]) == pytest.approx(tau.mean())
-    assert float(line["se"]) == pytest.approx(tau.std(ddof=1) / math.sqrt(6))
-    assert float(line["median"]) == np.median(tau) and float(line["over the first"]) == 1
     bound = float(je.bounds.kl_bound(0.1, je.complexity(known.instance, known.problem)))
-    assert float(line["over the bound"]) == pytest.approx(tau.mean() / bound)
-    assert line["errors"] == str((~known.correct).sum()) and line["stopped"] == "6"
+    expected = {"mean": tau.mean(), "se": tau.std(ddof=1) / math.sqrt(6), "median": np.median(tau),
+                "over the first": 1, "over the bound": tau.mean() / bound,
+                "errors": (~known.correct).sum(), "stopped": 6}  # fmt: skip
+    assert {name: line[name] for name in expected} == pytest.approx(expected)
     assert f"| kl-racing | {tau.mean():.0f} ± " in page
     assert (tmp_path / "gk16.md").read_text() in page
     assert all((tmp_path / f"gk16.{one}").stat().st_size > 5000 for one in ("png", "pdf"))
@@ -95,8 +93,7 @@ def test_a_page_of_several_deltas():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["oracle", "lingame"])
-def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
+def test_the_ratio_of_stopping_times_decreases_towards_one():
     """500 paired runs: the ratio is at least 1 and decreases with log(1/delta).
 
     Source: Figure 1, right, of the paper. The paired slopes of 64 runs had |t| = 2.0 to
@@ -104,7 +101,7 @@ def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
     0.01.
     """
     delta = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
-    options = figure1.Right(rules=(rule,), delta=delta, seed=11)
+    options = figure1.Right(rules=("lingame",), delta=delta, seed=11)
     study = je.study(
         figure1.INSTANCE, je.BestArm(), figure1.rules_of(options), delta=delta, runs=500,
         seed=11, stopping=figure1.STOPPING, ridge=1.0,

@@ -9,8 +9,8 @@ from jaxelim.engine import program
 PHI = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8], [0.3, -0.4]])
 EASY = je.Instance(PHI, [2.0, 0.5])
 UNSTRUCTURED = je.Instance(np.eye(3), [1.0, 0.0, -1.0])
-SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
-Y = np.array([[[1.0, -1.0]], [[-1.0, 1.0]]])
+USUAL = dict(instance=EASY, problem=je.BestArm(), rule=je.LinGapE(), max_samples=100)
+SELECTIVE = je.SelectiveElimination()
 
 
 @pytest.fixture(autouse=True)
@@ -34,20 +34,8 @@ def refused(call, argument, *words, kind=je.errors.ArgumentError):
 
 
 def simulate(**changes):
-    changes = {"runs": 2, "max_samples": 100, **changes}
-    return je.simulate(
-        changes.pop("instance", EASY),
-        changes.pop("problem", je.BestArm()),
-        changes.pop("rule", je.LinGapE()),
-        **changes,
-    )
+    return je.simulate(**(USUAL | {"runs": 2} | changes))
 
 
 def trace(**changes):
-    changes = {"max_samples": 100, **changes}
-    return je.trace(
-        changes.pop("instance", EASY),
-        changes.pop("problem", je.BestArm()),
-        changes.pop("rule", je.LinGapE()),
-        **changes,
-    )
+    return je.trace(**(USUAL | changes))

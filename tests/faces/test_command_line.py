@@ -26,7 +26,6 @@ from jaxelim.files import writable_file
 from tests.simulation.comparison_cases import made
 
 ROOT = Path(__file__).parents[2]
-EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
 
 
 def never(*_, **__):
@@ -45,13 +44,41 @@ def test_the_version_has_one_source(capsys):
     assert project["tool"]["hatch"]["version"] == {"path": "jaxelim/__init__.py"}
 
 
+# Options
+
+
+class Reached(Exception):
+    """Carries what `simulate` was given."""
+
+
+def test_options_reach_simulate(monkeypatch):
+    """Every option of `jaxelim run` that is an argument of `simulate`."""
+
+    def simulate(*given, **settings):
+        raise Reached(given, settings)
+
+    monkeypatch.setattr(cli.results, "simulate", simulate)
+    options = {
+        "ridge": 0.5, "runs": 7, "seed": 11, "max_samples": 123, "initial_pulls": 3,
+        "batch": 4, "delay": 5,
+    }  # fmt: skip
+    words = [
+        word for name, value in options.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]  # fmt: skip
+    with pytest.raises(Reached) as reached:
+        cli.main(["run", "linear-d20", "--delta", "0.2", "0.1", "--lanes", "32", *words])
+    settings = reached.value.args[1]
+    assert {name: settings[name] for name in options} == options
+    assert tuple(settings["delta"]) == (0.2, 0.1)
+    assert settings["engine"].lanes == 32
+
+
 # Paths are checked before anything runs
 
 FILES = {
-    ".": "it is a folder",
     "": "it is a folder",
     "folder": "it is a folder",
-    "nope/x": "there is no folder 'nope'",
     "file/x": "there is no folder 'file'",
     "/proc/x": "it cannot be written: No such file or directory",
     "/dev/null": "it is no regular file",
@@ -84,39 +111,23 @@ def test_files_that_cannot_be_written(here, monkeypatch, capsys, path):
 def test_checking_a_path_changes_no_file(here):
     for name in ("file", "new", Path("folder") / "new"):
         assert writable_file("output", name) == Path(name)
-    assert (here / "file").read_text() == "mine" and sorted(here.rglob("*")) == [
-        here / "file",
-        here / "folder",
-    ]
-
-
-def test_a_name_with_nul():
+    assert (here / "file").read_text() == "mine"
+    assert sorted(here.rglob("*")) == [here / "file", here / "folder"]
     with pytest.raises(je.errors.ArgumentError, match="output: got .*null"):
         writable_file("output", "a\0b")
 
 
-@pytest.mark.parametrize(
-    "path, words",
-    [
-        (".", "it is a folder"),
-        ("nope/w.png", "there is no folder 'nope'"),
-        ("/proc/w.png", "it cannot be written"),
-        ("w", "it ends in ''"),
-        ("w.xyz", "it ends in '.xyz'"),
-        ("w.pgf", "it ends in '.pgf'"),
-        ("w.png.", "it ends in '"),
-    ],
-)
+@pytest.mark.parametrize("path, words", [
+    (".", "it is a folder"), ("nope/w.png", "there is no folder 'nope'"),
+    ("/proc/w.png", "it cannot be written"), ("w", "it ends in ''"),
+    ("w.xyz", "it ends in '.xyz'"), ("w.pgf", "it ends in '.pgf'"), ("w.png.", "it ends in '"),
+])  # fmt: skip
 def test_figures_that_cannot_be_written(here, monkeypatch, capsys, path, words):
     monkeypatch.setattr(cli.instances, "complexity", never)
     assert cli.main(["instances", "describe", "linear-d10", "--figure", path]) == 2
     out, err = capsys.readouterr()
-    assert (
-        out == ""
-        and err.startswith(f"jaxelim: figure: got {path!r} (")
-        and words in err
-        and err.count("\n") == 1
-    )
+    assert out == "" and err.startswith(f"jaxelim: figure: got {path!r} (")
+    assert words in err and err.count("\n") == 1
     with pytest.raises(je.errors.ArgumentError, match="figure: got"):
         demo.main(demo.Demo(figure=Path(path)))
     assert sorted(one.name for one in here.iterdir()) == ["file", "folder"]
@@ -127,20 +138,6 @@ def test_figures_of_all_kinds(here, name):
     figure = figures.survival_figure(made([3.0, 4.0, 5.0]))
     figures.save(figure, figures.figure_file("figure", name))
     assert (here / name).stat().st_size > 1000 and len(list(here.iterdir())) == 3
-
-
-def test_options_of_complexity_are_checked_before_anything_is_printed(monkeypatch, capsys):
-    monkeypatch.setattr(cli.instances, "complexity", never)
-    for value in ("2", "0", "nan"):
-        assert cli.main(["instances", "describe", "linear-d10", "--delta", value]) == 2
-        out, err = capsys.readouterr()
-        assert out == "" and err.startswith(
-            f"jaxelim: delta: got {float(value)}; allowed: a number strictly between 0 and 1"
-        )
-    monkeypatch.undo()
-    assert cli.main(["instances", "describe", "linear-d10", "--gap", "0"]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.startswith("jaxelim: gap: got 0.0")
 
 
 EXPERIMENTS = {
@@ -172,24 +169,18 @@ def test_the_example_in_two_dimensions_needs_a_name():
 # Failures while writing
 
 
-@pytest.fixture(scope="module")
-def result():
-    return je.simulate(EASY, je.BestArm(), je.Uniform(), runs=4, delta=0.1)
+NONE, ARMS = np.zeros((1, 1, 3), int), np.ones((1, 1, 3, 2), int)
+RESULT = made([3.0, 4.0, 5.0], tests_stopping=NONE, tests_sampling=NONE, pulls=ARMS,
+              answer=ARMS > 0)  # fmt: skip
+FULL = ("the disk is full; files that were there before are kept. "
+        "Free some space and give the same command again")  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "number, words",
-    [
-        (
-            errno.ENOSPC,
-            "the disk is full; files that were there before are kept. "
-            "Free some space and give the same command again",
-        ),
-        (errno.EIO, "Input/output error"),
-    ],
+    "number, words", [(errno.ENOSPC, FULL), (errno.EIO, "Input/output error")]
 )
-def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, result, number, words):
-    monkeypatch.setattr(cli.results, "simulate", lambda *_, **__: result)
+def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, number, words):
+    monkeypatch.setattr(cli.results, "simulate", lambda *_, **__: RESULT)
     (here / "r.nc").write_text("older")
     write = os.write
 
@@ -201,20 +192,17 @@ def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, result, numb
     assert cli.main(["run", "linear-d10", "--output", "r.nc"]) == 2
     monkeypatch.setattr(os, "write", write)
     out, err = capsys.readouterr()
-    assert (
-        err == f"jaxelim: r.nc: cannot be written: {words}\n"
-        and "mean tau" in out
-        and "wrote" not in out
-    )
+    assert err == f"jaxelim: r.nc: cannot be written: {words}\n"
+    assert "mean tau" in out and "wrote" not in out
     assert (here / "r.nc").read_text() == "older" and len(list(here.iterdir())) == 3
 
 
-def test_a_result_replaces_an_older_one(here, monkeypatch, result):
-    monkeypatch.setattr(cli.results, "simulate", lambda *_, **__: result)
+def test_a_result_replaces_an_older_one(here, monkeypatch):
+    monkeypatch.setattr(cli.results, "simulate", lambda *_, **__: RESULT)
     (here / "r.nc").write_text("older")
     assert cli.main(["run", "linear-d10", "--output", "r.nc"]) == 0
     with xr.open_dataset("r.nc", engine="h5netcdf") as back:
-        np.testing.assert_array_equal(back["samples"].values, result.samples)
+        np.testing.assert_array_equal(back["samples"].values, RESULT.samples)
     assert len(list(here.iterdir())) == 3
 
 
@@ -228,22 +216,6 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
 
 
 # Ctrl-C
-
-
-def start(*command: str, **environment: str) -> subprocess.Popen:
-    # A shell's background job ignores Ctrl-C, and so would its children.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return subprocess.Popen(
-            [sys.executable, *command],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_a_reader_that_leaves():
@@ -260,37 +232,36 @@ def test_a_reader_that_leaves():
     assert done.returncode == 141 and done.stderr == ""
 
 
-def interrupt(process: subprocess.Popen, stream, words: str) -> str:
-    """Send Ctrl-C once the process prints the words; return its later error output."""
-    late = threading.Timer(120, process.kill)
-    late.start()
-    try:
-        assert any(words in line for line in stream)
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        return process.communicate()[1]
-    finally:
-        late.cancel()
-        process.kill()
-
-
 @pytest.mark.slow
 def test_ctrl_c_on_a_run(tmp_path):
     """While it runs without end."""
-    words = "Finished XLA compilation of jit(advance)"
     path = tmp_path / "hard.json"
-    path.write_text(json.dumps({"arms": np.eye(3).tolist(), "theta": [1e-9, 0.0, -1e-9]}))
-    process = start(
-        "-m", "jaxelim.cli", "run", str(path), "--runs", "100", "--max-samples",
-        str(2**31 - 2**17), "--output", str(tmp_path / "r.nc"), JAX_LOG_COMPILES="1",
-        JAX_ENABLE_COMPILATION_CACHE="false", JAX_NUM_CPU_DEVICES="1",
-    )  # fmt: skip
-    said = interrupt(process, process.stderr, words)
-    assert (
-        process.returncode == 130
-        and said.splitlines()[-1] == "jaxelim: interrupted"
-        and "Traceback" not in said
-    )
+    path.write_text(json.dumps({"means": [1e-9, 0.0, -1e-9]}))
+    command = [
+        sys.executable, "-m", "jaxelim.cli", "run", str(path), "--runs", "100", "--max-samples",
+        str(2**31 - 2**17), "--output", str(tmp_path / "r.nc"),
+    ]  # fmt: skip
+    flags = {"JAX_LOG_COMPILES": "1", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    # A shell's background job ignores Ctrl-C, and so would its children.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=os.environ | flags
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    late = threading.Timer(120, process.kill)
+    late.start()
+    try:
+        assert any("Finished XLA compilation of jit(advance)" in line for line in process.stderr)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1]
+    finally:
+        late.cancel()
+        process.kill()
+    assert process.returncode == 130 and "Traceback" not in said
+    assert said.splitlines()[-1] == "jaxelim: interrupted"
     assert [one.name for one in tmp_path.iterdir()] == ["hard.json"]
 
 

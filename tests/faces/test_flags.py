@@ -1,7 +1,4 @@
-"""Every flag of JAX and XLA either leaves the numbers equal or is refused.
-
-`python -m tests.faces.test_flags` prints a table of all flags.
-"""
+"""Every flag of JAX and XLA either leaves the numbers equal or is refused."""
 
 import functools
 import json
@@ -22,42 +19,32 @@ from tests.faces import flags_job
 
 ROOT = Path(__file__).parents[2]
 
-EQUAL = (
-    "JAX_DEFAULT_PRNG_IMPL=rbg",
-    "JAX_DEFAULT_PRNG_IMPL=unsafe_rbg",
-    "JAX_THREEFRY_PARTITIONABLE=0",
-    "JAX_RANDOM_SEED_OFFSET=7",
-    "JAX_LEGACY_PRNG_KEY=error",
-    "JAX_ENABLE_CUSTOM_PRNG=1",
-    "JAX_ENABLE_X64=1",
-    "JAX_DEFAULT_MATMUL_PRECISION=bfloat16",
-    "JAX_NUMPY_DTYPE_PROMOTION=strict",
-    "JAX_NUMPY_RANK_PROMOTION=raise",
-    "JAX_DEBUG_NANS=1",
-    "JAX_DEBUG_INFS=1",
-    "JAX_DISABLE_JIT=1",
-    "JAX_CHECK_TRACER_LEAKS=1",
-    "JAX_ENABLE_CHECKS=1",
-    "JAX_DEBUG_KEY_REUSE=1",
-    "JAX_TRANSFER_GUARD=disallow",
-    "JAX_DISABLE_MOST_OPTIMIZATIONS=1",
-    "JAX_USE_SHARDY_PARTITIONER=0",
-    "JAX_CPU_ENABLE_ASYNC_DISPATCH=0",
-    "JAX_ENABLE_COMPILATION_CACHE=0",
-    "JAX_NUM_CPU_DEVICES=1",
-    "JAX_NUM_CPU_DEVICES=3",
-    "NPROC=2",
-    "OMP_NUM_THREADS=2",
-    "XLA_FLAGS=--xla_force_host_platform_device_count=4",
-    "XLA_FLAGS=--xla_cpu_max_isa=AVX",
-    "XLA_FLAGS=--xla_cpu_max_isa=SSE4_2",
-    "XLA_FLAGS=--xla_backend_optimization_level=0",
-    "XLA_FLAGS=--xla_cpu_prefer_vector_width=128",
-    "XLA_FLAGS=--xla_cpu_multi_thread_eigen=false",
-    "XLA_FLAGS=--xla_allow_excess_precision=false",
-    "XLA_FLAGS=--xla_cpu_enable_fast_min_max=true",
-    "XLA_FLAGS=--xla_cpu_enable_fast_math=false",
-)
+EQUAL = {
+    "generators and devices": (
+        "JAX_DEFAULT_PRNG_IMPL=rbg", "JAX_THREEFRY_PARTITIONABLE=0", "JAX_RANDOM_SEED_OFFSET=7",
+        "JAX_LEGACY_PRNG_KEY=error", "JAX_ENABLE_CUSTOM_PRNG=1", "JAX_DEBUG_KEY_REUSE=1",
+        "JAX_NUM_CPU_DEVICES=3", "JAX_USE_SHARDY_PARTITIONER=0", "NPROC=2", "OMP_NUM_THREADS=2",
+        "JAX_CPU_ENABLE_ASYNC_DISPATCH=0", "XLA_FLAGS=--xla_cpu_multi_thread_eigen=false",
+        "XLA_FLAGS=--xla_cpu_max_isa=SSE4_2",
+    ),
+    "types and code": (
+        "JAX_DEFAULT_PRNG_IMPL=unsafe_rbg", "JAX_ENABLE_X64=1",
+        "JAX_DEFAULT_MATMUL_PRECISION=bfloat16", "JAX_NUMPY_DTYPE_PROMOTION=strict",
+        "JAX_NUMPY_RANK_PROMOTION=raise", "JAX_TRANSFER_GUARD=disallow",
+        "JAX_ENABLE_COMPILATION_CACHE=0", "XLA_FLAGS=--xla_cpu_max_isa=AVX",
+        "XLA_FLAGS=--xla_force_host_platform_device_count=4",
+        "XLA_FLAGS=--xla_cpu_prefer_vector_width=128",
+        "XLA_FLAGS=--xla_allow_excess_precision=false",
+        "XLA_FLAGS=--xla_cpu_enable_fast_min_max=true",
+        "XLA_FLAGS=--xla_cpu_enable_fast_math=false",
+    ),
+    "checks": (
+        "JAX_DEBUG_NANS=1", "JAX_DEBUG_INFS=1", "JAX_CHECK_TRACER_LEAKS=1", "JAX_ENABLE_CHECKS=1",
+        "JAX_DISABLE_JIT=1", "JAX_DISABLE_MOST_OPTIMIZATIONS=1",
+        "XLA_FLAGS=--xla_backend_optimization_level=0",
+    ),
+}  # fmt: skip
+"""Flags that are set together, by process."""
 REFUSED = {
     "JAX_NO_TRACING=1": "jax_no_tracing is set",
     "JAX_NO_EXECUTION=1": "jax_no_execution is set",
@@ -65,7 +52,6 @@ REFUSED = {
     "XLA_FLAGS=--xla_cpu_enable_fast_math=true": "XLA_FLAGS has --xla_cpu_enable_fast_math",
     "XLA_FLAGS=--xla_cpu_enable_fast_math": "XLA_FLAGS has --xla_cpu_enable_fast_math",
 }
-TOGETHER = "JAX_DEFAULT_PRNG_IMPL=rbg JAX_THREEFRY_PARTITIONABLE=0 JAX_RANDOM_SEED_OFFSET=7"
 
 
 def plain() -> dict[str, str]:
@@ -77,14 +63,17 @@ def plain() -> dict[str, str]:
     }  # fmt: skip
 
 
-def said(flag: str) -> dict:
-    """The job's output under a flag, or under several."""
-    environment = plain() | dict(one.split("=", 1) for one in flag.split())
+def said(*flags: str) -> dict:
+    """The job's output under some flags."""
+    environment = plain()
+    for name, value in (flag.split("=", 1) for flag in flags):
+        more = [environment[name]] if name == "XLA_FLAGS" and name in environment else []
+        environment[name] = " ".join([*more, value])
     command = [sys.executable, "-m", "tests.faces.flags_job"]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
-    assert done.returncode == 0, f"{flag}: {done.stderr[-2000:]}"
+    assert done.returncode == 0, f"{flags}: {done.stderr[-2000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -94,17 +83,17 @@ def here() -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flag", (TOGETHER, *EQUAL))
-def test_numbers_are_the_same_under(flag):
+@pytest.mark.parametrize("flags", EQUAL)
+def test_numbers_are_the_same_under(flags):
     known = {"digest": here()}  # first: the child may find this program in the cache
-    assert said(flag) == known
+    assert said(*EQUAL[flags]) == known
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flag", REFUSED)
-def test_refused_under(flag):
-    found = said(flag)
-    assert found["error"] == "SetupError" and found["text"].startswith(REFUSED[flag])
+def test_refused_under():
+    for flag, words in REFUSED.items():
+        found = said(flag)
+        assert found["error"] == "SetupError" and found["text"].startswith(words), flag
 
 
 def test_the_digest_depends_on_the_generator(monkeypatch):
@@ -118,16 +107,11 @@ def test_the_digest_depends_on_the_generator(monkeypatch):
     assert flags_job.digest() != known
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("jax_default_prng_impl", "rbg"),
-        ("jax_threefry_partitionable", False),
-        ("jax_random_seed_offset", 3),
-        ("jax_transfer_guard", "disallow"),
-        ("jax_default_matmul_precision", "bfloat16"),
-    ],
-)
+@pytest.mark.parametrize("name, value", [
+    ("jax_default_prng_impl", "rbg"), ("jax_threefry_partitionable", False),
+    ("jax_random_seed_offset", 3), ("jax_transfer_guard", "disallow"),
+    ("jax_default_matmul_precision", "bfloat16"),
+])  # fmt: skip
 def test_flags_changed_between_two_calls(name, value):
     first = here()
     before = getattr(jax.config, name)
@@ -202,28 +186,3 @@ def test_nothing_is_recompiled_when_flags_change():
     with jax.threefry_partitionable(False), jax.default_prng_impl("rbg"):
         assert flags_job.digest() == here()
     assert {program: program.traces for program in engine.program.values()} == before
-
-
-def main() -> None:
-    """Print the table: flags tried, equal and refused."""
-    base = said("")
-    rows = {flag: said(flag) for flag in (*EQUAL, *REFUSED)}
-    for flag, found in rows.items():
-        verdict = (
-            "equal"
-            if found == base
-            else f"refused: {found['text']}"
-            if "error" in found
-            else "DIFFERS"
-        )
-        print(f"{flag:60s} {verdict}")
-    equal = sum(found == base for found in rows.values())
-    refusals = sum("error" in found for found in rows.values())
-    print(
-        f"{len(rows)} flags tried, {equal} equal, {refusals} refused, "
-        f"{len(rows) - equal - refusals} differ"
-    )
-
-
-if __name__ == "__main__":
-    main()

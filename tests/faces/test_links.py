@@ -1,10 +1,14 @@
-"""Relative links, anchors and paths of the pages lead somewhere."""
+"""Links, anchors and paths of the pages lead somewhere; the reference has every name."""
 
+import importlib
+import inspect
 import pkgutil
 import re
 from pathlib import Path
 
 import pytest
+
+import jaxelim as je
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
@@ -37,3 +41,20 @@ def test_links_and_paths_exist(page):
     for name in re.findall(r"(?<![\w/.])jaxelim(?:\.\w+)+", text):
         module = (ROOT / name.replace(".", "/")).with_suffix(".py")  # some refuse to be imported
         assert module.exists() or pkgutil.resolve_name(name) is not None
+
+
+MODULES = (
+    "contracts", "families", "figures", "instances", "live", "bounds", "parallel",
+    "problems", "stopping", "store", "testing", "thresholds",
+)  # fmt: skip
+
+
+def test_the_reference_has_every_public_name():
+    known = set()
+    for page in (ROOT / "docs" / "reference" / "api").glob("*.md"):
+        blocks = re.findall(r"```\{names\} ([\w.]+)\n(.*?)\n```", page.read_text(), re.S)
+        for module, names in blocks:
+            known |= {id(pkgutil.resolve_name(f"{module}.{name}")) for name in names.split()}
+    for place in (je, *(importlib.import_module(f"jaxelim.{name}") for name in MODULES)):
+        things = {name: getattr(place, name) for name in place.__all__}
+        assert not [n for n, x in things.items() if not inspect.ismodule(x) and id(x) not in known]

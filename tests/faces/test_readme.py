@@ -58,22 +58,30 @@ def test_the_table_of_rules_is_printed_from_the_code():
     assert found and found.group(1).strip() == markdown(rows_of_rules()).strip()
 
 
-PAGES = sorted(str(page.relative_to(ROOT))
-               for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
+PAGES = sorted(page for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
                if "```python\n" in page.read_text())  # fmt: skip
 
 
-@pytest.mark.parametrize("page", rows(PAGES, {"README.md"}))
-def test_python_blocks_run(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
-    assert blocks
-    code = "\n".join(blocks)
-    # The same code with fewer runs and searches. Runs are shorter too, where none need stop.
-    cap = 100_000 if "tau_figure" in code else 300
-    small = code.replace("runs=1000", f"runs=8, max_samples={cap}", 1)
-    small = small.replace("runs=1000", "runs=8, max_samples=300").replace("steps=60", "steps=4")
-    exec(compile(small, page, "exec"), {"__name__": "__page__"})
+GROUPS = {
+    "README": [ROOT / "README.md"],
+    "how-to": [page for page in PAGES if page.parent.name == "how-to"],
+    "others": [page for page in PAGES if page.parent != ROOT and page.parent.name != "how-to"],
+}
+
+
+@pytest.mark.parametrize("group", rows(GROUPS, ["README"]))
+def test_python_blocks_run(group, tmp_path, monkeypatch):
+    """Those of several pages in one process, which shares compiled programs."""
+    for page in GROUPS[group]:
+        here = tmp_path / page.stem
+        here.mkdir()
+        monkeypatch.chdir(here)
+        code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
+        # The same code with fewer runs and searches. Runs are shorter too, where none need stop.
+        cap = 100_000 if "tau_figure" in code else 300
+        small = code.replace("runs=1000", f"runs=8, max_samples={cap}", 1)
+        small = small.replace("runs=1000", "runs=8, max_samples=300").replace("steps=60", "steps=4")
+        exec(compile(small, page, "exec"), {"__name__": "__page__"})
 
 
 def cells(text: str) -> list[str]:

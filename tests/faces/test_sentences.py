@@ -17,12 +17,12 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli, engine
+from tests.faces import refusals
 
 nan, inf = math.nan, math.inf
-PHI = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8], [0.3, -0.4]])
-EASY = je.Instance(PHI, [2.0, 0.5])
+sim, tr = refusals.simulate, refusals.trace
+PHI, EASY, UNSTRUCTURED = refusals.PHI, refusals.EASY, refusals.UNSTRUCTURED
 BATCH = je.Instance(PHI, [[2.0, 0.5], [0.3, 1.0]])
-UNSTRUCTURED = je.Instance(np.eye(3), [1.0, 0.0, -1.0])
 COINS = je.Instance.unstructured([0.8, 0.3], je.Bernoulli())
 FLAT = je.Instance([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]], [1.0, 0.2, 0.0])
 TIE = je.Instance(np.eye(4), [1.0, 0.5, 0.5, 1.0])
@@ -49,29 +49,6 @@ GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]]}'
 
 def larger(theta):
     return jnp.argmax(theta).astype(jnp.int32)
-
-
-def sim(**changes):
-    given = {
-        "instance": EASY,
-        "problem": je.BestArm(),
-        "rule": je.LinGapE(),
-        "runs": 2,
-        "max_samples": 100,
-        **changes,
-    }
-    return je.simulate(given.pop("instance"), given.pop("problem"), given.pop("rule"), **given)
-
-
-def tr(**changes):
-    given = {
-        "instance": EASY,
-        "problem": je.BestArm(),
-        "rule": je.LinGapE(),
-        "max_samples": 100,
-        **changes,
-    }
-    return je.trace(given.pop("instance"), given.pop("problem"), given.pop("rule"), **given)
 
 
 def chooses(choose):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.errors import unknown_name
 from tests.calls import checked
+from tests.faces import refusals
 from tests.faces.refusals import nothing_compiles  # noqa: F401 (a fixture)
 
 ARMS = je.Instance.unstructured([0.5, 0.2, 0.0])
@@ -17,13 +17,14 @@ BATCH = je.Instance(np.stack([np.eye(3)] * 2), [[1.0, 0.9, 0.0], [0.9, 1.0, 0.0]
 
 
 def refused(argument, *words, kind: Any = je.errors.ArgumentError, instance=lambda: ARMS, **given):
-    given = {"rule": je.Uniform(), "problem": je.BestArm(), "runs": 2, **given}
-    with pytest.raises(kind) as caught:
-        je.simulate(instance(), given.pop("problem"), given.pop("rule"), **given)
-    text = str(caught.value)
-    assert text.startswith(f"{argument}: got ") and "; allowed: " in text
-    for word in words:
-        assert word in text, text
+    usual = {"rule": je.Uniform(), "problem": je.BestArm(), "runs": 2}
+    call = lambda: je.simulate(instance(), **(usual | given))  # noqa: E731
+    refusals.refused(call, argument, *words, kind=kind)
+
+
+def mine(base, **members):
+    """An object of a class of one's own with these members."""
+    return dataclasses.dataclass(frozen=True)(type("Mine", (base,), members))()
 
 
 # Sampling rules
@@ -39,44 +40,30 @@ class Even(je.contracts.SamplingRule):
         return view.t % 3, state
 
 
-def rule(**members):
-    return dataclasses.dataclass(frozen=True)(type("Mine", (Even,), members))()
-
-
-@pytest.mark.parametrize(
-    "value, told",
-    [
-        ("high", "a leaf of what prepare returned is"),
-        (["a", "b"], "a leaf of what prepare returned is"),
-        ({"x": object()}, "a leaf of what prepare returned is object[]"),
-        (np.array([1j]), "a leaf of what prepare returned is complex128[1]"),
-    ],
-)
+@pytest.mark.parametrize("value, told", [
+    (lambda: "high", "a leaf of what prepare returned is"),
+    (lambda: ["a", "b"], "a leaf of what prepare returned is"),
+    (lambda: {"x": object()}, "a leaf of what prepare returned is object[]"),
+    (lambda: np.array([1j]), "a leaf of what prepare returned is complex128[1]"),
+    (lambda: 1 // 0, "prepare raised ZeroDivision"),
+])  # fmt: skip
 def test_prepare_returns_numbers(value, told):
-    mine = rule(prepare=lambda *_: value)
-    refused("rule", told, "numbers in NumPy arrays", kind=je.errors.RuleError, rule=mine)
-
-
-def test_prepare_raises():
-    def prepare(self, instance, problem, ridge):
-        return 1 // 0
-
-    refused(
-        "rule", "prepare raised ZeroDivision", kind=je.errors.RuleError, rule=rule(prepare=prepare)
-    )
+    rule = mine(Even, prepare=lambda *_: value())
+    more = ["numbers in NumPy arrays"] if "leaf" in told else []
+    refused("rule", told, *more, kind=je.errors.RuleError, rule=rule)
 
 
 def test_prepare_of_a_batch_has_its_axis():
-    mine = rule(prepare=lambda *_: np.zeros(3))
+    rule = mine(Even, prepare=lambda *_: np.zeros(3))
     told = "a leaf of what prepare returned is float64[3]", "[instance, ..]"
-    refused("rule", *told, kind=je.errors.RuleError, rule=mine, instance=lambda: BATCH)
+    refused("rule", *told, kind=je.errors.RuleError, rule=rule, instance=lambda: BATCH)
 
 
 def test_how_a_rule_runs_is_not_its_own_to_say():
     with pytest.raises(TypeError, match="one_lane"):
         je.contracts.Traits(one_lane=True)
     with pytest.raises(je.errors.ArgumentError, match="in_turn: .* no such method"):
-        rule(in_turn=lambda *_: True)
+        mine(Even, in_turn=lambda *_: True)
 
 
 # Stopping rules
@@ -96,7 +83,7 @@ class Stop(je.contracts.StoppingRule):
 
 
 def stopping(**members):
-    return dataclasses.dataclass(frozen=True)(type("Mine", (Stop,), members))()
+    return mine(Stop, **members)
 
 
 def observes(stops=None, tests=None, state=None):
@@ -109,7 +96,7 @@ def observes(stops=None, tests=None, state=None):
 
 
 @pytest.mark.parametrize(
-    "mine, told",
+    "rule, told",
     [
         (observes(stops=lambda seen, beta: beta - 1), "stops that observe returned are float64"),
         (observes(stops=lambda seen, beta: jnp.any(beta > 9)), "stops that observe returned are b"),
@@ -126,9 +113,9 @@ def observes(stops=None, tests=None, state=None):
     ],
 )
 @pytest.mark.parametrize("delta", [0.1, [0.1, 0.2]])
-def test_a_stopping_rule(mine, told, delta):
-    refused("stopping", told, stopping=mine, delta=delta)
-    refused("stopping", told, stopping=(je.LLR(), mine), delta=delta)
+def test_a_stopping_rule(rule, told, delta):
+    refused("stopping", told, stopping=rule, delta=delta)
+    refused("stopping", told, stopping=(je.LLR(), rule), delta=delta)
 
 
 def test_a_good_stopping_rule_is_traced():
@@ -163,10 +150,6 @@ class Normal(je.families.OneParameter):
         return by**2 / 2
 
 
-def family(**members):
-    return dataclasses.dataclass(frozen=True)(type("Mine", (Normal,), members))()
-
-
 @pytest.mark.parametrize(
     "members, told",
     [
@@ -185,15 +168,11 @@ def family(**members):
 )
 @pytest.mark.parametrize("recorded", [False, True])
 def test_a_family(members, told, recorded):
-    mine, means = family(**members), [0.5, 0.2, 0.0]
-
-    def instance():
-        if not recorded:
-            return je.Instance.unstructured(means, mine)
-        stacks = [[mean, mean] for mean in means]
-        return je.Instance.unstructured(source=je.Recorded(stacks), family=mine)
-
-    refused("family", told, kind=je.errors.FamilyError, instance=instance)
+    family, means = mine(Normal, **members), [0.5, 0.2, 0.0]
+    past = {"source": je.Recorded([[mean, mean] for mean in means])} if recorded else {}
+    given = [] if recorded else [means]
+    refused("family", told, kind=je.errors.FamilyError,
+            instance=lambda: je.Instance.unstructured(*given, family=family, **past))  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,23 +199,6 @@ class Shifted(je.contracts.Source):
     ],
 )
 def test_a_source(members, told):
-    mine = dataclasses.dataclass(frozen=True)(type("Mine", (Shifted,), members))()
-
-    def instance():
-        return je.Instance.unstructured([0.5, 0.2, 0.0], source=mine)
-
-    refused("source", told, kind=je.errors.FamilyError, instance=instance)
-
-
-# Suggestions
-
-
-def test_suggestions_are_near_or_none():
-    known = ("linear-d20-osi", "uniform", "lingape", "track-and-stop", "linear-d20")
-    near = {"lingap": "lingape", "linear-d2": "linear-d20", "UNIFROM": "uniform"}
-    for given in ("foo", "x", "", "zzz", "normal", "gk16"):
-        error = unknown_name("rule", given, known)
-        assert "nearest" not in str(error)
-        assert "'uniform'" in str(error)
-    for given, wanted in near.items():
-        assert f"nearest: {wanted!r}" in str(unknown_name("rule", given, known))
+    source, means = mine(Shifted, **members), [0.5, 0.2, 0.0]
+    refused("source", told, kind=je.errors.FamilyError,
+            instance=lambda: je.Instance.unstructured(means, source=source))  # fmt: skip

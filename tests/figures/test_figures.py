@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import jaxelim as je
 from experiments import figures as drawings
-from jaxelim import figures
+from jaxelim import cli, figures
 from jaxelim.bounds import Complexity
 from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.errors import ArgumentError
@@ -20,7 +20,7 @@ from jaxelim.figures.style import STYLES, style_of
 from tests.simulation.comparison_cases import INSTANCE, made
 
 RNG = np.random.default_rng(3)
-K6 = je.Instance.unstructured([1.0, 0.5, 0.4, 0.2, 0.1, 0.0])
+EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
 BOTH = je.LLR(), je.SelectiveElimination()
 TAU = {"LinGapE": made(RNG.lognormal(7, 0.3, 60)),
        "Oracle": made(np.append(RNG.lognormal(6.5, 0.2, 58), [9e4, 9e4]), cap=8e4)}  # fmt: skip
@@ -37,8 +37,8 @@ def watched(scale, cut=0):
 
 
 RATIOS = {"LinGapE": watched(1.0), "FWS": watched(0.5)}
-_PULLS = RNG.multinomial(1000, [0.4, 0.3, 0.2, 0.1, 0, 0], (1, 1, 30))
-PULLS = {"LinGapE": made(np.full(30, 1000), instance=K6, pulls=_PULLS)}
+_PULLS = RNG.multinomial(1000, [0.4, 0.3, 0.2, 0.1], (1, 1, 30))
+PULLS = {"LinGapE": made(np.full(30, 1000), instance=EASY, pulls=_PULLS)}
 
 
 def dropping(pace, runs=12):
@@ -57,13 +57,9 @@ FOUR = {
     for place in ("stopping", "both")
 }
 PANEL = drawings.Panel(
-    "tau",
-    "eps",
-    "samples",
-    DELTAS,
-    {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": 3 / DELTAS},
-    {"1/eps": 1 / DELTAS},
-)
+    "tau", "eps", "samples", DELTAS,
+    {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": 3 / DELTAS}, {"1/eps": 1 / DELTAS},
+)  # fmt: skip
 FOUND = Complexity(
     value=np.float64(0.1),
     allocation=np.append(np.arange(30, 0, -1), 0) / 465,
@@ -80,7 +76,7 @@ FIGURES = {
     "ratio-sd": lambda: figures.ratio_figure(RATIOS, error="sd"),
     "tau": lambda: figures.tau_figure(TAU),
     "survival": lambda: figures.survival_figure(TAU),
-    "pulls": lambda: figures.pulls_figure(PULLS, most=4),
+    "pulls": lambda: figures.pulls_figure(PULLS, most=2),
     "scaling": lambda: drawings.scaling_figure([PANEL] * 4),
     "allocation": lambda: figures.allocation_figure(FOUND, "here"),
 }
@@ -91,28 +87,11 @@ def made_figure(name):
     return FIGURES[name]()
 
 
-BARE = (
-    "eps",
-    "arm, by falling w*",
-    "piece, by rising information",
-    "gradient step",
-    "first coordinate",
-    "second coordinate",
-)
+UNITS = re.compile(r"samples?\b|\(nats\)|share of|active arms|^runs, by rule"
+                   r"|natural logarithm|tau_LLR / tau")  # fmt: skip
+BARE = ("arm, by falling weight", "arm, by falling w*", "eps", "piece, by rising information",
+        "gradient step", "first coordinate", "second coordinate")  # fmt: skip
 """Labels of axes without a unit."""
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_axes_have_units(name):
-    """Samples, nats, shares or a ratio; counts name what they count."""
-    for axes in made_figure(name).axes:
-        for label in (axes.get_xlabel(), axes.get_ylabel()):
-            unit = re.search(
-                r"samples?\b|\(nats\)|share of|active arms|^runs, by rule"
-                r"|natural logarithm|tau_LLR / tau",
-                label,
-            )
-            assert unit or label.startswith(("arm, by falling weight", *BARE)), label
 
 
 def test_curves_differ_without_colour():
@@ -149,12 +128,16 @@ def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_axes_are_labelled_and_no_label_is_cut_off(name):
-    """Of a page that is not empty. IPython shows what `_repr_png_` returns."""
+def test_axes_have_units_and_no_label_is_cut_off(name):
+    """Samples, nats, shares or a ratio; counts name what they count. No page is empty.
+
+    IPython shows what `_repr_png_` returns.
+    """
     figure = made_figure(name)
     assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n"
     for axes in figure.axes:
-        assert axes.get_xlabel() and axes.get_ylabel()
+        for label in (axes.get_xlabel(), axes.get_ylabel()):
+            assert label and (UNITS.search(label) or label.startswith(BARE)), label
         assert len(axes.lines) + len(axes.patches) + len(axes.collections) >= 2
     legends = [axes.get_legend() for axes in figure.axes if axes.get_legend() is not None]
     legends += figure.legends
@@ -213,23 +196,28 @@ def test_active_arms_are_counted_per_run():
     assert axes.get_xscale() == "log" and 0 < axes.get_xlim()[0] < 0.001
 
 
+@functools.cache
+def simulated(cap=10**6):
+    """Six runs of uniform sampling, observed by two stopping rules at two deltas."""
+    return je.simulate(EASY, je.BestArm(), je.Uniform(), stopping=BOTH, delta=[0.1, 0.05], runs=6,
+                       max_samples=cap)  # fmt: skip
+
+
 def test_a_result_and_a_part_of_it():
     """One result needs no name; `select` gives other stopping rules and deltas."""
-    instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
-    result = je.simulate(instance, je.BestArm(), je.Uniform(), stopping=BOTH,
-                         delta=[0.2, 0.05], runs=6)  # fmt: skip
+    result = simulated()
     part = result.select("selective", 0.05)
     assert part.samples.shape == (1, 1, 6) and part.stopping == (je.SelectiveElimination(),)
     np.testing.assert_array_equal(part.elimination_times, result.elimination_times[1:, 1:])
     np.testing.assert_array_equal(result.select(["selective", "llr"]).pulls, result.pulls[::-1])
-    for name, given in (("stopping", ("full",)), ("delta", (None, 0.1))):
+    for name, given in (("stopping", ("full",)), ("delta", (None, 0.2))):
         with pytest.raises(ArgumentError, match=name):
             result.select(*given)
     line = lines(figures.survival_figure(part), "Uniform")
     np.testing.assert_array_equal(line.get_xdata()[1:], np.sort(result.samples[1, 1]))
     shares = figures.pulls_figure({"x": part}, most=4).axes[0]
     marks = [one for one in shares.lines if one.get_marker() == "o"][0].get_ydata()
-    optimal = np.argsort(-je.complexity(instance, je.BestArm()).pulls, kind="stable")
+    optimal = np.argsort(-je.complexity(EASY, je.BestArm()).pulls, kind="stable")
     np.testing.assert_allclose(
         marks, (result.pulls[1, 1] / result.samples[1, 1][:, None]).mean(0)[optimal]
     )
@@ -237,51 +225,29 @@ def test_a_result_and_a_part_of_it():
         figures.active_arms_figure(result.select("llr"))
 
 
-@pytest.mark.slow
 def test_sweeps_and_ratios_of_results():
     """T* is that of the results' instance and problem, beta their threshold."""
-    instance = je.Instance.unstructured([1.0, 0.2, -0.5])
-    result = je.simulate(
-        instance, je.BestArm(), je.Uniform(), stopping=(je.SelectiveElimination(), je.LLR()),
-        delta=[0.2, 0.05], runs=6,
-    )  # fmt: skip
-    solved = je.complexity(instance, je.BestArm())
+    result = simulated()
+    solved = je.complexity(EASY, je.BestArm())
     gk16 = dataclasses.replace(result, experiment=result.experiment.replace(threshold=je.GK16()))
-    (practical,) = [
-        one
-        for one in figures.study_figure({"x": gk16}).axes[0].lines
-        if one.get_label().startswith("practical")
-    ]
+    practical = lines(figures.study_figure({"x": gk16}), "practical")
     assert practical.get_ydata()[-1] == je.bounds.practical_time(0.05, solved, je.GK16())
-    ratio = result.samples[1] / result.samples[0]
+    ratio = result.samples[0] / result.samples[1]
     (bars,) = figures.ratio_figure({"x": result}).axes[0].containers
     np.testing.assert_allclose(bars.lines[0].get_ydata(), ratio.mean(1))
-    np.testing.assert_allclose(bars.lines[0].get_xdata(), np.log([5, 20]))
+    np.testing.assert_allclose(bars.lines[0].get_xdata(), np.log([10, 20]))
     alone = dataclasses.replace(result, stopped=np.zeros_like(result.stopped))
     with pytest.raises(ArgumentError, match="finite ratio"):
         figures.ratio_figure({"x": alone})
 
 
 def test_legends_count_runs_that_were_cut_off():
-    instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
-    result = je.simulate(
-        instance,
-        je.BestArm(),
-        je.Uniform(),
-        stopping=je.SelectiveElimination(),
-        delta=0.1,
-        runs=20,
-        max_samples=60,
-    )
+    result = simulated(140).select("selective", 0.1)
     cut = int(result.truncated.sum())
-    assert 0 < cut < 20
-    for figure in (
-        figures.active_arms_figure(result),
-        figures.pulls_figure(result),
-    ):
-        assert f"Uniform ({cut} cut off)" in [
-            text.get_text() for text in figure.axes[0].get_legend().get_texts()
-        ]
+    assert 0 < cut < 6
+    for figure in (figures.active_arms_figure(result), figures.pulls_figure(result)):
+        texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        assert f"Uniform ({cut} cut off)" in texts
 
 
 def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
@@ -326,11 +292,11 @@ def test_runs_cut_off_stay_in_the_survival_curve():
 
 def test_shares_of_pulls_and_the_rest():
     axes = made_figure("pulls").axes[0]
-    weights = je.complexity(K6, je.BestArm()).pulls
+    weights = je.complexity(EASY, je.BestArm()).pulls
     heights = [bar.get_height() for bar in axes.containers[0]]
     mean = PULLS["LinGapE"].pulls[0, 0].mean(0) / 1000
     shown = [int(text.get_text()) for text in axes.get_xticklabels()[:-1]]
-    assert set(shown) == set(np.argsort(-np.maximum(weights, mean), kind="stable")[:4])
+    assert set(shown) == set(np.argsort(-np.maximum(weights, mean), kind="stable")[:2])
     np.testing.assert_allclose(heights, [*weights[shown], 1 - weights[shown].sum()], atol=1e-12)
     marks = [one for one in axes.lines if one.get_marker() == "o"][0].get_ydata()
     np.testing.assert_allclose(marks, [*mean[shown], 1 - mean[shown].sum()], atol=1e-12)
@@ -358,25 +324,22 @@ def test_weights_and_information():
     np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, no padding
 
 
-@pytest.mark.slow
 def test_saving(tmp_path):
     first = figures.save(FIGURES["ratio"](), tmp_path / "a.v2.png", endings=("png", "pdf"))
     assert [path.name for path in first] == ["a.v2.png", "a.v2.pdf"]
     (only,) = figures.save(FIGURES["ratio"](), tmp_path / "c.pdf")
     only.unlink()
     second = figures.save(FIGURES["ratio"](), tmp_path / "b")
-    assert (
-        first[0].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and first[1].read_bytes()[:5] == b"%PDF-"
-    )
+    assert first[0].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert first[1].read_bytes()[:5] == b"%PDF-"
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "a.v2.pdf",
-        "a.v2.png",
-        "b.pdf",
-        "b.png",
-    ]
+    assert set(tmp_path.iterdir()) == {*first, *second}
     with pytest.raises(ArgumentError, match="folder"):
         figures.save(made_figure("ratio"), tmp_path / "missing" / "a.png")
+
+
+def panel(x, y):
+    return drawings.scaling_figure([drawings.Panel("", "", "", x, {"x": y})])
 
 
 @pytest.mark.parametrize(
@@ -398,16 +361,41 @@ def test_saving(tmp_path):
         (lambda: figures.study_figure(made([5.0], cap=4)), "stopped"),
         (lambda: figures.pulls_figure({"a": made([3.0]), **PULLS}), "one instance and problem"),
         (lambda: drawings.scaling_figure([]), "panel"),
-        (
-            lambda: drawings.scaling_figure([drawings.Panel("", "", "", [0.0], {"x": [1.0]})]),
-            "above 0",
-        ),
-        (
-            lambda: drawings.scaling_figure([drawings.Panel("", "", "", [1.0], {"x": [1.0, 2.0]})]),
-            "measured",
-        ),
+        (lambda: panel([0.0], [1.0]), "above 0"),
+        (lambda: panel([1.0], [1.0, 2.0]), "measured"),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_by_name(call, word):
     with pytest.raises(ArgumentError, match=word):
         call()
+
+
+@pytest.mark.slow
+def test_files_draw_what_they_allow(tmp_path, capsys):
+    """Two rules, the first observed by LLR and by elimination; the second has one delta."""
+    common = dict(instance=EASY, problem=je.BestArm(), rule=je.Uniform(), runs=8)
+    both = je.LLR(), je.SelectiveElimination()
+    je.simulate(**common, delta=[0.2, 0.05], stopping=both).save(tmp_path / "a.nc")
+    je.simulate(**common, delta=[0.2], seed=1).save(tmp_path / "b.nc")
+    paths = [str(tmp_path / "a.nc"), str(tmp_path / "b.nc")]
+    for words, message in (
+        (["--figure", "taus"], "nearest: 'tau'"),
+        (["--figure", "ratio"], "observed by LLR() and by an elimination"),
+        (["--format", "bmp"], "format"),
+        (["-o", str(tmp_path / "tau.png")], "a folder"),
+        ([paths[1]], "different rules or names"),
+    ):
+        assert cli.main(["plot", paths[1], *words]) == 2
+        said = capsys.readouterr()
+        assert message in said.err + said.out, words
+    assert cli.main(["plot", str(tmp_path / "none.nc")]) == 2
+    assert not list(tmp_path.glob("*.png"))
+
+    assert cli.main(["plot", paths[0], "-o", str(tmp_path), "--format", "png", "pdf"]) == 0
+    assert "no figure comparison: it needs" in capsys.readouterr().out
+    names = {"tau", "survival", "delta", "ratio", "active", "pulls"}
+    assert {path.stem for path in tmp_path.glob("*.png")} == names
+    assert {path.stem for path in tmp_path.glob("*.pdf")} == names
+    new = tmp_path / "new" / "figures"
+    assert cli.main(["plot", *paths, "-o", str(new), "--log", "--figure", "comparison"]) == 0
+    assert [path.name for path in new.iterdir()] == ["comparison.png"]

@@ -8,6 +8,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.simulation.results.proven import proven
+from jaxelim.thresholds import LinearThreshold
 from tests import calls
 
 MEANS = [1.0, 0.2, 0.0]
@@ -28,6 +29,10 @@ def checked(instance, problem, rule, threshold, stopping=LLR, elimination=None, 
         instance, problem, rule, threshold=threshold, stopping=stopping, elimination=elimination,
         ridge=ridge,
     )  # fmt: skip
+
+
+UNIFORM = je.Uniform()
+OF_TWO = KOOLEN(2, 2, True)
 
 
 def plain(t, delta):
@@ -71,39 +76,26 @@ class Quicker(je.Racing):
         return view.t > 3, state.remaining
 
 
+RESETS = je.Resets(EVERY[1], alpha=lambda t, delta: plain(t, delta) / 9)
 PROVEN = {
-    "every stop": (NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), EVERY),
-    "slack": (NORMAL, je.BestArm(epsilon=0.1), je.Uniform(), KOOLEN(2, 2, True), EVERY),
+    "every stop": (NORMAL, BEST, UNIFORM, OF_TWO, EVERY),
+    "slack": (NORMAL, je.BestArm(epsilon=0.1), UNIFORM, OF_TWO, EVERY),
     "signs": (COINS, je.Thresholding(0.6), je.LUCB(), KOOLEN(3, 1), LLR),
-    "more than needed": (COINS, BEST, je.Uniform(), KOOLEN(9), LLR),
-    "all arms": (COINS, BEST, je.Uniform(), KOOLEN(1, 3), LLR),
-    "the bound of exponential families": (NORMAL, BEST, je.Uniform(), KOOLEN(2), LLR),
-    "variances by arm": (BY_ARM, BEST, je.EBTCI(), KOOLEN(2, 2, True), EVERY),
+    "more than needed": (COINS, BEST, UNIFORM, KOOLEN(9), LLR),
+    "all arms": (COINS, BEST, UNIFORM, KOOLEN(1, 3), LLR),
+    "the bound of exponential families": (NORMAL, BEST, UNIFORM, KOOLEN(2), LLR),
+    "variances by arm": (BY_ARM, BEST, je.EBTCI(), OF_TWO, EVERY),
     "linear arms": (LINEAR, BEST, je.LinGapE(), KOOLEN().bound(LINEAR, BEST), EVERY),
     "a ridge that is covered": (
-        LINEAR,
-        BEST,
-        je.LinGapE(),
-        je.thresholds.LinearThreshold(2, 1.0, 2.0),
-        EVERY,
-        None,
-        1.0,
-    ),
+        LINEAR, BEST, je.LinGapE(), LinearThreshold(2, 1.0, 2.0), EVERY, None, 1.0),
     "LUCB": (COINS, BEST, je.LUCB(), KOOLEN(2), LLR),
     "at sampling": (COINS, BEST, je.LUCB(), KOOLEN(2), EVERY[1], EVERY[1]),
-    "resets": (
-        COINS,
-        BEST,
-        je.EBTCI(),
-        KOOLEN(2),
-        LLR,
-        je.Resets(EVERY[1], alpha=lambda t, delta: plain(t, delta) / 9),
-    ),
+    "resets": (COINS, BEST, je.EBTCI(), KOOLEN(2), LLR, RESETS),
     "phases of pairs": (LINEAR, BEST, je.XYAdaptive(), KOOLEN().bound(LINEAR, BEST), NATIVE),
-    "e-values, unknown variance": (UNKNOWN, BEST, je.Uniform(), je.Mixture(), LLR),
+    "e-values, unknown variance": (UNKNOWN, BEST, UNIFORM, je.Mixture(), LLR),
     "rounds of its intervals": (NORMAL, BEST, je.Racing(), je.Mixture(), NATIVE),
-    "rows of a table": (recorded("bootstrap"), BEST, je.Uniform(), KOOLEN(2), LLR),
-}
+    "rows of a table": (recorded("bootstrap"), BEST, UNIFORM, KOOLEN(2), LLR),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("call", PROVEN.values(), ids=PROVEN)
@@ -112,70 +104,27 @@ def test_proven(call):
 
 
 NOT = {
-    "from experience alone": (NORMAL, BEST, je.Uniform(), je.Heuristic(), LLR),
-    "almost surely": (NORMAL, BEST, je.Uniform(), je.GK16(), LLR),
-    "plain states no proof": (NORMAL, BEST, je.Uniform(), plain, LLR),
-    "needs pieces = 2 and arms = 2": (NORMAL, BEST, je.Uniform(), KOOLEN(1, 2, True), LLR),
+    "from experience alone": (NORMAL, BEST, UNIFORM, je.Heuristic(), LLR),
+    "almost surely": (NORMAL, BEST, UNIFORM, je.GK16(), LLR),
+    "plain states no proof": (NORMAL, BEST, UNIFORM, plain, LLR),
+    "needs pieces = 2 and arms = 2": (NORMAL, BEST, UNIFORM, KOOLEN(1, 2, True), LLR),
     "needs pieces = 1 and arms = 3": (LINEAR, BEST, je.LinGapE(), KOOLEN(2, 2, True), LLR),
     "pools phases": (LINEAR, BEST, je.RAGE(), KOOLEN().bound(LINEAR, BEST), NATIVE),
-    "needs pieces = 2, and the threshold has 1": (
-        COINS,
-        BEST,
-        je.Uniform(),
-        je.Mixture(pieces=1),
-        LLR,
-    ),
+    "needs pieces = 2, and the threshold has 1": (COINS, BEST, UNIFORM, je.Mixture(pieces=1), LLR),
     "native test of Quicker": (NORMAL, BEST, Quicker(), je.Mixture(), NATIVE),
-    "stopping rule 'quick'": (NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), Quick()),
-    "native test of Hasty": (NORMAL, BEST, Hasty(), KOOLEN(2, 2, True), LLR),
-    "native test may end": (
-        NORMAL,
-        BEST,
-        je.LUCB(),
-        je.thresholds.LinearThreshold(3, 1, 9.0),
-        LLR,
-        None,
-        1.0,
-    ),
-    "what the resets eliminated": (
-        COINS,
-        BEST,
-        je.LUCB(),
-        KOOLEN(2),
-        LLR,
-        je.Resets(je.SelectiveElimination(), alpha=lambda t, delta: plain(t, delta) / 9),
-    ),
-    "its theta_bound is 0.5": (
-        LINEAR,
-        BEST,
-        je.LinGapE(),
-        je.thresholds.LinearThreshold(2, 1, 0.5),
-        LLR,
-    ),
-    "its feature_bound is 0.9": (
-        LINEAR,
-        BEST,
-        je.LinGapE(),
-        je.thresholds.LinearThreshold(2, 0.9, 2),
-        LLR,
-    ),
-    "its dimension is 1": (LINEAR, BEST, je.LinGapE(), je.thresholds.LinearThreshold(1, 1, 2), LLR),
-    "recorded rewards without": (recorded("permuted"), BEST, je.Uniform(), KOOLEN(2), LLR),
+    "stopping rule 'quick'": (NORMAL, BEST, UNIFORM, OF_TWO, Quick()),
+    "native test of Hasty": (NORMAL, BEST, Hasty(), OF_TWO, LLR),
+    "native test may end": (NORMAL, BEST, je.LUCB(), LinearThreshold(3, 1, 9.0), LLR, None, 1.0),
+    "what the resets eliminated": (COINS, BEST, je.LUCB(), KOOLEN(2), LLR, RESETS),
+    "its theta_bound is 0.5": (LINEAR, BEST, je.LinGapE(), LinearThreshold(2, 1, 0.5), LLR),
+    "its feature_bound is 0.9": (LINEAR, BEST, je.LinGapE(), LinearThreshold(2, 0.9, 2), LLR),
+    "its dimension is 1": (LINEAR, BEST, je.LinGapE(), LinearThreshold(1, 1, 2), LLR),
+    "recorded rewards without": (recorded("permuted"), BEST, UNIFORM, KOOLEN(2), LLR),
     "states no law of its own": (
-        recorded("bootstrap", Doubled()),
-        BEST,
-        je.Uniform(),
-        je.Mixture(),
-        LLR,
-    ),
+        recorded("bootstrap", Doubled()), BEST, UNIFORM, je.Mixture(), LLR),
     "rewards from recorded is not that of Gaussian": (
-        recorded("bootstrap", je.Gaussian()),
-        BEST,
-        je.Uniform(),
-        KOOLEN(1, 2, True),
-        LLR,
-    ),
-}
+        recorded("bootstrap", je.Gaussian()), BEST, UNIFORM, KOOLEN(1, 2, True), LLR),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("words", NOT)
@@ -184,9 +133,9 @@ def test_not_proven(words):
 
 
 REFUSED = {
-    "no variance": ((UNKNOWN, BEST, je.Uniform(), KOOLEN(2), LLR), "family"),
-    "no Gaussian": ((COINS, BEST, je.Uniform(), KOOLEN(2, 2, True), LLR), "threshold"),
-    "a ridge": ((NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), LLR, None, 1.0), "ridge"),
+    "no variance": ((UNKNOWN, BEST, UNIFORM, KOOLEN(2), LLR), "family"),
+    "no Gaussian": ((COINS, BEST, UNIFORM, OF_TWO, LLR), "threshold"),
+    "a ridge": ((NORMAL, BEST, UNIFORM, OF_TWO, LLR, None, 1.0), "ridge"),
 }
 
 
@@ -213,40 +162,40 @@ class Stated:
 
 
 def test_a_proof_of_ones_own():
-    assert found(NORMAL, BEST, je.Uniform(), Stated()) is True
-    assert found(NORMAL, BEST, je.Uniform(), Stated("it is a guess")) == "it is a guess"
+    assert found(NORMAL, BEST, UNIFORM, Stated()) is True
+    assert found(NORMAL, BEST, UNIFORM, Stated("it is a guess")) == "it is a guess"
     for wrong in (None, False, "", 1, "raise"):
         with pytest.raises(je.errors.ArgumentError, match=r"threshold.*proof\(call\)"):
-            checked(NORMAL, BEST, je.Uniform(), Stated(wrong))
+            checked(NORMAL, BEST, UNIFORM, Stated(wrong))
 
 
 def test_each_stop_has_its_reason():
-    several = found(NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), (LLR, Quick()))
+    several = found(NORMAL, BEST, UNIFORM, OF_TWO, (LLR, Quick()))
     assert several == "quick: no proof of the stopping rule 'quick' is known"
 
 
 def test_given_noise_has_no_proof():
     """Nobody knows its law; what contradicts the threshold's terms is refused all the same."""
     noise = np.random.default_rng(0).standard_normal((2, 9))
-    given = NORMAL, BEST, je.Uniform()
+    given = NORMAL, BEST, UNIFORM
     for threshold, words in (
         (je.Mixture(), "noise was given"), (Stated(), "noise was given"),
         (je.GK16(), "almost surely"),
     ):  # fmt: skip
         assert words in str(proven(calls.checked(*given, threshold=threshold, noise=noise)))
-    result = je.simulate(*given, threshold=Stated(), runs=2, noise=noise)
-    assert "noise was given" in result.proven and "noise was given" in str(result.summary())
     with pytest.raises(je.errors.UnsupportedError, match="ridge"):
-        je.simulate(*given, threshold=KOOLEN(2, 2, True), ridge=1.0, runs=2, noise=noise)
+        je.simulate(*given, threshold=OF_TWO, ridge=1.0, runs=2, noise=noise)
 
 
 def test_in_results_and_files(tmp_path):
-    common = dict(delta=0.1, runs=3, max_samples=3000, stopping=je.SelectiveElimination())
-    sure = je.simulate(NORMAL, BEST, je.Uniform(), threshold=KOOLEN(2, 2, True), **common)
-    plain = je.simulate(NORMAL, BEST, je.Uniform(), **common)
+    sure = je.simulate(NORMAL, BEST, UNIFORM, delta=0.1, runs=3, max_samples=3000,
+                       stopping=je.SelectiveElimination(), threshold=OF_TWO)  # fmt: skip
+    call = sure.experiment.replace(threshold=je.Heuristic())
+    origin = sure.origin | {"proven": proven(call)}
+    plain = dataclasses.replace(sure, experiment=call, origin=origin)
     assert sure.proven is True and "alone" in str(plain.proven)
     text, other = str(sure.summary()), str(plain.summary())
-    assert f"Threshold {KOOLEN(2, 2, True)}, proven" in text and "Elimination" not in text
+    assert f"Threshold {OF_TWO}, proven" in text and "Elimination" not in text
     assert "Threshold Heuristic(), without proof: it is known" in other
     assert "without proof it may err more often than LLR stopping" in other
     notes = je.compare({"sure": sure, "plain": plain}).notes
@@ -265,33 +214,20 @@ def test_in_results_and_files(tmp_path):
 
 @pytest.mark.slow
 def test_live_runs_name_threshold_and_guarantee():
-    def told(threshold, times):
+    for threshold, words in (
+        (OF_TWO, f"{OF_TWO}, proven"),
+        (je.Heuristic(), "Heuristic(), without proof: it is known"),
+    ):  # fmt: skip
         run = je.LiveRun(3, BEST, je.EBTCI(), delta=0.1, threshold=threshold)
-        run.tell([0, 1, 2] * times, [9.0, 0.0, 0.0] * times)
-        return run
-
-    run = told(KOOLEN(2, 2, True), 3)
-    assert (
-        run.stopped and run.proven is True and f"{KOOLEN(2, 2, True)}, proven" in str(run.summary())
-    )
-    run = told(je.Heuristic(), 3)
-    assert run.stopped and "Heuristic(), without proof: it is known" in str(run.summary())
-    run = told(je.Heuristic(), 1)
-    assert "Heuristic(), without proof" in str(run.summary())
+        run.tell([0, 1, 2], [9.0, 0.0, 0.0])
+        assert not run.stopped and words in str(run.summary())
+        run.tell([0, 1, 2] * 2, [9.0, 0.0, 0.0] * 2)
+        assert run.stopped and words in str(run.summary())
+        assert (run.proven is True) == (threshold == OF_TWO)
     # Nobody knows theta in a live run: the threshold's bound on it is trusted.
     live = je.LiveRun([[1.0, 0.0], [0.0, 2.0]], BEST, je.LinGapE(),
-                      threshold=je.thresholds.LinearThreshold(2, 2.0, 1e-9), ridge=1.0)  # fmt: skip
+                      threshold=LinearThreshold(2, 2.0, 1e-9), ridge=1.0)  # fmt: skip
     assert live.proven is True
-
-
-def test_the_bound_of_known_variances():
-    """Gaussian rewards of several known variances have C_G, 15.8 in place of 32.6."""
-    instance = je.Instance.unstructured([0.5, 0.4, 0.3, 0.2], je.Gaussian(std=[1.0, 2.0, 3.0, 1.0]))
-    made = KOOLEN().bound(instance, BEST)
-    assert made == KOOLEN(3, 2, True)
-    level = float(made(jnp.asarray(1000.0), jnp.asarray(0.1)))
-    other = float(KOOLEN(3, 2)(jnp.asarray(1000.0), jnp.asarray(0.1)))
-    assert level == pytest.approx(15.8, abs=0.1) and other > 2 * level
 
 
 class LaplaceByArm(type(je.Gaussian(std=[1.0, 1.0]))):
@@ -307,14 +243,13 @@ class StatedByArm(LaplaceByArm):
         return "gaussian"
 
 
-@pytest.mark.slow
 def test_a_family_that_draws_otherwise_than_its_base_has_no_law():
     instance = je.Instance.unstructured([0.9, 0.1], LaplaceByArm((1.0, 1.0)))
     threshold = KOOLEN().bound(instance, BEST)
     assert threshold.gaussian is False
-    result = je.simulate(instance, BEST, je.Uniform(), threshold=threshold, runs=1, max_samples=2)
-    assert "states no law of its own" in result.proven
+    assert "states no law of its own" in found(instance, BEST, UNIFORM, threshold)
     stated = je.Instance.unstructured([0.9, 0.1], StatedByArm((1.0, 1.0)))
     assert KOOLEN().bound(stated, BEST).gaussian is True
+    assert KOOLEN().bound(BY_ARM, BEST) == OF_TWO
     for family in (je.Bernoulli(), je.Poisson(), je.Gaussian(), je.GaussianUnknownVariance()):
         assert family.stated_law() == family.law()

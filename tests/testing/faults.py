@@ -30,6 +30,12 @@ class Fault:
     caught: str = ""
 
 
+def subclass(base: Any, doc: str = "Faulty.", **members: Any) -> Any:
+    """A frozen dataclass of no further field, with these members in place of the right ones."""
+    names = {"__doc__": doc, **members}
+    return dataclasses.make_dataclass("Faulty", [], bases=(base,), namespace=names, frozen=True)
+
+
 # Rules: Uniform with one method in place of the right one.
 
 
@@ -39,10 +45,7 @@ def rule(**members: Any) -> Any:
         je.Uniform.traits, problems=("best-arm",), structures=("unstructured",),
         **members.pop("traits", {}),
     )  # fmt: skip
-    names = {"__doc__": "A faulty rule.", "traits": traits, **members}
-    kind = dataclasses.make_dataclass("Faulty", [], bases=(je.Uniform,), namespace=names,
-                                      frozen=True)  # fmt: skip
-    return jax.tree_util.register_static(kind)()
+    return jax.tree_util.register_static(subclass(je.Uniform, traits=traits, **members))()
 
 
 NATIVE = {"traits": dict(native="only", reads=("delta",))}
@@ -130,8 +133,7 @@ class Best(je.contracts.Problem):
 
 def problem(**members: Any) -> Any:
     """Best arm with these members."""
-    names = {"__doc__": "A faulty problem.", **members}
-    return dataclasses.make_dataclass("Faulty", [], bases=(Best,), namespace=names, frozen=True)()
+    return subclass(Best, **members)()
 
 
 class _Pairs(PairSet):
@@ -150,9 +152,7 @@ def _of(kind, pieces):
 
 def pieces(**members: Any) -> Any:
     """Best arm with a set of pieces of its own, with these members."""
-    names = {"__doc__": "A faulty set.", **members}
-    kind = dataclasses.make_dataclass("Set", [], bases=(_Pairs,), namespace=names,
-                                      frozen=True)  # fmt: skip
+    kind = subclass(_Pairs, **members)
     jax.tree_util.register_dataclass(kind, ["worse", "found", "kept_times"], ["m"])
 
     def full(self, seen, pair_times=False):
@@ -234,23 +234,13 @@ PROBLEMS = {
 # Families: unit Gaussians, or geometric rewards, with one method in place of the right one.
 
 
-class _Arms(Gaussian):
-    """Gaussians whose `for_arms` keeps the class."""
-
-    def for_arms(self, arms):
-        return type(self)(tuple(np.resize(self.std, arms).tolist()))
-
-    def __repr__(self):
-        return f"Faulty(std={self.std})"
-
-
 def family(**members: Any) -> Any:
-    """Unit Gaussians with these members."""
+    """Unit Gaussians with these members, by arm."""
     doc = "A faulty family.\n\nArgs:\n    std: as there."
-    names = {"name": "faulty", "__doc__": doc, "__repr__": _Arms.__repr__, **members}
-    kind = dataclasses.make_dataclass("Faulty", [], bases=(_Arms,), namespace=names, frozen=True,
-                                      repr=False)  # fmt: skip
-    return kind((1.0, 1.0))
+    names = {"name": "faulty", "__repr__": lambda self: f"Faulty(std={self.std})",
+             "for_arms": lambda self, k: type(self)(tuple(np.resize(self.std, k).tolist())),
+             **members}  # fmt: skip
+    return subclass(Gaussian, doc, **names)((1.0, 1.0))
 
 
 def _drawn(shape):
@@ -310,10 +300,8 @@ FAMILIES = {
         "family", family(draw=_drawn(_laplace), noise="uniform"), "not the likelihood"),
     "uniform rewards of variance 1": Fault(
         "family", family(draw=_drawn(_uniform), noise="uniform"), "not the likelihood"),
-    "two points of the variance of geometric rewards": Fault("family", dataclasses.make_dataclass(
-        "Faulty", [], bases=(Geometric,), frozen=True,
-        namespace={"name": "faulty", "__doc__": "Faulty.", "draw": _two_points})(),
-        "not the likelihood"),
+    "two points of the variance of geometric rewards": Fault(
+        "family", subclass(Geometric, name="faulty", draw=_two_points)(), "not the likelihood"),
     "first rewards of an arm are better": Fault(
         "family", family(draw=_drawn(_better_at_first)), "have mean"),
     "evidence too large by 10%": Fault(
@@ -323,11 +311,9 @@ FAMILIES = {
         reach=lambda self, stat, radius, up: jnp.sqrt(2 * radius / 1.1)), "not the likelihood"),
     "Gaussians of two variances by turns, 0.97 and 1.03": Fault(
         "family", family(draw=_drawn(_mixed))),
-    "Laplace rewards under unknown variance": Fault("family", dataclasses.make_dataclass(
-        "Faulty", [], bases=(je.GaussianUnknownVariance,), frozen=True, repr=False,
-        namespace={"name": "faulty", "noise": "uniform", "draw": _laplace_of_unknown,
-                   "__doc__": je.GaussianUnknownVariance.__doc__,
-                   "__repr__": lambda self: "Faulty()"})()),
+    "Laplace rewards under unknown variance": Fault("family", subclass(
+        je.GaussianUnknownVariance, je.GaussianUnknownVariance.__doc__, name="faulty",
+        noise="uniform", draw=_laplace_of_unknown, __repr__=lambda self: "Faulty()")()),
 }  # fmt: skip
 
 ALL = {**RULES, **PROBLEMS, **FAMILIES}

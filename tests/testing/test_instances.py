@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -108,26 +107,3 @@ def test_hard_instances_with_one_end():
 def test_bad_arguments(arguments, name):
     with pytest.raises(je.errors.ArgumentError, match=f"^{name}: "):
         je.testing.hard_instance(je.BestArm(), **arguments)
-
-
-# A rule
-
-
-@dataclasses.dataclass(frozen=True)
-class Challenger(je.contracts.SamplingRule):
-    """Pull the arm pulled less often of the leader and the rival of smallest LLR: EB-TC."""
-
-    traits = je.contracts.Traits(structures=("unstructured",), reads=("rewards", "pieces"))
-
-    def choose(self, view, state):
-        piece = view.lanes.argmin(jnp.where(view.active, view.llr, jnp.inf))
-        first, rival = view.shape.arms(view.lanes, piece)
-        return jnp.where(view.counts[rival] < view.counts[first], rival, first), state
-
-
-@pytest.mark.slow
-def test_a_rule_that_starves_equal_rivals_is_found():
-    """About 7 of its 400 runs with equal rivals are cut off; of EB-TCI none was."""
-    report = je.testing.check(Challenger(), je.BestArm())
-    assert report.verdict.startswith("passed, but") and "equal rivals" in report.verdict
-    assert je.testing.check(je.EBTCI(), je.BestArm()).verdict == "passed"
