@@ -1,7 +1,5 @@
 """Known miscompilations of XLA:CPU: this JAX lacks them, or no program of ours has the pattern."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,28 +27,6 @@ def test_sums_of_products_over_many_rows(d):
     with scope.engine():
         found = jax.jit(jax.vmap(lambda row: jnp.sum((matrix @ row) ** 2)))(rows)
     np.testing.assert_allclose(found, ((rows @ matrix.T) ** 2).sum(1), rtol=1e-12)
-
-
-@dataclasses.dataclass(frozen=True)
-class Norms(je.contracts.SamplingRule):
-    """A rule of one's own under vmap, with that pattern: the arm by the norm of a product."""
-
-    def choose(self, view, state):
-        matrix = jnp.array([[1.0, 2.0, 3.0], [0.5, -1.0, 2.0], [1.0, 0.0, -2.0]])
-        return (100 * jnp.sum((matrix @ view.means) ** 2)).astype(jnp.int32) % 3, state
-
-
-@pytest.mark.slow
-def test_many_lanes_of_a_rule_under_vmap():
-    """Runs in 32,768 lanes are those in 64."""
-    given = je.Instance(np.eye(3), [1.0, 0.5, 0.0]), je.BestArm(), Norms()
-    settings = dict(delta=1e-9, runs=ROWS, max_samples=12, progress=False)
-    found = [
-        je.simulate(*given, engine=je.Engine(lanes=lanes, devices=1), **settings)
-        for lanes in (32_768, 64)
-    ]
-    np.testing.assert_array_equal(found[0].pulls, found[1].pulls)
-    assert len(np.unique(found[0].pulls.reshape(ROWS, -1)[:, 0])) > 3
 
 
 def jaxprs(jaxpr):
