@@ -15,13 +15,6 @@ OPTIONS = {
     "one lane": {"shrink": True, "chunk": 16},
     "lanes, chunk, devices": {"lanes": 48, "chunk": 20, "devices": 2},
 }
-RULES: tuple[je.contracts.SamplingRule, ...] = (
-    je.LinGapE(), je.LinGIFA(), je.LinGame(), je.OptimisticLinGame(), je.FWS(), je.LazyTaS(),
-    je.TrackAndStop(schedule=4), je.TrackAndStop(tracking="C", schedule=4),
-    je.OptimisticTaS(schedule=4), je.Oracle(), je.Uniform(), je.RAGE(steps=500), je.XYAdaptive(),
-    je.LUCB(), je.UGapE(), je.Racing(), je.EBTC(), je.TTUCB("ids"),
-)  # fmt: skip
-
 
 # Kinds of instances. Each is made of random arms [K, d] and theta [d].
 

@@ -74,7 +74,8 @@ def test_h_star(derivative):
 
 def program(rule, backend="gpu", instance=None, problem=None, stopping=None):
     """The jaxpr of the engine's program for a rule."""
-    instance = instance or (LINEAR if "linear" in rule.traits.structures else UNSTRUCTURED)
+    if instance is None:
+        instance = LINEAR if "linear" in rule.traits.structures else UNSTRUCTURED
     own = rule.traits.stopping == ("native",)
     call = checked(
         instance, problem or je.BestArm(), rule, runs=20, ridge=1.0,

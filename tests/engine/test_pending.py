@@ -4,8 +4,6 @@ Runs beside the NumPy twin are rows of tests/rules/test_agreement.py.
 """
 
 import dataclasses
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any, ClassVar
 
 import jax
@@ -16,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxelim as je
+from jaxelim.simulation.results.proven import proven
 from tests import twin
+from tests.calls import checked
 from tests.engine.test_invariance import equal
 
 SELECTIVE = je.SelectiveElimination()
@@ -121,9 +121,8 @@ def many():
 
 
 @pytest.mark.parametrize("layout", [
-    je.Engine(lanes=7, chunk=37, devices=1),
+    je.Engine(lanes=64, chunk=37, devices=1),
     pytest.param(je.Engine(devices=2), marks=[pytest.mark.devices, pytest.mark.slow]),
-    pytest.param(je.Engine(devices=1, shrink=True), marks=[pytest.mark.slow]),
 ], ids=repr)  # fmt: skip
 def test_layouts_do_not_matter(many, layout):
     equal(many, je.simulate(ONE, je.BestArm(), je.LinGapE(), engine=layout, **COMMON))
@@ -142,21 +141,10 @@ def test_blocks_and_stores_do_not_matter(many, tmp_path):
     assert blocks == 3 and len(list(tmp_path.glob("blocks/*/*.npz"))) == 4
 
 
-@pytest.mark.slow
-def test_an_executor_does_not_matter(many):
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        result = je.simulate(ONE, je.BestArm(), je.LinGapE(), executor=pool, block=20, **COMMON)
-    equal(many, result)
-
-
 RULES = {
-    "tas": (ONE, je.TrackAndStop()),
     "rage": (je.Instance(ARMS, 2 * TOWARD), je.RAGE(steps=300)),
-    "xy-adaptive": (je.Instance(ARMS, 2 * TOWARD), je.XYAdaptive()),
-    "racing": (je.Instance(np.eye(5), [1.6, 0.2, 0.0, 0.4, -0.4]), je.Racing()),
     "lazy-tas": (ONE, je.LazyTaS()),
     "ttts": (je.Instance(np.eye(5), [1.6, 0.2, 0.0, 0.4, -0.4]), je.TTTS()),
-    "oracle": (ONE, je.Oracle()),
 }
 
 
@@ -207,14 +195,11 @@ def test_what_a_result_says(tmp_path):
     assert plain.entered is None and "batch" not in plain.settings
 
 
-@pytest.mark.slow
 def test_native_tests_are_not_proven():
     """A rule's own intervals count pending pulls."""
-    common = dict(runs=2, max_samples=100, batch=4, stopping=je.Native())
-    lucb = je.simulate(
-        COINS, je.BestArm(), je.LUCB(), threshold=je.thresholds.KaufmannKoolen(3), **common
-    )
-    assert "counts rewards that are pending" in str(lucb.proven)
+    call = checked(COINS, je.BestArm(), je.LUCB(), max_samples=100, batch=4, stopping=je.Native(),
+                   threshold=je.thresholds.KaufmannKoolen(3))  # fmt: skip
+    assert "counts rewards that are pending" in str(proven(call))
 
 
 @pytest.mark.parametrize("argument,value,words", [

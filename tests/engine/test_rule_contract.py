@@ -227,12 +227,13 @@ def test_a_native_stopping_test_is_checked(note, native, nothing_compiles):
     assert refused(rule, stopping=je.Native()).note == note
 
 
-@pytest.mark.parametrize("state", [
-    lambda view, old: old + 1, lambda view, old: view.t.astype(int), lambda view, old: 3,
-], ids=["next", "an array", "a number"])  # fmt: skip
-def test_python_integers_and_states_are_fine(state):
+def test_python_integers_and_states_are_fine():
     """A state that begins as a Python number is an array of its type from then on."""
-    count = a_rule(lambda rule, view, old: (1, state(view, old)), init=lambda rule, view: 0)
+
+    def choose(rule, view, old):
+        return 1, {"next": old["next"] + 1, "an array": view.t.astype(int), "a number": 3}
+
+    count = a_rule(choose, init=lambda rule, view: {"next": 0, "an array": 0, "a number": 0})
     result = je.simulate(ONE, je.BestArm(), count, runs=2, max_samples=30, ridge=1, engine=SLOW)
     assert (result.pulls[..., 1] == result.samples - 2).all()
 
@@ -243,17 +244,22 @@ def test_python_integers_and_states_are_fine(state):
 Y = np.array([[[1.0, 0.0, -1.0]], [[-1.0, 1.0, 0.0]]])
 
 
-@pytest.mark.parametrize(
-    "call, beyond, said", [(je.trace, 2, 2), (je.simulate, -1, -1), (je.simulate, 2**40, 2**31 - 1)]
-)
-def test_an_answer_out_of_range(call, beyond, said):
-    """The answer is in range at the true theta, the only point checked beforehand."""
+def beyond(theta):
+    """In range at the true theta, the only point checked beforehand; the last arm says what else."""
+    wrong = jnp.select([theta[3] < 5, theta[3] < 15], [-1, 2], 2**40)
+    return jnp.where(theta[0] < 0.7, wrong, 0)
 
-    def answer(theta):
-        return jnp.where(theta[0] < 0.7, beyond, 0)
 
+BEYOND = je.HalfSpaces(beyond, np.pad(Y, ((0, 0), (0, 0), (0, 1))))
+
+
+@pytest.mark.parametrize("call, last, said", [
+    (je.trace, 20.0, 2), (je.simulate, 0.0, -1), (je.simulate, 40.0, 2**31 - 1),
+])  # fmt: skip
+def test_an_answer_out_of_range(call, last, said):
     with pytest.raises(je.errors.ArgumentError) as caught:
-        call(ONE, je.HalfSpaces(answer, Y), je.LinGapE(), ridge=1, max_samples=3000, delta=1e-9)
+        call(je.Instance(np.eye(4), [1.0, 0.9, 0.0, last]), BEYOND, je.LinGapE(), ridge=1,
+             max_samples=3000, delta=1e-9)  # fmt: skip
     error = caught.value
     allowed = "a function that gives an answer from 0 to 1 at every theta_hat"
     assert (error.argument, error.allowed) == ("answer", allowed)

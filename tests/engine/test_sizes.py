@@ -73,18 +73,6 @@ def test_places_beyond_32_bits(b, dtype):
     assert places_type(2**31 - 1) is np.int32 and places_type(2**31) is np.int64
 
 
-@pytest.mark.slow
-def test_rows_beyond_32_bits():
-    """The last entries of a 4.3 GB array, beyond the places of int32."""
-    n, q, b = 3, 2**14, 2**16 + 16
-    assert n * q * b > 2**31
-    with scope.engine():
-        x = jnp.zeros((n, q, b), jnp.int8).at[2, :, -3:].set(7)
-        i = jnp.full((b,), 2, jnp.int32)
-        row = jax.jit(LaneOps(None).row)(x, i)
-        assert (row[:, -3:] == 7).all() and int(jnp.sum(row, dtype=jnp.int64)) == 7 * 3 * q
-
-
 def may_cancel(instance, ridge, max_samples):
     """The definition, with all pairs at once."""
     for features in np.reshape(instance.arms, (-1, instance.K, instance.d)):
