@@ -6,12 +6,7 @@ import pytest
 import jaxelim as je
 from jaxelim.testing import exact_bracket
 
-SHAPES = [
-    (2, 2, je.BestArm()),
-    (5, 3, je.TopM(2)),
-    (5, 3, je.Thresholding(0.125)),
-    (8, 4, je.BestArm()),
-]
+SHAPES = [(2, 2, je.BestArm()), (5, 3, je.TopM(2))]
 KINDS = ("singular values", "scales of arms", "scales of coordinates", "near arms", "near ties")
 
 
@@ -54,7 +49,7 @@ def checked(instance, problem, gap=1e-6, loss=1e-8):
 
 
 @pytest.mark.parametrize(
-    "shape", [SHAPES[0], *(pytest.param(x, marks=pytest.mark.slow) for x in SHAPES[1:])], ids=repr
+    "shape", [SHAPES[0], pytest.param(SHAPES[1], marks=pytest.mark.slow)], ids=repr
 )
 def test_certificates_of_random_instances(shape):
     """Condition numbers up to 1e5 cost no more than six digits."""

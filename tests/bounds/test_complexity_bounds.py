@@ -12,7 +12,6 @@ import jaxelim as je
 from jaxelim import bounds as cx
 from jaxelim.bounds.bounds import first_time, heuristic
 from jaxelim.errors import ArgumentError
-from jaxelim.instances import two_dimensional
 from jaxelim.thresholds.basic import Heuristic
 
 BEST = je.BestArm()
@@ -66,17 +65,6 @@ def test_efficiency():
     np.testing.assert_allclose(distance, [0, 0.5])
     with pytest.raises(ArgumentError, match="pulls"):
         cx.efficiency([100, 200], [50, 50], 0.01, 0.1, [0.5, 0.5])
-
-
-@pytest.mark.slow
-def test_the_price_of_fixed_allocations():
-    example = two_dimensional(5, 0.1)
-    best = cx.complexity(example, BEST, 1e-10).value
-    assert best / cx.information(example, BEST, [0.5, 0.5, 0, 0, 0]) == pytest.approx(1)
-    assert best / cx.information(example, BEST, [0.9, 0.1, 0, 0, 0]) == pytest.approx(0.25 / 0.09)
-    assert cx.information(example, BEST, [1, 0, 0, 0, 0]) == 0
-    coins = je.Instance.unstructured([0.7, 0.5, 0.2], je.Bernoulli())
-    assert cx.information(coins, BEST, [0.5, 0.5, 0]) == 0
 
 
 def test_the_hardest_theta_of_two_arms():

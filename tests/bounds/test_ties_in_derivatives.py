@@ -10,20 +10,11 @@ import jaxelim as je
 
 COIN, UNIT = je.Bernoulli(), je.Gaussian()
 TIED = {
-    "best": (None, [0.8, 0.8, 0.5, 0.2], je.BestArm(), COIN),
-    "all": (None, [0.5, 0.5, 0.5, 0.5], je.BestArm(), COIN),
-    "boundary of top m": (None, [0.8, 0.5, 0.5, 0.2], je.TopM(2), COIN),
     "on a level": (None, [0.5, 0.4, 0.6, 0.2], je.Thresholding(0.5), COIN),
-    "gaussian": (None, [0.8, 0.8, 0.5, 0.2], je.BestArm(), UNIT),
     "linear": ([[1, 0], [0, 1], [0.5, 0.5]], [1.0, 1.0], je.BestArm(), UNIT),
-    "theta = 0": (np.eye(3), [0.0, 0.0, 0.0], je.BestArm(), UNIT),
 }
 UNTIED = {
-    "second best": (None, [0.8, 0.5, 0.5, 0.2], je.BestArm(), COIN),
-    "inside top m": (None, [0.8, 0.8, 0.5, 0.2], je.TopM(2), COIN),
-    "outside top m": (None, [0.8, 0.7, 0.5, 0.5], je.TopM(2), COIN),
-    "distances to a level": (None, [0.6, 0.4, 0.6, 0.4], je.Thresholding(0.5), COIN),
-    "both sides of top m": (None, [0.8, 0.8, 0.5, 0.5], je.TopM(2), UNIT),
+    "both sides of top m": (None, [0.8, 0.8, 0.5, 0.5], je.TopM(2), COIN),
     "equal arms": ([[1, 0], [0, 1], [0, 1]], [1.0, 0.5], je.BestArm(), UNIT),
 }
 

@@ -17,13 +17,10 @@ SHARES = [[0.2, 0.4, 0.4], [0.3, 0.4, 0.3], [0.5, 0.4, 0.1], [0.7, 0.2, 0.1]]
 POINTS = je.families.Points([0, 0.5, 1], SHARES)
 CASES = {
     "linear": (LINEAR, je.BestArm()),
-    "coins": (COINS, je.TopM(2)),
     "costs": (je.Instance.unstructured(MEANS, je.Poisson(), costs=COSTS), je.BestArm()),
     "logistic": (je.Instance(ARMS, THETA, family=je.Logistic()), je.BestArm()),
-    "slack": (COINS, je.BestArm(epsilon=0.15)),
     "bounded": (je.Instance.unstructured(source=POINTS, family=je.Bounded()), je.BestArm()),
 }
-FAST = {"linear"}
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +29,7 @@ def float64():
         yield
 
 
-@pytest.mark.parametrize("case", rows(CASES, FAST))
+@pytest.mark.parametrize("case", rows(CASES, {"linear"}))
 def test_values_and_derivatives(case):
     """jit and vmap give the plain value to 1e-9; the derivative agrees with differences."""
     instance, problem = CASES[case]
@@ -54,24 +51,9 @@ def test_values_and_derivatives(case):
 
 
 @pytest.mark.slow
-def test_the_envelope_theorem():
-    """dH/dw_k = (phi_k . (theta - lambda))^2/2 over the variance, lambda the closest theta."""
-    w = RNG.dirichlet(np.full(5, 5.0))
-    best = np.argmax(ARMS @ THETA)
-    y = ARMS[best] - np.delete(ARMS, best, 0)
-    inverse = np.linalg.inv(ARMS.T @ (w[:, None] * ARMS))
-    norms = np.einsum("pd,de,pe->p", y, inverse, y)
-    p = np.argmin((y @ THETA) ** 2 / norms)
-    moved = inverse @ y[p] * (y[p] @ THETA) / norms[p]  # theta - lambda
-    slope = jax.grad(lambda w: je.bounds.information(LINEAR, je.BestArm(), w))(w)
-    np.testing.assert_allclose(slope, (ARMS @ moved) ** 2 / (2 * 2.0**2), rtol=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", [je.Gaussian(), je.Bernoulli()], ids=str)
-def test_ties_and_zeros_give_a_supergradient(family):
+def test_ties_and_zeros_give_a_supergradient():
     """Two equal pieces, and arms without weight: the value is below its tangent everywhere."""
-    tie = je.Instance.unstructured([0.8, 0.5, 0.5], family)
+    tie = je.Instance.unstructured([0.8, 0.5, 0.5], je.Bernoulli())
 
     def value(w):
         return je.bounds.information(tie, je.BestArm(), w)

@@ -147,7 +147,8 @@ def test_one_graph_where_xla_flags_do_not_say_otherwise(monkeypatch):
 
 def test_a_live_run_takes_a_cpu_where_there_is_a_gpu(monkeypatch):
     def run():
-        made = je.LiveRun(["a", "b"], je.BestArm(), je.LUCB(), family=je.Bernoulli(), seed=1)
+        made = je.LiveRun(["a", "b"], je.BestArm(), je.Uniform(), family=je.Bernoulli(),
+                          threshold=je.Heuristic(), seed=1)  # fmt: skip
         made.tell(["a", "b"], [1, 0])
         return made
 

@@ -245,7 +245,7 @@ Y = np.array([[[1.0, 0.0, -1.0]], [[-1.0, 1.0, 0.0]]])
 
 
 def beyond(theta):
-    """In range at the true theta, the only point checked beforehand; the last arm says what else."""
+    """In range at the true theta, the only point checked beforehand."""
     wrong = jnp.select([theta[3] < 5, theta[3] < 15], [-1, 2], 2**40)
     return jnp.where(theta[0] < 0.7, wrong, 0)
 
