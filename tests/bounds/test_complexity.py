@@ -12,7 +12,7 @@ from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from tests import twin
-from tests.bounds.cases import box, place
+from tests.bounds.cases import place
 from tests.calls import rows
 from tests.places import PROBLEMS
 
@@ -20,10 +20,9 @@ SLOW = pytest.mark.slow
 unstructured = Instance.unstructured
 CASES = [
     ("linear", "topm"), ("random by-arm, priced", "topm"), ("linear", "reference"),
-    ("unstructured", "items"), ("K >> d", "bai"), ("identical", "topm"), ("logistic", "osi"),
+    ("unstructured", "items"), ("K >> d", "bai"), ("logistic", "osi"),
     ("random bernoulli", "slack"), ("random poisson, priced", "bai"),
-    ("random exponential", "reference"), ("random bernoulli", "reference zone"),
-    ("priced linear", "osi"),
+    ("random exponential", "reference zone"), ("priced linear", "osi"),
 ]  # fmt: skip
 """Each place, family and problem once, and what has closed forms of its own."""
 
@@ -95,7 +94,6 @@ SHIPPED = [
     ("linear-d10", BestArm(), ("bai",), 3.1058326695e-3),
     ("unstructured-k40", BestArm(), ("bai",), 9.6485123116e-4),
     ("linear-d20", TopM(5), ("topm", 5), 2.7054128950e-4),
-    ("unstructured-k40-osi", Thresholding(), ("osi",), 2.3614260211e-3),
 ]
 
 
@@ -164,27 +162,15 @@ def test_optimum_on_a_singular_face_stays_finite():
     np.testing.assert_allclose(found.allocation, [1, 0, 0], atol=1e-7)
 
 
-@pytest.mark.slow
 def test_scaling_and_other_coordinates():
     batch = small(3, seed=2)
-    found = complexity(batch, BestArm(), gap=1e-10)
-    noisy = complexity(Instance(batch.arms, batch.theta, noise_std=3.0), BestArm(), gap=1e-10)
-    np.testing.assert_allclose(noisy.value * 9, found.value, rtol=1e-9)
+    noisy = Instance(batch.arms, batch.theta, noise_std=3.0)
     rotated = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
     mixed = rotated @ np.diag([1.0, 10.0, 0.1])
     moved = Instance(batch.arms @ mixed, batch.theta @ np.linalg.inv(mixed).T)
-    np.testing.assert_allclose(
-        complexity(moved, BestArm(), gap=1e-10).value, found.value, rtol=1e-8
-    )
-
-
-@pytest.mark.slow
-def test_nearly_tied_and_padded_batches_of_fixed_half_spaces():
-    arms = small(1).arms[0]
-    theta = np.random.default_rng(5).uniform(-0.5, 0.5, (3, 3))
-    theta[0, 0] = 1 - 1e-4
-    found = complexity(Instance(arms, theta), box(3), gap=1e-9)
-    assert found.converged.all() and found.value[0] < 1e-7
+    found, other, same = (complexity(x, TopM(2), gap=1e-10).value for x in (batch, noisy, moved))
+    np.testing.assert_allclose(other * 9, found, rtol=1e-9)
+    np.testing.assert_allclose(same, found, rtol=1e-8)
 
 
 def test_float64_under_any_flag_and_the_flag_is_unchanged():
@@ -248,24 +234,15 @@ def test_equal_costs_are_none():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("K, d, count", [(200, 50, 40), (30, None, 200)])
-def test_large_and_nearly_tied_instances_are_certified(K, d, count):
+def test_large_and_nearly_tied_instances_are_certified():
     """In every other instance the best gap is 1e-4."""
+    K, d, count = 200, 50, 40
     rng = np.random.default_rng(K + count)
-    arms = (
-        np.tile(np.eye(K), (count, 1, 1))
-        if d is None
-        else rng.standard_normal((count, K, d)) / d**0.5
-    )
-    theta = rng.standard_normal((count, K if d is None else d))
+    arms, theta = rng.standard_normal((count, K, d)) / d**0.5, rng.standard_normal((count, d))
     order = np.argsort((arms @ theta[..., None])[..., 0], 1)
     for i in range(0, count, 2):
-        first, second = arms[i, order[i, -1]], order[i, -2]
-        if d is None:
-            theta[i, second] = theta[i, order[i, -1]] - 1e-4
-        else:
-            down = 1e-4 * theta[i] / (theta[i] @ theta[i])
-            arms[i, second] = first - down + 0.3 * _across(rng, theta[i])
+        down = 1e-4 * theta[i] / (theta[i] @ theta[i])
+        arms[i, order[i, -2]] = arms[i, order[i, -1]] - down + 0.3 * _across(rng, theta[i])
     found = complexity(Instance(arms, theta), BestArm(), gap=1e-8)
     assert found.converged.all() and (found.gap <= 1e-8).all()
     for i in range(0, count, 7):  # the certificate, recomputed from the fields alone

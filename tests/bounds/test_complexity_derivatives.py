@@ -14,7 +14,7 @@ from jaxelim.contracts import pieces as pieces_lib
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, Thresholding, TopM
-from tests.bounds.cases import FAMILIES, box
+from tests.bounds.cases import box
 from tests.calls import rows
 
 RNG = np.random.default_rng(12)
@@ -56,7 +56,6 @@ STEPS, ROUGH = (1e-4, 1e-7, 1e-5, 1e-5), (1e-5, 1e-5, 1e-5, 1e-3)
 """A step and an error of the value, and of the allocation; for rough solves."""
 CASES = {
     "bernoulli, thresholding": (None, MEANS, Thresholding(0.43), je.Bernoulli(), (2e-4, 1e-6) * 2),
-    "by-arm, top-m": (None, MEANS, TopM(2), FAMILIES["by-arm"][0], (2e-4, 1e-6) * 2),
     "exponential, best arm": (None, MEANS, BestArm(), je.Exponential(), (2e-4, 1e-6) * 2),
     "linear, top-m": (ARMS, THETA, TopM(2), Gaussian(2.0), STEPS),
     "logistic": (ARMS[:5], np.array([1.8, -0.9, 1.0]), BestArm(), je.Logistic(), ROUGH),

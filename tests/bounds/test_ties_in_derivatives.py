@@ -13,12 +13,6 @@ TIED = {
     "on a level": (None, [0.5, 0.4, 0.6, 0.2], je.Thresholding(0.5), COIN),
     "linear": ([[1, 0], [0, 1], [0.5, 0.5]], [1.0, 1.0], je.BestArm(), UNIT),
 }
-UNTIED = {
-    "both sides of top m": (None, [0.8, 0.8, 0.5, 0.5], je.TopM(2), COIN),
-    "equal arms": ([[1, 0], [0, 1], [0, 1]], [1.0, 0.5], je.BestArm(), UNIT),
-}
-
-
 @pytest.fixture(autouse=True)
 def float64():
     with jax.enable_x64(True):
@@ -52,11 +46,11 @@ def test_a_tie_of_the_answer(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", UNTIED)
-def test_other_ties(name):
-    """Forward and reverse agree; H* changes by a small step as they say."""
-    arms, theta, problem, family = UNTIED[name]
-    values, reverse, forward = slopes(UNTIED[name])
+def test_other_ties():
+    """Two equal arms: forward and reverse agree; H* changes by a small step as they say."""
+    arms, theta = [[1, 0], [0, 1], [0, 1]], [1.0, 0.5]
+    problem, family = je.BestArm(), UNIT
+    values, reverse, forward = slopes((arms, theta, problem, family))
     chex.assert_tree_all_finite((values, reverse))
     for a, b in zip(jax.tree.leaves(reverse), jax.tree.leaves(forward), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max())

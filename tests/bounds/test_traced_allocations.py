@@ -18,7 +18,6 @@ POINTS = je.families.Points([0, 0.5, 1], SHARES)
 CASES = {
     "linear": (LINEAR, je.BestArm()),
     "costs": (je.Instance.unstructured(MEANS, je.Poisson(), costs=COSTS), je.BestArm()),
-    "logistic": (je.Instance(ARMS, THETA, family=je.Logistic()), je.BestArm()),
     "bounded": (je.Instance.unstructured(source=POINTS, family=je.Bounded()), je.BestArm()),
 }
 

@@ -15,28 +15,21 @@ from jaxelim.lanes import LaneOps
 from jaxelim.simulation.results import two_samples
 from jaxelim.testing import ContractError, check
 
-HEAVY = ("tas", "optimistic-tas")
-CASES = [
-    (name, problem)
-    for name, kind in catalogue.rules().items()
-    for problem in (je.BestArm(), je.TopM(2), je.Thresholding())
-    if kind.traits.defined_for(problem.name)
-]
+CASES = {
+    "fws": je.BestArm(), "lazy-tas": je.TopM(2), "lingame": je.Thresholding(), "lucb": je.TopM(2),
+    "oracle": je.Thresholding(), "racing": je.BestArm(), "rage": je.BestArm(), "tas": je.TopM(2),
+    "top-two": je.Thresholding(),
+}  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name,problem", CASES, ids=lambda x: x if isinstance(x, str) else repr(x))
-def test_rules(name, problem):
-    rule = catalogue.rules()[name]()
-    steps, many = (300, 100) if name in HEAVY else (3000, 400)
-    print(check(rule, problem, steps=steps, runs=many))
+@pytest.mark.parametrize("name", CASES)
+def test_rules(name):
+    steps, many = (300, 100) if name == "tas" else (3000, 400)
+    check(catalogue.rules()[name](), CASES[name], steps=steps, runs=many)
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [je.BestArm(), je.TopM(2), je.TopM(4), je.Thresholding(), je.Thresholding(0.3)],
-    ids=repr,
-)
+@pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(4), je.Thresholding(0.3)], ids=repr)
 def test_problems(problem):
     told = []
     report = str(check(problem, progress=lambda *now: told.append(now[:3])))

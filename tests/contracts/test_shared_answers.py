@@ -81,17 +81,6 @@ def test_stops_on_the_right_half():
         je.simulate(instance, je.BestArm(), je.LinGapE(), runs=2)
 
 
-@pytest.mark.slow
-def test_at_sampling_too():
-    instance = je.Instance(np.eye(4), [1.0, 0.6, 0.2, 0.0])
-    for elimination in (je.SelectiveElimination(), je.FullElimination()):
-        found = je.simulate(
-            instance, BestHalf(), je.LinGapE(), delta=0.1, runs=20, stopping=elimination,
-            elimination=elimination, engine=ONE,
-        )  # fmt: skip
-        assert found.stopped.all() and (found.tests_sampling < 2 * found.samples).any()
-
-
 def test_there_is_no_lower_bound():
     instance = je.Instance(np.eye(4), [1.0, 0.5, 0.2, 0.0])
     with pytest.raises(je.errors.UnsupportedError) as caught:

@@ -51,7 +51,7 @@ def test_the_runs_are_equal(name, monkeypatch):
         np.testing.assert_array_equal(a, b, err_msg=one) if a is not None else None
 
 
-@pytest.mark.parametrize("name", rows(RULES, {"lazy-tas"}))
+@pytest.mark.parametrize("name", rows(["lazy-tas", "xy-adaptive"], {"lazy-tas"}))
 def test_no_program_calls_a_library_of_linear_algebra(name):
     """It would round otherwise on other processors; `test_products` has the GPU's programs."""
     traced = program(RULES[name], backend="cpu", instance=LINEAR)

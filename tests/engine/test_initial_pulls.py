@@ -16,7 +16,6 @@ PLAIN = je.Instance.unstructured(MEANS, noise_std=1.5)
 ARMS = np.random.default_rng(0).normal(size=(5, 3))
 LINEAR = je.Instance(ARMS, [3.2, -2.4, 2.0])
 ONE = je.Engine(lanes=16, devices=1, shrink=False)
-FIELDS = ("samples", "stopped", "answer", "pulls", "tests_stopping")
 
 
 def crossing(noise, n, delta):
@@ -67,22 +66,6 @@ def test_the_statistics_after_the_start():
     np.testing.assert_allclose(found.theta_hat_0, known, rtol=1e-11)
     np.testing.assert_array_equal(found.arms[:35], arms)
     assert found.samples > 36 and found.pulls.sum() == found.samples
-
-
-@pytest.mark.slow
-def test_layout_batch_and_deltas_change_nothing():
-    """Alone, in a batch of instances, with other lanes, chunks and devices."""
-    given = dict(delta=[0.1, 0.01], stopping=(je.LLR(), je.SelectiveElimination()), seed=2,
-                 max_samples=2000, initial_pulls=3)  # fmt: skip
-    batch = je.Instance(ARMS, np.stack([LINEAR.theta, -LINEAR.theta]))
-    many = je.simulate(batch, je.BestArm(), je.Uniform(), runs=20, engine=ONE, **given)
-    alone = je.simulate(
-        batch[1], je.BestArm(), je.Uniform(), runs=[17],
-        engine=je.Engine(lanes=8, chunk=8, devices=1), **given,
-    )  # fmt: skip
-    for name in FIELDS:
-        np.testing.assert_array_equal(getattr(many, name)[1][:, :, [17]], getattr(alone, name))
-    assert (many.pulls >= 3).all() and (many.samples >= 15).all()
 
 
 @pytest.mark.slow

@@ -144,7 +144,6 @@ def test_blocks_and_stores_do_not_matter(many, tmp_path):
 RULES = {
     "rage": (je.Instance(ARMS, 2 * TOWARD), je.RAGE(steps=300)),
     "lazy-tas": (ONE, je.LazyTaS()),
-    "ttts": (je.Instance(np.eye(5), [1.6, 0.2, 0.0, 0.4, -0.4]), je.TTTS()),
 }
 
 

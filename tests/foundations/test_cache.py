@@ -2,8 +2,6 @@
 
 import dataclasses
 import gc
-import subprocess
-import sys
 import threading
 import weakref
 
@@ -236,29 +234,3 @@ def test_threads_compile_a_program_once():
     (program,) = engine.program.values()
     assert program.traces == 1 and program.compiled
     np.testing.assert_array_equal(results[0].pulls, results[1].pulls)
-
-
-SHAPES = """
-import resource, sys
-import numpy as np, jaxelim as je
-def peak():
-    unit = 10**6 if sys.platform == "darwin" else 10**3
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
-rng = np.random.default_rng(0)
-for n in range(200):
-    one = je.Instance(rng.normal(size=(3 + n, 2)), [1.0, 0.3])
-    je.simulate(one, je.BestArm(), je.LinGapE(), delta=0.1, runs=2, max_samples=13 + n, ridge=1)
-    if n % 20 == 19:
-        print(peak(), flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_memory_levels_off():
-    """200 calls of 200 shapes stay below 2 GB; the last hundred add below 250 MB."""
-    done = subprocess.run(
-        [sys.executable, "-c", SHAPES], check=True, capture_output=True, text=True
-    )
-    held = [int(line) for line in done.stdout.split()]
-    print(held)
-    assert len(held) == 10 and max(held) < 2000 and held[-1] - held[4] < 250
