@@ -1,6 +1,5 @@
 """Caches of compiled programs: bounded, thread-safe, freed with the last reference."""
 
-import dataclasses
 import gc
 import threading
 import weakref
@@ -11,7 +10,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.cache import KEPT, Cache, Info, Jitted, jitted
+from jaxelim.cache import Cache, Info, Jitted, jitted
 from tests.calls import planned
 
 ONE = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
@@ -21,16 +20,8 @@ LAYOUT = je.Engine(devices=1, chunk=16)
 def simulated(arms, **more):
     """A small job with shapes of `arms` arms."""
     one = je.Instance(np.eye(arms), np.linspace(1, 0, arms))
-    return je.simulate(
-        one,
-        je.BestArm(),
-        je.Uniform(),
-        runs=2,
-        max_samples=arms + 40,
-        ridge=1,
-        engine=LAYOUT,
-        **more,
-    )
+    return je.simulate(one, je.BestArm(), je.Uniform(), runs=2, max_samples=arms + 40, ridge=1,
+                       engine=LAYOUT, **more)  # fmt: skip
 
 
 def test_the_least_recently_used_entry_is_dropped():
@@ -121,22 +112,15 @@ def executables():
 @pytest.mark.slow
 def test_programs_are_bounded(two_programs):
     """Every new shape is a program; dropped programs leave no executable."""
-    before = executables()
-    loops = []
+    before, loops = executables(), []
     for arms in (3, 4, 5):
         simulated(arms)
         loops.append(weakref.ref(engine.program.values()[-1].loop))
     assert engine.program.cache_info().currsize == 2 and executables() - before == 2
     assert [loop() is not None for loop in loops] == [False, True, True]
-    assert (
-        engine.program.cache_info().misses == 3
-        and sum(p.traces for p in engine.program.values()) == 2
-    )
     simulated(5)
-    assert (
-        engine.program.cache_info().misses == 3
-        and sum(p.traces for p in engine.program.values()) == 2
-    )
+    assert engine.program.cache_info().misses == 3
+    assert sum(p.traces for p in engine.program.values()) == 2
 
 
 @pytest.mark.slow
@@ -145,28 +129,15 @@ def test_a_dropped_program_in_use_finishes(two_programs):
 
     def more(*_):
         for spare in (9, 10):  # uncompiled programs take places in the cache too
+            one = je.Instance(np.eye(spare), np.linspace(1, 0, spare))
+            settings = dict(delta=[0.1], stopping=(je.LLR(),), elimination=None, runs=2,
+                            max_samples=100, engine=LAYOUT)  # fmt: skip
             with scope.engine():
-                engine.program(*planned_for(spare))
+                engine.program(*planned((one, je.BestArm(), je.Uniform()), settings)[:2])
 
     again = simulated(3, progress=more)
     assert engine.program.cache_info().currsize == 2
     np.testing.assert_array_equal(again.pulls, plain.pulls)
-
-
-def planned_for(arms, **more):
-    """Spec and inputs of such a job."""
-    one = je.Instance(np.eye(arms), np.linspace(1, 0, arms))
-    settings = {
-        "delta": [0.1],
-        "stopping": (je.LLR(),),
-        "elimination": None,
-        "runs": 2,
-        "max_samples": 100,
-        "engine": LAYOUT,
-    }
-    with scope.engine():
-        spec, inputs, _ = planned((one, je.BestArm(), je.Uniform()), settings)
-    return dataclasses.replace(spec, **more), inputs
 
 
 def together(*calls):
@@ -187,32 +158,6 @@ def together(*calls):
         thread.join()
     if errors:
         raise errors[0]
-
-
-@pytest.mark.slow
-def test_threads_share_a_cache():
-    """One thread adds programs while others list them."""
-    spec, inputs = planned_for(3)
-    done = threading.Event()
-
-    def add():
-        try:
-            for n in range(3 * KEPT):
-                with scope.engine():
-                    engine.program(spec.executed(queue=2048 + n), inputs)
-        finally:
-            done.set()
-
-    def ask():
-        while not done.is_set():
-            assert not engine.compiled(spec.executed(queue=2047), inputs)
-            assert len(engine.program.values()) <= KEPT
-
-    try:
-        together(add, ask, ask)
-        assert engine.program.cache_info().currsize == KEPT
-    finally:
-        engine.program.cache_clear()
 
 
 def test_threads_get_the_same_entry():
