@@ -122,3 +122,13 @@ def test_the_patterns_are_found():
         FINDERS, (lambda x: jax.jit(shifted)(x), lambda x: twice(x, 1)), strict=True
     ):
         assert list(find(jax.make_jaxpr(f)(np.ones(10, np.float32)).jaxpr))
+
+
+@pytest.mark.parametrize("rule, many", [(je.LinGame(), True), (je.LinGapE(), False)], ids=repr)
+def test_steps_with_loops_inside_stay_many_kernels(rule, many):
+    """XLA would make one kernel of LinGame's steps, which is slower."""
+    settings = dict(delta=0.1, stopping=je.LLR(), elimination=None, runs=80, max_samples=300)
+    with scope.engine():
+        spec, inputs, _ = planned((FIVE, je.BestArm(), rule), settings)
+        options = spec.execution.compiler_options(None, engine.outline(spec, inputs).inner_loops)
+    assert ("xla_disable_hlo_passes" in options) == many

@@ -103,15 +103,6 @@ def test_on_all_devices(stayed):
     assert layout["chunk"] in {p.spec.execution.chunk for p in alone()}
 
 
-@pytest.mark.slow
-@pytest.mark.devices
-def test_a_rule_with_rare_work_in_turn():
-    """All runs of the queue, and they are those of the rule without rare work."""
-    found = simulated(None, InTurn(), EASIER, layout={"devices": 2, "chunk": 16})
-    equal(simulated(False, None, EASIER), found)
-    assert found.layout["lanes"] == 1
-
-
 GAUSSIAN = je.Instance.unstructured([1.0, 0.4, 0.0])
 
 
@@ -156,9 +147,11 @@ def test_which_runs_are_taken_in_turn(lanes, rule, layout, instance, monkeypatch
     ],
     ids=["a batch in queues of two lengths", "given noise, a trajectory for each delta"],
 )  # fmt: skip
-def test_other_jobs_in_turn(more):
-    one, many = (simulated(shrink, InTurn(), **{"instance": EASIER, **more})
-                 for shrink in (None, False))  # fmt: skip
+def test_a_rule_with_rare_work_in_turn(more):
+    """All runs of the queue, and they are those of the rule without rare work."""
+    settings = {"instance": EASIER, "layout": {"devices": 1}, **more}
+    one, many = (simulated(shrink, rule, **{**settings, "layout": dict(settings["layout"])})
+                 for shrink, rule in ((None, InTurn()), (False, je.LinGapE())))  # fmt: skip
     equal(one, many)
     assert (one.layout["lanes"], many.layout["lanes"]) == (1, 16)
 
@@ -182,12 +175,9 @@ def lowered(rule, lanes, problem=None, **more):
 
 def computations(text):
     """The computations of a compiled text by name, each a list of its lines."""
-    found = {}
-    for block in re.split(r"\n\n", text):
-        head = re.match(r"(?:ENTRY )?%?([\w.-]+) \(", block.strip())
-        if head:
-            found[head[1]] = block.splitlines()
-    return found
+    blocks = [block.strip() for block in text.split("\n\n")]
+    heads = [re.match(r"(?:ENTRY )?%?([\w.-]+) \(", block) for block in blocks]
+    return {head[1]: block.splitlines() for head, block in zip(heads, blocks, strict=True) if head}
 
 
 def reached(lines, found, kinds):
@@ -277,16 +267,12 @@ def test_jobs_of_the_digests_in_one_lane(name, monkeypatch):
 class Beside:
     """The program of one lane beside one of many, on the same runs."""
 
-    def __init__(self, given, lanes, runs, chunk=256):
-        native = given[2].traits.stopping == ("native",)
-        self.spec, self.inputs, self.queue = planned(
-            given,
-            dict(
-                delta=0.05, stopping=je.Native() if native else SELECTIVE,
-                elimination=None if native else SELECTIVE, runs=runs, seed=5, max_samples=40_000,
-                engine=je.Engine(devices=1, lanes=lanes, chunk=chunk),
-            ),
+    def __init__(self, given, lanes, runs, chunk):
+        settings = dict(
+            delta=0.05, stopping=SELECTIVE, elimination=SELECTIVE, runs=runs, seed=5,
+            max_samples=40_000, engine=je.Engine(devices=1, lanes=lanes, chunk=chunk),
         )  # fmt: skip
+        self.spec, self.inputs, self.queue = planned(given, settings)
         self.program = engine.program(self.spec, self.inputs)
         self.alone = engine.program(self.spec.executed(lanes=1), self.inputs)
 
@@ -296,85 +282,55 @@ class Beside:
         placed = self.program.begun(self.inputs, self.queue, empty)
         return jax.device_get(self.program.advance(*placed, np.int32(chunks)))
 
-    def further(self, carry):
-        """The carry of many lanes after one more chunk."""
-        return self.advanced(self.program, self.queue, carry)
-
     def advanced(self, program, queue, carry):
+        """A carry after one more chunk."""
         placed = program.place(self.inputs, *jax.tree.map(np.array, (queue, carry)))
         return jax.device_get(program.advance(*placed, np.int32(1)))
 
     def runs_alone(self, carry, chunks):
-        """Each live run of a carry in one lane: its lane's index, and the carries after chunks."""
-        order = np.argsort(carry.lane.done, kind="stable")
+        """Each live run of a carry in one lane: the carries after chunks."""
         carry = dataclasses.replace(carry, next=self.queue.length)
         for n in range(int(np.sum(~carry.lane.done))):
-            one, found = self.alone.alone(carry, carry.lane, n), []
+            one = self.alone.alone(carry, carry.lane, n)
             for _ in range(chunks):
                 one = self.advanced(self.alone, self.queue, one)
-                if bool(one.lane.done[0]):  # many lanes take idle steps after the end
-                    break
-                found.append(one)
-            yield order[n], found
+                yield one
 
 
-def equal_lanes(one, many, index):
-    """Assert that a lane alone has the state of one of many, to the last bit."""
-    for x, y in zip(jax.tree.leaves(many), jax.tree.leaves(one), strict=True):
-        if x.shape != y.shape:
-            np.testing.assert_array_equal(x[..., index], y[..., 0])
+def places(lane):
+    """The run and t of each lane that is not done, and its place."""
+    live = np.flatnonzero(~lane.done)
+    return {(int(lane.run.item[b]), int(lane.stats.t[b])): b for b in live}
 
 
 @pytest.mark.parametrize(
-    "instance, problem, rule",
+    "given, lanes, chunk, begun, chunks",
     [
-        (jobs.D20_SIGNS, je.Thresholding(), je.LinGapE()),
-        pytest.param(jobs.D20, je.TopM(5), je.LinGame(), marks=pytest.mark.slow),
+        ((jobs.D20_SIGNS, je.Thresholding(), je.LinGapE()), 64, 256, 1, 1),
+        pytest.param((jobs.D20, je.TopM(5), je.LinGame()), 64, 256, 1, 1, marks=pytest.mark.slow),
+        pytest.param((SMALL, je.BestArm(), je.FWS()), 16, 4, 10, 40, marks=pytest.mark.slow),
     ],
-    ids=repr,
-)
-def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
-    """Every number of a lane's state after a chunk of 256 steps is the same, to the last bit.
+    ids=["lingape", "lingame", "rare work"],
+)  # fmt: skip
+def test_a_lane_alone_rounds_as_one_of_many(given, lanes, chunk, begun, chunks):
+    """Every number of a lane's state is the same to the last bit, where the run and t are.
 
-    60 runs, each from its state after one chunk of 64 lanes.
+    Of 60 runs after a chunk of 256 steps, each from its state after the first chunk. Of nine
+    runs of FWS after each of 40 chunks of 4 steps; the first ten chunks end within a block of
+    uniform steps, which ends by a new design.
     """
     with scope.engine():
-        beside = Beside((instance, problem, rule), 64, 60)
-        first = beside.begun(1)
-        wide, compared = beside.further(first), 0
-        for lane, found in beside.runs_alone(first, 1):
-            compared += 1
-            for one in found:
-                equal_lanes(one.lane, wide.lane, lane)
-        assert compared > 50
-
-
-@pytest.mark.slow
-def test_a_lane_alone_rounds_as_one_with_rare_work():
-    """States are compared where the run and t are the same.
-
-    Nine runs of 16 from their states after some chunks of 4 steps, over 40 chunks more. The
-    first chunks end within a block of FWS's uniform steps, which ends by a new design.
-    """
-
-    def place(lane, b):
-        """The run and t; None where the lane is done."""
-        return None if lane.done[b] else (int(lane.run.item[b]), int(lane.stats.t[b]))
-
-    with scope.engine():
-        beside = Beside((SMALL, je.BestArm(), je.FWS()), 16, 16, chunk=4)
-        carry = first = beside.begun(10)
-        known = {}
-        for _ in range(40):
-            carry = beside.further(carry)
-            known |= {place(carry.lane, b): (carry.lane, b) for b in range(16)}
-        compared = 0
-        for _, found in itertools.islice(beside.runs_alone(first, 40), 9):
-            for one in found:
-                at = place(one.lane, 0)
-                if at is None or at not in known:
-                    continue
+        beside = Beside(given, lanes, min(lanes, 60), chunk)
+        carry = first = beside.begun(begun)
+        known, compared = {}, 0
+        for _ in range(chunks):
+            carry = beside.advanced(beside.program, beside.queue, carry)
+            known |= {at: (carry.lane, b) for at, b in places(carry.lane).items()}
+        for one in itertools.islice(beside.runs_alone(first, chunks), max(9 * chunks, 60)):
+            for at in places(one.lane).keys() & known.keys():
                 compared += 1
                 lane, b = known[at]
-                equal_lanes(one.lane, lane, b)
+                for x, y in zip(jax.tree.leaves(lane), jax.tree.leaves(one.lane), strict=True):
+                    if x.shape != y.shape:
+                        np.testing.assert_array_equal(y[..., 0], x[..., b])
         assert compared > 50
