@@ -8,21 +8,8 @@ import jaxelim
 
 ROOT = Path(jaxelim.__file__).parent
 LAYERS = (
-    (
-        "matrices",
-        "lanes",
-        "errors",
-        "checks",
-        "files",
-        "progress",
-        "scope",
-        "cache",
-        "program_cache",
-        "tables",
-        "text",
-        "numerics",
-        "mixtures",
-    ),  # fmt: skip
+    ("matrices", "lanes", "errors", "checks", "files", "progress", "scope", "cache",
+     "program_cache", "tables", "text", "numerics", "mixtures"),
     ("contracts",),
     ("evidence", "thresholds"),
     ("stopping", "families", "problems", "saddle"),
@@ -32,7 +19,7 @@ LAYERS = (
     ("catalogue", "figures"),
     ("live", "studies"),
     ("testing", "cli", "__init__", "__main__"),
-)
+)  # fmt: skip
 FOUNDATIONS = set(LAYERS[0])
 """Modules of the root that may import one another, like those of one folder."""
 MOST_ASKED = 6

@@ -53,27 +53,6 @@ def scaled(rng, problem):
     return je.Instance(arms * scale, theta / scale)
 
 
-def integers(rng, problem):
-    """Different features of -1, 0 and 1."""
-    every = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * DIMENSIONS)).reshape(DIMENSIONS, -1).T
-    every = every[np.abs(every).sum(1) > 0]
-    while True:
-        arms = rng.permutation(every)[:ARMS]
-        if np.linalg.matrix_rank(arms) == DIMENSIONS:
-            return je.Instance(arms, rng.normal(size=DIMENSIONS))
-
-
-def groups(rng, problem):
-    """The same features in each coordinate, as in linear-d10."""
-    sizes = rng.uniform(0.5, 1.5, (ARMS // DIMENSIONS, 1, 1))
-    return je.Instance((sizes * np.eye(DIMENSIONS)).reshape(ARMS, -1), rng.normal(size=DIMENSIONS))
-
-
-def plain(rng, problem):
-    """Random arms."""
-    return je.Instance(*_random(rng))
-
-
 def basis(rng, problem):
     """Unstructured, Gaussian."""
     return je.Instance.unstructured(rng.normal(size=ARMS))
@@ -84,7 +63,7 @@ def coins(rng, problem):
     return je.Instance.unstructured(rng.uniform(0.05, 0.95, ARMS), je.Bernoulli())
 
 
-KINDS = (independent, duplicated, near, scaled, integers, groups, plain, basis, coins)
+KINDS = (independent, duplicated, near, scaled, basis, coins)
 
 
 def simulated(instance, problem, rule, layout, **settings) -> np.ndarray:
@@ -96,16 +75,13 @@ def simulated(instance, problem, rule, layout, **settings) -> np.ndarray:
     return np.concatenate([found.samples[0, 0, :, None], found.pulls[0, 0], found.answer[0, 0]], 1)
 
 
-def changed(instance, problem, rule, options=OPTIONS, **settings) -> Iterator[tuple[str, int, int]]:
-    """Each option, with the number of runs and of those that it changes.
-
-    Gives nothing where the rule is not defined for the problem or the instance.
-    """
+def changed(instance, problem, rule) -> Iterator[tuple[str, int, int]]:
+    """Each option, with the number of runs and of those that it changes; none if undefined."""
     try:
-        known = simulated(instance, problem, rule, DEFAULT, **settings)
+        known = simulated(instance, problem, rule, DEFAULT)
     except je.errors.ArgumentError:
         return
-    for name, option in options.items():
+    for name, option in OPTIONS.items():
         layout = dataclasses.replace(DEFAULT, **option)
-        found = simulated(instance, problem, rule, layout, **settings)
+        found = simulated(instance, problem, rule, layout)
         yield name, len(known), int((found != known).any(1).sum())

@@ -92,9 +92,8 @@ def test_the_best_extra_arm_of_two():
     items = je.BestArm(items=np.eye(2))
 
     def time(row):
-        return (
-            1 / je.bounds.optimum(jnp.concatenate([jnp.eye(2), row[None]]), [1.0, 0.5], items).value
-        )
+        arms = jnp.concatenate([jnp.eye(2), row[None]])
+        return 1 / je.bounds.optimum(arms, [1.0, 0.5], items).value
 
     found = cx.extreme_time(time, [1.0, 0.2], lambda x: x / jnp.linalg.norm(x), steps=60)
     assert found.time == pytest.approx(2 * 2 / 0.25, rel=1e-3)

@@ -40,19 +40,16 @@ def equations(value):
 def low(traced) -> tuple[int, list[str]]:
     """The number of products, and those that do not ask for the highest precision."""
     found = [one for one in equations(traced) if one.primitive.name in PRODUCTS]
-    bad = [
-        str(one) for one in found if one.params["precision"] not in (HIGHEST, (HIGHEST, HIGHEST))
-    ]
-    return len(found), bad
+    fine = HIGHEST, (HIGHEST, HIGHEST)
+    return len(found), [str(one) for one in found if one.params["precision"] not in fine]
 
 
 def test_the_walk_finds_nested_products():
     x = jnp.ones((2, 2), jnp.float32)
 
     def hidden(x):
-        return jax.lax.fori_loop(
-            0, 3, lambda _, y: jax.lax.cond(y[0, 0] > 0, lambda y: y @ x, lambda y: y, y), x
-        )
+        step = lambda y: jax.lax.cond(y[0, 0] > 0, lambda y: y @ x, lambda y: y, y)  # noqa: E731
+        return jax.lax.fori_loop(0, 3, lambda _, y: step(y), x)
 
     number, bad = low(jax.make_jaxpr(jax.jit(hidden))(x))
     assert number == 1 and len(bad) == 1
@@ -102,17 +99,11 @@ def test_the_program_of_a_rule(name):
     assert not LIBRARY & {one.primitive.name for one in equations(traced)}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"backend": "cpu"},
-        {"problem": je.TopM(2)},
-        {"problem": je.Thresholding(0.1)},
-        {"stopping": (je.FullElimination(), je.LLR())},
-        {"instance": je.Instance(LINEAR.arms, [LINEAR.theta, -LINEAR.theta])},
-    ],
-    ids=lambda changes: ", ".join(changes),
-)
+@pytest.mark.parametrize("changes", [
+    {"backend": "cpu"}, {"problem": je.TopM(2)}, {"problem": je.Thresholding(0.1)},
+    {"stopping": (je.FullElimination(), je.LLR())},
+    {"instance": je.Instance(LINEAR.arms, [LINEAR.theta, -LINEAR.theta])},
+], ids=lambda changes: ", ".join(changes))  # fmt: skip
 def test_the_program_in_other_forms(changes):
     number, bad = low(program(je.LinGapE(), **changes))
     assert number > 0 and not bad, bad

@@ -18,7 +18,6 @@ from tests.instances.instance_cases import stack
 
 RNG = np.random.default_rng(0)
 THREE = je.Instance(RNG.normal(size=(3, 3)), RNG.normal(size=3))
-TWO = je.Instance(*(np.random.default_rng(1).normal(size=shape) for shape in ((2, 2), 2)))
 SIX = je.Instance(RNG.normal(size=(6, 3)), RNG.normal(size=3))
 COPY = je.Instance(np.concatenate([THREE.arms, THREE.arms[:1]]), THREE.theta)
 FOUR = je.Instance(RNG.normal(size=(4, 3)), RNG.normal(size=3))
@@ -62,30 +61,25 @@ def test_copies_are_of_the_basis():
 
 def plan(*given, **settings):
     """The form of the design, and the features that a program gets; compiles nothing."""
-    usual = dict(
-        delta=0.1, stopping=je.LLR(), elimination=None, runs=4, max_samples=300, ridge=0.0,
-        engine=ties.DEFAULT,
-    )  # fmt: skip
+    usual = dict(delta=0.1, stopping=je.LLR(), elimination=None, runs=4, max_samples=300,
+                 ridge=0.0, engine=ties.DEFAULT)  # fmt: skip
     with scope.engine():
         spec, inputs, _ = planned(given, usual | settings)
     return spec.family.form, inputs.features
 
 
-@pytest.mark.parametrize(
-    "instance, problem, rule, more, form",
-    [
-        (THREE, je.BestArm(), je.LinGapE(), {}, "diagonal"),
-        (BATCH, je.TopM(2), je.LinGame(), {}, "diagonal"),
-        (THREE, je.Thresholding(0.1), je.TrackAndStop(), {}, "diagonal"),
-        (THREE, je.BestArm(), je.LinGapE(), {"ridge": 1.0}, "square"),
-        (THREE, je.BestArm(), je.LinGapE(), {"stopping": Own()}, "square"),
-        (THREE, je.BestArm(), je.LazyTaS(), {}, "square"),
-        (THREE, je.BestArm(), Coordinates(), {}, "square"),
-        (THREE, je.BestArm(items=SIX.arms), je.LinGapE(), {}, "square"),
-        (SIX, je.BestArm(), je.LinGapE(), {}, "square"),
-        (COPY, je.BestArm(), je.LinGapE(), {"ridge": 1.0}, "square"),
-    ],
-)
+@pytest.mark.parametrize("instance, problem, rule, more, form", [
+    (THREE, je.BestArm(), je.LinGapE(), {}, "diagonal"),
+    (BATCH, je.TopM(2), je.LinGame(), {}, "diagonal"),
+    (THREE, je.Thresholding(0.1), je.TrackAndStop(), {}, "diagonal"),
+    (THREE, je.BestArm(), je.LinGapE(), {"ridge": 1.0}, "square"),
+    (THREE, je.BestArm(), je.LinGapE(), {"stopping": Own()}, "square"),
+    (THREE, je.BestArm(), je.LazyTaS(), {}, "square"),
+    (THREE, je.BestArm(), Coordinates(), {}, "square"),
+    (THREE, je.BestArm(items=SIX.arms), je.LinGapE(), {}, "square"),
+    (SIX, je.BestArm(), je.LinGapE(), {}, "square"),
+    (COPY, je.BestArm(), je.LinGapE(), {"ridge": 1.0}, "square"),
+])  # fmt: skip
 def test_which_jobs_are(instance, problem, rule, more, form):
     found, features = plan(instance, problem, rule, **more)
     assert found == form
@@ -122,7 +116,6 @@ def test_the_trait_holds(rule):
     np.testing.assert_array_equal(one, two)
 
 
-@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class FirstCoordinate(je.contracts.SamplingRule):
     """Pulls an arm in proportion to its first coordinate."""

@@ -15,7 +15,8 @@ from tests.calls import planned
 
 def divisions(rule):
     """The divisions by an array with fewer entries, in the program of a call."""
-    instance = ties.plain(np.random.default_rng(0), je.BestArm())
+    rng = np.random.default_rng(0)
+    instance = je.Instance(rng.normal(size=(6, 3)), rng.normal(size=3))
     settings = {
         "delta": [0.1], "stopping": (je.Native(),), "elimination": None, "runs": 16,
         "max_samples": 300, "engine": je.Engine(devices=1),
