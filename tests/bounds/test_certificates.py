@@ -38,9 +38,8 @@ def collinear(e):
 def checked(instance, problem, gap=1e-6, loss=1e-8):
     """The certificate, and the exact one: both sides agree but for rounding."""
     found = je.complexity(instance, problem, gap)
-    low, high = (float(x) for x in exact_bracket(
-        instance, problem, found.allocation, found.mixture
-    ))  # fmt: skip
+    exact = exact_bracket(instance, problem, found.allocation, found.mixture)
+    low, high = map(float, exact)
     assert found.converged
     assert low == pytest.approx(float(found.value), rel=loss)
     assert high == pytest.approx(float(found.value * (1 + found.gap)), rel=loss)

@@ -57,10 +57,8 @@ def test_h_star_and_its_certificate(case):
         np.testing.assert_allclose(level[exists].min(), found.value[i] / unit, rtol=1e-9)
         upper = (q[exists] @ seen.gradients(labels, w)).max()
         assert upper <= found.value[i] / unit * (1 + found.gap[i]) * (1 + 1e-8)
-        if seen.pieces.slack:
-            other, _ = twin.slack_weights(seen)
-        else:
-            other = twin.piece_weights(seen, labels)
+        slack = seen.pieces.slack
+        other = twin.slack_weights(seen)[0] if slack else twin.piece_weights(seen, labels)
         np.testing.assert_allclose(largest(seen, other), found.value[i] / unit, rtol=1e-6)
         np.testing.assert_allclose(known[i] / unit, largest(seen, even), rtol=1e-12)
         shares = seen.shares(w)
@@ -82,9 +80,7 @@ def answer_of(found, i):
 
 def largest(seen, w):
     """The largest over the right answers of the least H_p(w)."""
-    answers = [seen.answer]
-    if seen.pieces.slack:
-        answers = seen.pieces.right(seen.means)
+    answers = seen.pieces.right(seen.means) if seen.pieces.slack else [seen.answer]
     w = np.maximum(w, 1e-12)
     return max(seen.values(seen.pieces.of(answer), w).min() for answer in answers)
 
@@ -137,12 +133,11 @@ def small(count, seed=0, K=6, d=3):
     return Instance(arms, rng.standard_normal((count, d)))
 
 
-@pytest.mark.slow
+@SLOW
 def test_a_thousand_small_instances_all_converge():
     # Newton steps with a second-order correction cycle on some of these.
     for problem in (TopM(2), Thresholding(0.1)):
-        found = complexity(small(1000, seed=5), problem, gap=1e-10)
-        assert found.converged.all()
+        assert complexity(small(1000, seed=5), problem, gap=1e-10).converged.all()
 
 
 def test_two_arms_have_a_closed_form_and_a_singular_design():
@@ -152,7 +147,7 @@ def test_two_arms_have_a_closed_form_and_a_singular_design():
     assert found.value == pytest.approx(0.6**2 / 8, rel=1e-9)
 
 
-@pytest.mark.slow
+@SLOW
 def test_optimum_on_a_singular_face_stays_finite():
     # One piece along e_1: the first arm alone is optimal, so V is singular at w*.
     positive = HalfSpaces(lambda theta: jnp.zeros((), jnp.int32), [[[1.0, 0.0]]], [[0.0]])
@@ -173,16 +168,12 @@ def test_scaling_and_other_coordinates():
     np.testing.assert_allclose(same, found, rtol=1e-8)
 
 
-def test_float64_under_any_flag_and_the_flag_is_unchanged():
-    flag = jax.config.jax_enable_x64
-    assert complexity(small(3), TopM(2)).value.dtype == np.float64
-    assert jax.config.jax_enable_x64 == flag
-
-
-def test_the_solve_is_compiled_once_per_shape():
+def test_the_solve_is_in_float64_and_compiled_once_per_shape():
     from jaxelim.bounds.complexities import _solved
 
-    complexity(small(3, seed=6), TopM(2))
+    flag = jax.config.jax_enable_x64
+    assert complexity(small(3, seed=6), TopM(2)).value.dtype == np.float64
+    assert jax.config.jax_enable_x64 == flag
     before = _solved._cache_size()
     complexity(small(11, seed=7), TopM(2), gap=1e-9)
     assert _solved._cache_size() == before
@@ -202,7 +193,7 @@ def test_near_ties_approach_gaussians(centre, size):
         assert abs(value / other - 1) < 20 * relative + 3e-9
 
 
-@pytest.mark.slow
+@SLOW
 def test_an_answer_that_is_not_the_best_may_have_the_largest_complexity():
     """The best arm is noisy: a precise one within epsilon is cheaper to certify."""
     means, std, epsilon = np.array([0.8, 0.79, 0.78]), np.array([3.0, 1.0, 0.3]), 0.2
@@ -233,7 +224,7 @@ def test_equal_costs_are_none():
     assert instance.without_costs() == unstructured(means, family) != instance
 
 
-@pytest.mark.slow
+@SLOW
 def test_large_and_nearly_tied_instances_are_certified():
     """In every other instance the best gap is 1e-4."""
     K, d, count = 200, 50, 40
