@@ -5,6 +5,7 @@ import functools
 from pathlib import Path
 
 import jaxelim
+from jaxelim import catalogue, families
 
 ROOT = Path(jaxelim.__file__).parent
 LAYERS = (
@@ -118,3 +119,14 @@ def test_few_ask_for_a_kind_of_family_or_evidence():
                 found = named(one.args[1]) & known
                 asked += [f"{name(path)}:{one.lineno}: {kind}" for kind in sorted(found)]
     assert len(asked) <= MOST_ASKED, "\n".join(asked)
+
+
+def test_the_engine_and_the_simulation_name_no_family_and_no_rule():
+    known = {*families.NAMES.values(), *catalogue.rules().values(), families.OneParameter}
+    names = {kind.__name__ for kind in known}
+    files = [path for room in ("engine", "simulation") for path in (ROOT / room).glob("*.py")]
+    for path in files:
+        tree = ast.parse(path.read_text())
+        used = {getattr(one, key, None) for one in ast.walk(tree) for key in ("id", "attr", "name")}
+        assert not used & names, path
+    assert len(files) > 20

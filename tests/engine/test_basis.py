@@ -12,8 +12,8 @@ import pytest
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.simulation.basis import computed
-from tests import ties
 from tests.calls import planned
+from tests.engine import test_ties as ties
 from tests.instances.instance_cases import stack
 
 RNG = np.random.default_rng(0)
