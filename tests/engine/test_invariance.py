@@ -76,10 +76,7 @@ def test_rare_work_of_some_lanes_leaves_all_choices():
     [(je.LinGapE(), False), pytest.param(je.LinGame(), True, marks=pytest.mark.slow)],
 )
 def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
-    """LinGame ignores delta: one trajectory serves all deltas.
-
-    LinGapE uses delta: each delta has its own trajectory, of the same shape.
-    """
+    """LinGame ignores delta: one trajectory serves all. LinGapE has one for each delta."""
     deltas = np.array([0.1, 0.001, 0.02])
     common = {**COMMON, "runs": 9, "max_samples": 1500, "stopping": (je.LLR(), SELECTIVE)}
     swept = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": deltas})
@@ -107,12 +104,15 @@ def test_a_batch_of_instances_equals_single_instances():
 def test_scaling():
     """(s theta, s noise_std) and (s arms, theta/s, s^2 ridge) give the same pulls."""
     common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
-    base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), ridge=1.0, **common)
-    for scaled, ridge in (
-        (je.Instance(INSTANCE.arms, 4 * INSTANCE.theta, noise_std=4.0), 1.0),
-        (je.Instance(2 * INSTANCE.arms, INSTANCE.theta / 2), 4.0),
-    ):
-        equal(base, je.simulate(scaled, je.BestArm(), je.LinGapE(), ridge=ridge, **common))
+    base, *others = (
+        je.simulate(instance, je.BestArm(), je.LinGapE(), ridge=ridge, **common)
+        for instance, ridge in (
+            (INSTANCE, 1.0), (je.Instance(INSTANCE.arms, 4 * INSTANCE.theta, noise_std=4.0), 1.0),
+            (je.Instance(2 * INSTANCE.arms, INSTANCE.theta / 2), 4.0),
+        )
+    )  # fmt: skip
+    for other in others:
+        equal(base, other)
 
 
 def test_permuted_arms_permute_the_result():
@@ -138,7 +138,6 @@ def test_one_compile_per_configuration():
     A threshold of one's own is traced by its check, and by the program.
     """
     engine.program.cache_clear()
-
     threshold = chex.assert_max_traces(lambda t, delta: jnp.log((1 + t) / delta), 2)
     for call in range(4):
         weights = np.roll(np.linspace(1, 2, 9), call) if call else np.ones(9)

@@ -62,7 +62,7 @@ LAYOUT = {"devices": 1, "lanes": 32}
 
 @pytest.fixture(scope="module")
 def stayed():
-    return simulated(False, layout=dict(LAYOUT))
+    return simulated(False, layout=LAYOUT)
 
 
 def alone():
@@ -73,7 +73,7 @@ def alone():
 def test_the_last_runs_move_to_one_lane(stayed, monkeypatch):
     """When the queue is empty. Its program is traced once; `shrink=False` does not ask for it."""
     before, asked, call = set(engine.program.values()), [], Cache.__call__
-    moved = simulated(True, layout=dict(LAYOUT))
+    moved = simulated(True, layout=LAYOUT)
     equal(stayed, moved)
     made = set(engine.program.values()) - before
     assert [(p.spec.execution.lanes, p.traces) for p in made] == [(1, 1)]
@@ -86,7 +86,7 @@ def test_the_last_runs_move_to_one_lane(stayed, monkeypatch):
 
     monkeypatch.setattr(Cache, "__call__", noted)
     before = set(engine.program.values())
-    equal(stayed, simulated(False, layout=dict(LAYOUT)))
+    equal(stayed, simulated(False, layout=LAYOUT))
     assert {one.spec.execution.lanes for one in asked if isinstance(one, engine.Program)} == {32}
     assert set(engine.program.values()) == before
 
@@ -95,7 +95,7 @@ def test_the_last_runs_move_to_one_lane(stayed, monkeypatch):
 @pytest.mark.devices
 def test_on_all_devices(stayed):
     layout = {"lanes": 16, "chunk": 16}
-    kept, moved = (simulated(shrink, layout=dict(layout)) for shrink in (False, True))
+    kept, moved = (simulated(shrink, layout=layout) for shrink in (False, True))
     equal(stayed, kept)
     equal(stayed, moved)
     assert moved.timings["samples_drawn"] == kept.timings["samples_drawn"]
@@ -141,8 +141,8 @@ def test_which_runs_are_taken_in_turn(lanes, rule, layout, instance, monkeypatch
 @pytest.mark.parametrize(
     "more",
     [
-        {"instance": je.Instance(EASIER.arms, [EASIER.theta, EASIER.theta[::-1]]), "runs": 33,
-         "layout": {"devices": 2}},
+        {"instance": je.Instance(EASIER.arms, [EASIER.theta, EASIER.theta[::-1], EASIER.theta]),
+         "runs": 33, "layout": {"devices": 2}},
         {"noise": np.random.default_rng(2).normal(size=(40, 3000)), "delta": [0.1, 0.01]},
     ],
     ids=["a batch in queues of two lengths", "given noise, a trajectory for each delta"],
@@ -150,26 +150,21 @@ def test_which_runs_are_taken_in_turn(lanes, rule, layout, instance, monkeypatch
 def test_a_rule_with_rare_work_in_turn(more):
     """All runs of the queue, and they are those of the rule without rare work."""
     settings = {"instance": EASIER, "layout": {"devices": 1}, **more}
-    one, many = (simulated(shrink, rule, **{**settings, "layout": dict(settings["layout"])})
-                 for shrink, rule in ((None, InTurn()), (False, je.LinGapE())))  # fmt: skip
+    one, many = simulated(None, InTurn(), **settings), simulated(False, **settings)
     equal(one, many)
     assert (one.layout["lanes"], many.layout["lanes"]) == (1, 16)
 
 
-def lowered(rule, lanes, problem=None, **more):
+def lowered(rule, lanes, chunk=None):
     """The lowered program of `lanes` lanes of a rule on `SMALL`."""
     settings = dict(
         delta=0.1, stopping=SELECTIVE, elimination=SELECTIVE, runs=16, seed=0, max_samples=300,
-        engine=je.Engine(lanes=16, devices=1, **more),
+        engine=je.Engine(lanes=16, devices=1, chunk=chunk),
     )  # fmt: skip
     with scope.engine():
-        spec, inputs, queue = planned((SMALL, problem or je.BestArm(), rule), settings)
-        program = engine.program(spec, inputs)
-        carry = program.empty(inputs, queue)
-        if lanes == 1:
-            program = engine.program(spec.executed(lanes=1), inputs)
-            carry = program.empty(inputs, queue)
-        placed = program.place(inputs, queue, carry)
+        spec, inputs, queue = planned((SMALL, je.BestArm(), rule), settings)
+        program = engine.program(spec if lanes > 1 else spec.executed(lanes=1), inputs)
+        placed = program.place(inputs, queue, program.empty(inputs, queue))
         return program.advance.jit.lower(*placed, np.int32(0))
 
 
@@ -214,21 +209,14 @@ def test_nothing_for_the_solves_is_made_in_a_step():
     "rule", [je.LinGapE(), pytest.param(je.FWS(), marks=pytest.mark.slow)], ids=repr
 )
 def test_a_lane_alone_is_one_kernel(rule):
-    """The step's loop stands in a tagged call.
-
-    FWS has the program of the test of its roundings.
-    """
-    check_kernels(lowered(rule, 1, chunk=4 if rule == je.FWS() else None), 1)
-
-
-def check_kernels(lowered, calls):
-    """Assert that a program has this many tagged calls, and that XLA keeps their loops in kernels.
+    """The step's loop stands in a tagged call, and XLA keeps it in a kernel.
 
     From jaxlib 0.12 on XLA tags most loops by itself: inside our calls, around them, or in the
-    place of one that holds a loop only.
+    place of one that holds a loop only. FWS has the program of the test of its roundings.
     """
-    assert len(re.findall(r'call @.*xla_cpu_small_call = "true"', lowered.as_text())) == calls
-    found = computations(lowered.compile().as_text())
+    program = lowered(rule, 1, chunk=4 if rule == je.FWS() else None)
+    assert len(re.findall(r'call @.*xla_cpu_small_call = "true"', program.as_text())) == 1
+    found = computations(program.compile().as_text())
     kernels = [x for lines in found.values() for x in lines if 'xla_cpu_small_call="true"' in x]
     inside = reached(kernels, found, ("while", "call", "fusion", "conditional"))
     loops = {
@@ -249,18 +237,11 @@ ROWS = (
 def test_jobs_of_the_digests_in_one_lane(name, monkeypatch):
     """Rules, problems and families: every array of the result, entry by entry."""
     job = next(job for job in jobs.JOBS if job.name == name)
-    settings = {**job.settings}
-    settings.pop("engine")
-
-    def simulated():
-        layout = je.Engine(devices=1, shrink=False)
-        return je.simulate(job.instance, job.problem, job.rule, **settings, engine=layout)
-
-    many = simulated()
+    settings = {**job.settings, "engine": je.Engine(devices=1, shrink=False)}
+    many = je.simulate(job.instance, job.problem, job.rule, **settings)
     monkeypatch.setattr(plan, "settled", lambda _, spec, __: spec.executed(lanes=1))
-    one = simulated()
-    for name in jobs.ARRAYS:
-        np.testing.assert_array_equal(getattr(many, name), getattr(one, name), err_msg=name)
+    one = je.simulate(job.instance, job.problem, job.rule, **settings)
+    equal(many, one)
     assert many.layout["lanes"] > one.layout["lanes"] == 1
 
 

@@ -33,7 +33,7 @@ def alone(f, *x):
 REDUCTIONS = {"argmax": np.argmax, "argmin": np.argmin, "max": np.max, "min": np.min, "sum": np.sum}
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 50, 64, 65, 130])
+@pytest.mark.parametrize("n", [1, 7, 64, 65, 130])
 def test_reductions(n):
     rng = np.random.default_rng(n)
     x = rng.integers(-3, 4, (n, B)).astype(float)  # many ties
@@ -107,32 +107,28 @@ def test_one_by_one():
     assert part[1].dtype == jnp.int32
 
 
-@pytest.mark.parametrize("k", [1, 31, 32, 33, 50, 64, 70])
+@pytest.mark.parametrize("k", [1, 32, 33, 64, 70])
 def test_packed_bits(k):
     rng = np.random.default_rng(k)
     bits = rng.random((k, 3, B)) < 0.5
     backwards = jax.jit(unpack, static_argnums=1)
     for words in both(pack, bits):
         assert words.shape == (-(-k // 32), 3, B) and words.dtype == jnp.uint32
-        for place in range(k):
-            np.testing.assert_array_equal(
-                (np.asarray(words)[place // 32] >> (place % 32)) & 1, bits[place]
-            )
+        for n in range(k):
+            np.testing.assert_array_equal(np.asarray(words)[n // 32] >> (n % 32) & 1, bits[n])
         np.testing.assert_array_equal(backwards(words, k), bits)
     around = lambda lanes, bits: unpack(pack(lanes, bits), k)  # noqa: E731
     np.testing.assert_array_equal(alone(around, bits[:, 0, 0]), bits[:, 0, 0])
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 70])
+@pytest.mark.parametrize("d", [1, 3, 8, 70])
 def test_inverse(d):
     rng = np.random.default_rng(d)
     root = rng.normal(size=(d, d + 3, B))
     a = np.einsum("dkb,ekb->deb", root, root)
     for got in both(lambda lanes, a: lanes.inverse(a), jnp.asarray(a)):
-        product = np.einsum("deb,efb->dfb", a, np.asarray(got))
-        np.testing.assert_allclose(
-            product, np.broadcast_to(np.eye(d)[:, :, None], product.shape), atol=1e-9
-        )
+        product = np.einsum("deb,efb->bdf", a, np.asarray(got))
+        np.testing.assert_allclose(product, np.tile(np.eye(d), (B, 1, 1)), atol=1e-9)
     single = np.asarray(alone(lambda lanes, a: lanes.inverse(a), a[..., 0]))
     np.testing.assert_allclose(single @ a[..., 0], np.eye(d), atol=1e-9)
 
@@ -159,6 +155,7 @@ def test_quadratic_forms_and_mixed_designs(d):
     rng = np.random.default_rng(d)
     arms, directions = 5, 3
     phi = rng.normal(size=(arms, d))
+    features = jnp.asarray(phi)
     roots = rng.normal(size=(B, d, d + 4))
     v = roots @ np.swapaxes(roots, 1, 2)
     g = np.einsum("kd,bde,ke->kb", phi, np.linalg.inv(v), phi)
@@ -169,20 +166,17 @@ def test_quadratic_forms_and_mixed_designs(d):
     forms, directed = (square, diagonal), (shared, own)
 
     def squares(lanes, forms, directed):
-        space = LinearContext(lanes, jnp.asarray(phi))
+        space = LinearContext(lanes, features)
         return [form.squares(space, y) for form in forms for y in directed]
 
     matrices = (np.asarray(square.v_inv),) * 2 + (full,) * 2
     for found in both(squares, forms, directed):
         for got, matrix, y in zip(found, matrices, directed * 2, strict=True):
             each = np.broadcast_to(y, (directions, d, B))
-            np.testing.assert_allclose(
-                got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9
-            )
+            known = np.einsum("pdb,deb,peb->pb", each, matrix, each)
+            np.testing.assert_allclose(got, known, rtol=1e-9)
     k, keep, new = rng.integers(0, arms, B), rng.uniform(0.2, 0.9, B), rng.uniform(0.1, 2, B)
-    mixed = lambda lanes, form, *x: form.mixed(  # noqa: E731
-        LinearContext(lanes, jnp.asarray(phi)), *x
-    )
+    mixed = lambda lanes, form, *x: form.mixed(LinearContext(lanes, features), *x)  # noqa: E731
     for got in both(mixed, square, k.astype(np.int32), keep, new):
         got = jax.tree.map(np.asarray, got)
         for b in range(B):
@@ -216,21 +210,7 @@ def test_near_equal_arms_keep_their_distance(scale):
     assert abs(float(plain[1]) / truth[1] - 1) > 1e-3
 
 
-def comparisons(text, lanes):
-    return sum("direction=GT" in line and f"pred[{lanes}]" in line for line in text.splitlines())
-
-
-@pytest.fixture
-def unmaterialized(monkeypatch):
-    """Remove `materialize`, so that XLA may recompute trees in every consumer."""
-
-    def bare():
-        monkeypatch.setattr(LaneOps, "materialize", lambda self, f, *x: f(*x))
-
-    return bare
-
-
-def test_the_compiled_program_does_not_copy_the_argmax(unmaterialized):
+def test_the_compiled_program_does_not_copy_the_argmax(monkeypatch):
     """A materialized tree of n - 1 compares is computed once, not once per consumer."""
 
     def step(lanes, x):
@@ -239,8 +219,10 @@ def test_the_compiled_program_does_not_copy_the_argmax(unmaterialized):
 
     def compares():
         f = jax.jit(lambda flag, x: step(LaneOps(flag), x))
-        return comparisons(f.lower(jnp.int32(1), jnp.zeros((50, 64))).compile().as_text(), 64)
+        text = f.lower(jnp.int32(1), jnp.zeros((50, 64))).compile().as_text()
+        return sum("direction=GT" in line and "pred[64]" in line for line in text.splitlines())
 
     assert compares() <= 49 + 2
-    unmaterialized()
+    # XLA may recompute trees in every consumer.
+    monkeypatch.setattr(LaneOps, "materialize", lambda self, f, *x: f(*x))
     assert compares() >= 2 * 49
