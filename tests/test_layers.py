@@ -28,7 +28,6 @@ MOST_ASKED = 6
 
 
 def name(path: Path) -> str:
-    """A module's name below jaxelim."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -64,7 +63,6 @@ def imports(path: Path) -> set[str]:
 
 @functools.cache
 def modules() -> dict[str, set[str]]:
-    """The imports of every module."""
     return {name(path): imports(path) for path in sorted(ROOT.rglob("*.py"))}
 
 

@@ -232,16 +232,11 @@ def test_large_and_nearly_tied_instances_are_certified():
     arms, theta = rng.standard_normal((count, K, d)) / d**0.5, rng.standard_normal((count, d))
     order = np.argsort((arms @ theta[..., None])[..., 0], 1)
     for i in range(0, count, 2):
-        down = 1e-4 * theta[i] / (theta[i] @ theta[i])
-        arms[i, order[i, -2]] = arms[i, order[i, -1]] - down + 0.3 * _across(rng, theta[i])
+        toward, across = theta[i] / (theta[i] @ theta[i]), rng.standard_normal(d)
+        across -= (across @ theta[i]) * toward  # moving along it changes no mean
+        beside = 0.3 * across / np.linalg.norm(across) - 1e-4 * toward
+        arms[i, order[i, -2]] = arms[i, order[i, -1]] + beside
     found = complexity(Instance(arms, theta), BestArm(), gap=1e-8)
     assert found.converged.all() and (found.gap <= 1e-8).all()
     for i in range(0, count, 7):  # the certificate, recomputed from the fields alone
         certified(found.allocation[i], found.mixture[i], arms[i], theta[i], ("bai",), 2e-8)
-
-
-def _across(rng, theta):
-    """A unit vector orthogonal to theta: moving along it changes no mean."""
-    z = rng.standard_normal(theta.size)
-    z -= z @ theta / (theta @ theta) * theta
-    return z / np.linalg.norm(z)

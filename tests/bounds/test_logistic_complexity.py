@@ -1,40 +1,14 @@
-"""H*, w* and their derivatives for logistic rewards, against SciPy's optimisers."""
+"""Information and H* for logistic rewards."""
 
 import jax
 import numpy as np
 import pytest
-import scipy.linalg
-import scipy.optimize
 
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.bounds.pieces import pieces_of
 from jaxelim.bounds.truth import each
-from tests.twin.logistic import divergences, mean
-
-
-def information(arms, theta, y, c, weights):
-    """H_p(w) and dH_p/dw by SciPy's minimiser in the null space of y."""
-    space = scipy.linalg.null_space(y[None])
-    base, inside = theta + y * (c - y @ theta) / (y @ y), arms @ space
-    scores = arms @ theta
-
-    def cost(z):
-        return weights @ divergences(scores, arms @ base + inside @ z)
-
-    def slope(z):
-        return inside.T @ (weights * (mean(arms @ base + inside @ z) - mean(scores)))
-
-    def curvature(z):
-        p = mean(arms @ base + inside @ z)
-        return (inside.T * (weights * p * (1 - p))) @ inside
-
-    found = scipy.optimize.minimize(
-        cost, np.zeros(space.shape[1]), jac=slope, hess=curvature, method="trust-exact",
-        options={"gtol": 1e-12},
-    )  # fmt: skip
-    return found.fun, divergences(scores, arms @ (base + space @ found.x))
-
+from tests import twin
 
 ARMS, THETA = np.random.default_rng(1).standard_normal((5, 3)), np.array([1.8, -0.9, 1.0])
 
@@ -47,7 +21,7 @@ def bent(truth, weights):
 
 
 def test_derivatives_in_the_weights():
-    """Values and slopes are SciPy's, the curvature that of differences of slopes."""
+    """Values and slopes are the twin's, the curvature that of differences of slopes."""
     instance = je.Instance(ARMS, THETA, family=je.Logistic())
     pieces, weights = pieces_of(instance, je.BestArm())[0], np.array([0.3, 0.05, 0.25, 0.3, 0.1])
     with scope.float64():
@@ -57,10 +31,11 @@ def test_derivatives_in_the_weights():
         moved = [(np.asarray(bent(truth, weights + s)[1]) - np.asarray(bent(truth, weights - s)[1]))
                  @ value / 2e-5 for s in steps]  # fmt: skip
     np.testing.assert_allclose(plain, value, rtol=1e-11)
-    for p, y in enumerate(pieces.y[0]):
-        exact, slope = information(ARMS, THETA, y, 0.0, weights)
-        np.testing.assert_allclose(value[p], exact, rtol=1e-10)
-        np.testing.assert_allclose(slopes[:, p], slope, rtol=1e-6, atol=1e-9)
+    world = twin.Logistic(ARMS, THETA)
+    seen = world.truth(world.pieces(("bai",)))
+    labels = seen.pieces.of(seen.answer, seen.candidates)
+    np.testing.assert_allclose(value, seen.values(labels, weights), rtol=1e-10)
+    np.testing.assert_allclose(slopes.T, seen.gradients(labels, weights), rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(curvature, -np.array(moved), rtol=1e-4, atol=1e-6)
 
 

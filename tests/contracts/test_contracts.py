@@ -60,8 +60,6 @@ def test_half_spaces_pass_as_a_problem():
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Sloppy(je.contracts.SamplingRule):
-    """Pulls arms out of range."""
-
     traits = je.contracts.Traits(reads=("rewards", "pieces"))
 
     def choose(self, view, state):

@@ -27,8 +27,6 @@ BATCH = je.Instance(RNG.normal(size=(2, 3, 3)), RNG.normal(size=(2, 3)))
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Coordinates(je.LinGapE):
-    """LinGapE that keeps the coordinates of its arms."""
-
     traits = dataclasses.replace(je.LinGapE.traits, basis_free=False)
 
 
@@ -118,8 +116,6 @@ def test_the_trait_holds(rule):
 
 @dataclasses.dataclass(frozen=True)
 class FirstCoordinate(je.contracts.SamplingRule):
-    """Pulls an arm in proportion to its first coordinate."""
-
     traits = je.contracts.Traits(reads=("pieces",))
 
     def choose(self, view, state):

@@ -122,11 +122,6 @@ def test_a_trace_is_refused():
         je.trace(ONE, je.BestArm(), Late(200), run=7, ridge=1)
 
 
-def test_all_devices_name_the_same_run():
-    error = refused(Late(200), engine=je.Engine(devices=len(jax.devices()), chunk=64))
-    assert (error.run, error.t) == (0, 150)
-
-
 def test_an_arm_that_is_never_pulled_is_accepted():
     """At the cap the rule is asked, but nothing is drawn."""
     result = je.simulate(ONE, je.BestArm(), Late(200), runs=40, max_samples=149, delta=1e-30,

@@ -19,8 +19,6 @@ from tests.calls import rows
 
 @dataclasses.dataclass(frozen=True)
 class Last(je.contracts.SamplingRule):
-    """Pulls the last arm."""
-
     traits = je.contracts.Traits(reads=("pieces",), lanes_last=True)
 
     def choose(self, view, state):

@@ -39,7 +39,6 @@ def _with_copy(rng: np.random.Generator, problem: je.contracts.Problem, d: int, 
 
 
 def independent(rng, problem):
-    """As many arms as dimensions."""
     return je.Instance(*_random(rng, ARMS, ARMS))
 
 
@@ -61,12 +60,10 @@ def scaled(rng, problem):
 
 
 def basis(rng, problem):
-    """Unstructured, Gaussian."""
     return je.Instance.unstructured(rng.normal(size=ARMS))
 
 
 def coins(rng, problem):
-    """Unstructured, Bernoulli."""
     return je.Instance.unstructured(rng.uniform(0.05, 0.95, ARMS), je.Bernoulli())
 
 

@@ -18,7 +18,6 @@ LAYOUT = je.Engine(devices=1, chunk=16)
 
 
 def simulated(arms, **more):
-    """A small job with shapes of `arms` arms."""
     one = je.Instance(np.eye(arms), np.linspace(1, 0, arms))
     return je.simulate(one, je.BestArm(), je.Uniform(), runs=2, max_samples=arms + 40, ridge=1,
                        engine=LAYOUT, **more)  # fmt: skip
