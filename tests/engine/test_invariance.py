@@ -28,6 +28,10 @@ FIELDS = ("samples", "stopped", "answer", "correct", "pulls", "elimination_times
 COMMON = dict(delta=0.05, runs=40, seed=11, max_samples=3000)
 
 
+def simulated(instance=INSTANCE, rule=None, **changes):
+    return je.simulate(instance, je.BestArm(), rule or je.LinGapE(), **{**COMMON, **changes})
+
+
 def equal(one, other, take=slice(None)):
     for name in FIELDS:
         a, b = getattr(one, name), getattr(other, name)
@@ -52,23 +56,21 @@ class Hesitant(je.LinGapE):
 
 @pytest.fixture(scope="module")
 def observed():
-    return je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **COMMON)
+    return simulated(stopping=ALL)
 
 
 def test_layout_order_and_choice_of_runs_do_not_matter(observed):
     order, some = np.random.default_rng(0).permutation(40), np.array([31, 2, 17])
     for layout, runs in (({"lanes": 64, "chunk": 37}, 40), ({}, order), ({}, some)):
-        settings = {**COMMON, "runs": runs, "engine": je.Engine(**layout)}
-        found = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **settings)
+        found = simulated(stopping=ALL, runs=runs, engine=je.Engine(**layout))
         equal(found, observed, np.arange(40) if np.ndim(runs) == 0 else runs)
 
 
 @pytest.mark.slow
 def test_rare_work_of_some_lanes_leaves_all_choices():
-    settings = dict(stopping=SELECTIVE, elimination=SELECTIVE, **COMMON)
-    layout = je.Engine(lanes=24, chunk=64)
-    plain = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), **settings)
-    equal(plain, je.simulate(INSTANCE, je.BestArm(), Hesitant(), engine=layout, **settings))
+    settings = dict(stopping=SELECTIVE, elimination=SELECTIVE)
+    rare = simulated(rule=Hesitant(), engine=je.Engine(lanes=24, chunk=64), **settings)
+    equal(simulated(**settings), rare)
 
 
 @pytest.mark.parametrize(
@@ -78,12 +80,12 @@ def test_rare_work_of_some_lanes_leaves_all_choices():
 def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
     """LinGame ignores delta: one trajectory serves all. LinGapE has one for each delta."""
     deltas = np.array([0.1, 0.001, 0.02])
-    common = {**COMMON, "runs": 9, "max_samples": 1500, "stopping": (je.LLR(), SELECTIVE)}
-    swept = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": deltas})
+    common = dict(rule=rule, runs=9, max_samples=1500, stopping=(je.LLR(), SELECTIVE))
+    swept = simulated(delta=deltas, **common)
     assert swept.samples.shape == (2, 3, 9)
     assert (swept.layout["deltas_per_trajectory"] == 3) == shared
     for d, delta in enumerate(deltas):
-        alone = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": delta})
+        alone = simulated(delta=delta, **common)
         for name in FIELDS:
             one, other = getattr(swept, name)[:, d], getattr(alone, name)[:, 0]
             np.testing.assert_array_equal(one, other, err_msg=name)
@@ -91,11 +93,10 @@ def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
 
 def test_a_batch_of_instances_equals_single_instances():
     batch = small(3, 3)
-    common = {**COMMON, "runs": 6, "stopping": ALL}
-    together = je.simulate(batch, je.BestArm(), je.LinGapE(), **common)
+    together = simulated(batch, stopping=ALL, runs=6)
     assert together.samples.shape == (3, 3, 1, 6)
     for i, one in enumerate(batch):
-        alone = je.simulate(one, je.BestArm(), je.LinGapE(), **common)
+        alone = simulated(one, stopping=ALL, runs=6)
         for name in FIELDS:
             np.testing.assert_array_equal(getattr(together, name)[i], getattr(alone, name), name)
 
@@ -103,9 +104,8 @@ def test_a_batch_of_instances_equals_single_instances():
 @pytest.mark.slow
 def test_scaling():
     """(s theta, s noise_std) and (s arms, theta/s, s^2 ridge) give the same pulls."""
-    common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
     base, *others = (
-        je.simulate(instance, je.BestArm(), je.LinGapE(), ridge=ridge, **common)
+        simulated(instance, ridge=ridge, stopping=SELECTIVE, runs=12, max_samples=1000)
         for instance, ridge in (
             (INSTANCE, 1.0), (je.Instance(INSTANCE.arms, 4 * INSTANCE.theta, noise_std=4.0), 1.0),
             (je.Instance(2 * INSTANCE.arms, INSTANCE.theta / 2), 4.0),
@@ -221,9 +221,7 @@ def test_two_devices_and_one(observed):
     """Runs are dealt to all devices, and do not depend on their number."""
     for devices, used in ((None, len(jax.devices())), (1, 1)):
         layout = je.Engine(shrink=False, devices=devices)
-        found = je.simulate(
-            INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON
-        )
+        found = simulated(stopping=ALL, engine=layout)
         assert found.layout["devices"] == used and found.stopped.all()
         equal(found, observed)
     assert observed.samples.max() > 4 * observed.samples.min()
