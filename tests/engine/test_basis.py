@@ -95,10 +95,13 @@ def test_a_threshold_by_piece_keeps_the_coordinates():
         assert (computed(job) is THREE) == kept
 
 
-def in_both(rule, turned):
+TURNED = np.random.default_rng(3).normal(size=(3, 3))
+
+
+def in_both(rule):
     """24 runs in given coordinates, and in others: samples, pulls and answers."""
     theta = 0.3 * SIX.theta
-    other = je.Instance(SIX.arms @ turned, np.linalg.solve(turned, theta))
+    other = je.Instance(SIX.arms @ TURNED, np.linalg.solve(TURNED, theta))
     given = je.Instance(SIX.arms, theta), other
     return (ties.simulated(one, je.BestArm(), rule, ties.DEFAULT, runs=24) for one in given)
 
@@ -106,11 +109,8 @@ def in_both(rule, turned):
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", [je.FWS(), je.XYAdaptive()], ids=repr)
 def test_the_trait_holds(rule):
-    """Runs in other coordinates are equal; random arms do not tie.
-
-    24 runs on six arms, of 10 to 300 samples.
-    """
-    one, two = in_both(rule, np.random.default_rng(3).normal(size=(3, 3)))
+    """Runs in other coordinates are equal, of 10 to 300 samples; random arms do not tie."""
+    one, two = in_both(rule)
     np.testing.assert_array_equal(one, two)
 
 
@@ -124,5 +124,5 @@ class FirstCoordinate(je.contracts.SamplingRule):
 
 @pytest.mark.slow
 def test_a_rule_that_reads_coordinates_is_found():
-    one, two = in_both(FirstCoordinate(), np.random.default_rng(3).normal(size=(3, 3)))
+    one, two = in_both(FirstCoordinate())
     assert (one != two).any(1).mean() > 0.5

@@ -37,10 +37,10 @@ def test_pulls_at_every_stop_sum_to_samples(arms):
     """
     features = np.tile([[0.0, 1e-3]], (arms, 1)) * (1 + np.arange(arms)[:, None])
     features[0] = [1.0, 0.0]
-    settings = dict(delta=[0.5, 1e-9], runs=2, ridge=1, max_samples=arms + 40)
     result = je.simulate(
         je.Instance(features, [100.0, 0.0]), je.BestArm(), Last(), threshold=easy_for_one_delta,
-        engine=je.Engine(devices=1, chunk=64), **settings,
+        engine=je.Engine(devices=1, chunk=64), delta=[0.5, 1e-9], runs=2, ridge=1,
+        max_samples=arms + 40,
     )  # fmt: skip
     assert (result.samples[0, 0] < arms + 5).all() and (result.samples[0, 1] == arms + 40).all()
     np.testing.assert_array_equal(result.pulls.sum(-1), result.samples)
