@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim import bounds
+from jaxelim import bounds, scope
 from jaxelim.bounds import complexity
+from jaxelim.bounds.pieces import pieces_of
+from jaxelim.bounds.truth import each
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
@@ -43,7 +45,7 @@ def test_h_star_and_its_certificate(case):
     alone = complexity(at.instance[-1:], problem, gap=1e-9)
     np.testing.assert_allclose(alone.value, found.value[-1:], rtol=2e-10)
     for i, world in enumerate(at.worlds):
-        seen, best = truth(world, spec), answer_of(found, i)
+        seen, best = truth_of(world, spec), answer_of(found, i)
         labels = seen.pieces.of(np.arange(world.K) == best) if seen.pieces.slack else (
             seen.pieces.of(seen.answer, seen.candidates)
         )  # fmt: skip
@@ -65,7 +67,7 @@ def test_h_star_and_its_certificate(case):
         np.testing.assert_allclose(found.pulls[i], shares / shares.sum())
 
 
-def truth(world, spec):
+def truth_of(world, spec):
     return world.truth(world.pieces(spec))
 
 
@@ -106,7 +108,7 @@ def test_the_instances_of_the_paper(name, problem, spec, value):
 
 def certified(w, q, arms, theta, spec, gap):
     """The certificate, recomputed from weights and mixture alone."""
-    seen = truth(twin.Linear(arms, theta), spec)
+    seen = truth_of(twin.Linear(arms, theta), spec)
     labels = seen.pieces.of(seen.answer, seen.means)
     least, slopes = seen.values(labels, w).min(), seen.gradients(labels, w)
     assert np.max(q @ slopes) <= least * (1 + gap)
@@ -200,7 +202,7 @@ def test_an_answer_that_is_not_the_best_may_have_the_largest_complexity():
     instance = je.Instance.unstructured(means, je.Gaussian(std))
     found = je.complexity(instance, je.BestArm(epsilon=epsilon), 1e-8)
     assert answer_of(found, 0) == 2
-    known = truth(twin.Gaussian(means, std), ("slack", epsilon))
+    known = truth_of(twin.Gaussian(means, std), ("slack", epsilon))
     w, clear = twin.slack_weights(known)
     value = largest(known, w)
     assert clear
@@ -240,3 +242,55 @@ def test_large_and_nearly_tied_instances_are_certified():
     assert found.converged.all() and (found.gap <= 1e-8).all()
     for i in range(0, count, 7):  # the certificate, recomputed from the fields alone
         certified(found.allocation[i], found.mixture[i], arms[i], theta[i], ("bai",), 2e-8)
+
+
+# Logistic rewards.
+
+PHI, THETA = np.random.default_rng(1).standard_normal((5, 3)), np.array([1.8, -0.9, 1.0])
+
+
+@jax.jit
+def bent(truth, weights):
+    evidence = truth.evidence().weighted(weights)
+    at = evidence.derivatives()
+    return at.value, at.gradient, at.curvature(at.value), evidence.values()
+
+
+def test_derivatives_in_the_weights_of_logistic_rewards():
+    """Values and slopes are the twin's, the curvature that of differences of slopes."""
+    instance = Instance(PHI, THETA, family=je.Logistic())
+    weights = np.array([0.3, 0.05, 0.25, 0.3, 0.1])
+    with scope.float64():
+        truth = next(each(instance, pieces_of(instance, BestArm())[0]))
+        value, slopes, curvature, plain = map(np.asarray, bent(truth, weights))
+        steps = 1e-5 * np.eye(5)
+        moved = [(np.asarray(bent(truth, weights + s)[1]) - np.asarray(bent(truth, weights - s)[1]))
+                 @ value / 2e-5 for s in steps]  # fmt: skip
+    np.testing.assert_allclose(plain, value, rtol=1e-11)
+    seen = truth_of(twin.Logistic(PHI, THETA), ("bai",))
+    labels = seen.pieces.of(seen.answer, seen.candidates)
+    np.testing.assert_allclose(value, seen.values(labels, weights), rtol=1e-10)
+    np.testing.assert_allclose(slopes.T, seen.gradients(labels, weights), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(curvature, -np.array(moved), rtol=1e-4, atol=1e-6)
+
+
+@SLOW
+def test_logistic_means_items_and_features_of_lower_rank():
+    """Independent arms by means; arms in a plane; items; ties by their means."""
+    basis = unstructured([0.8, 0.6, 0.5], je.Logistic())
+    bernoulli = unstructured([0.8, 0.6, 0.5], je.Bernoulli())
+    ours, exact = (complexity(x, BestArm(), 1e-9) for x in (basis, bernoulli))
+    np.testing.assert_allclose(ours.value, exact.value, rtol=1e-8)
+    np.testing.assert_allclose(ours.allocation, exact.allocation, atol=1e-4)
+    plain = Instance(PHI, THETA, family=je.Logistic())
+    plane = np.concatenate([PHI, PHI @ np.array([[0.3], [1.0], [0.2]])], 1)
+    flat = Instance(plane, [*THETA, 0.0], family=je.Logistic())
+    one, flat, items = (complexity(x, problem, 1e-9) for x, problem in (
+        (plain, BestArm()), (flat, BestArm()), (plain, BestArm(items=PHI))
+    ))  # fmt: skip
+    np.testing.assert_allclose([flat.value, items.value], [one.value] * 2, rtol=1e-8)
+    blind = [0.5, 0.5, 0.0, 0.0, 0.0]  # two arms do not tell the best from others in R^3
+    assert bounds.information(plain, BestArm(), blind) == 0
+    tied = Instance(np.eye(2), [0.5, 0.5], family=je.Logistic())
+    with pytest.raises(je.errors.ArgumentError, match="0.622459"):
+        complexity(tied, BestArm())

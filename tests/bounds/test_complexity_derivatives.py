@@ -190,24 +190,23 @@ def test_other_ties():
 # Information of traced weights.
 
 COINS = je.Instance.unstructured([0.6, 0.5, 0.3, 0.2], je.Bernoulli())
-PRICED = je.Instance.unstructured(COINS.means, je.Poisson(), costs=[1.0, 2.0, 0.5, 3.0])
 SHARES = [[0.2, 0.4, 0.4], [0.3, 0.4, 0.3], [0.5, 0.4, 0.1], [0.7, 0.2, 0.1]]
 POINTS = je.families.Points([0, 0.5, 1], SHARES)
 TRACED = {
-    "linear": (Instance(ARMS[:5], [1.0, 0.4, -0.3], noise_std=2.0), BestArm()),
-    "costs": (PRICED, BestArm()),
-    "bounded": (je.Instance.unstructured(source=POINTS, family=je.Bounded()), BestArm()),
+    "linear": Instance(ARMS[:5], [1.0, 0.4, -0.3], noise_std=2.0),
+    "costs": Instance.unstructured(COINS.means, je.Poisson(), costs=[1.0, 2.0, 0.5, 3.0]),
+    "bounded": Instance.unstructured(source=POINTS, family=je.Bounded()),
 }
 
 
 @pytest.mark.parametrize("case", rows(TRACED, {"linear"}))
 def test_information_of_traced_weights(case):
     """jit and vmap give the plain value to 1e-9; the derivative agrees with differences."""
-    instance, problem = TRACED[case]
+    instance = TRACED[case]
     weights = RNG.dirichlet(np.full(instance.K, 5.0), 2)
 
     def value(w):
-        return information(instance, problem, w)
+        return information(instance, BestArm(), w)
 
     plain = [float(value(w)) for w in weights]
     np.testing.assert_allclose(jax.jit(jax.vmap(value))(weights), plain, rtol=1e-9)
