@@ -34,7 +34,6 @@ CASES = {
     "a copy": (copied(0, 5), je.TopM(2), je.FWS()),
     "near": (copied(2, 3, 1e-8), je.Thresholding(0.1), je.TrackAndStop(tracking="C", schedule=4)),
     "scaled": (copied(1, 3, scale=1e4), je.BestArm(), je.RAGE(steps=500)),
-    "basis": (je.Instance.unstructured(RNG.normal(size=6)), je.TopM(2), je.LinGapE()),
     "coins": (
         je.Instance.unstructured(RNG.uniform(0.05, 0.95, 6), je.Bernoulli()),
         je.Thresholding(0.1), je.FWS()),
