@@ -80,9 +80,9 @@ def test_rare_work_of_some_lanes_leaves_all_choices():
 def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
     """LinGame ignores delta: one trajectory serves all. LinGapE has one for each delta."""
     deltas = np.array([0.1, 0.001, 0.02])
-    common = dict(rule=rule, runs=9, max_samples=1500, stopping=(je.LLR(), SELECTIVE))
+    common = dict(rule=rule, runs=9, max_samples=1500, stopping=ALL)
     swept = simulated(delta=deltas, **common)
-    assert swept.samples.shape == (2, 3, 9)
+    assert swept.samples.shape == (3, 3, 9)
     assert (swept.layout["deltas_per_trajectory"] == 3) == shared
     for d, delta in enumerate(deltas):
         alone = simulated(delta=delta, **common)
