@@ -70,11 +70,8 @@ def test_places_beyond_32_bits(b, dtype):
 def may_cancel(instance, ridge, max_samples):
     """The definition, with all pairs at once."""
     for features in np.reshape(instance.arms, (-1, instance.K, instance.d)):
-        gram = features @ features.T
-        norms = np.diag(gram)
-        squares = norms[:, None] + norms[None] - 2 * gram
-        for i, j in zip(*np.nonzero(squares <= 1e-6 * (norms[:, None] + norms[None])), strict=True):
-            squares[i, j] = np.sum((features[i] - features[j]) ** 2)
+        norms = np.sum(features**2, 1)
+        squares = np.sum((features[:, None] - features[None]) ** 2, 2)
         apart = np.any(features[:, None] != features[None], 2)
         eigenvalues = np.linalg.eigvalsh(features.T @ features + ridge * np.eye(instance.d))
         condition = (ridge + max_samples * norms.max()) / max(eigenvalues[0], 1e-300)

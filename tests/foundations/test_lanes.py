@@ -187,17 +187,13 @@ def test_quadratic_forms_and_mixed_designs(d):
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_near_equal_arms_keep_their_distance(scale):
-    """Arms 1e-9 apart: the Gram form cancels, the safe form has eight exact digits.
-
-    In units of any size of V^-1.
-    """
+    """Arms 1e-9 apart: the Gram form cancels, the safe form has eight exact digits."""
     near = [[1.0, n * 1e-9] for n in range(1, 9)]
     phi = np.array([[1.0, 0.0], *near, [0.3, -0.4]])
     v_inv = scale**2 * np.linalg.inv(np.eye(2) + phi.T @ phi)
     g = np.diag(phi @ v_inv @ phi.T)
     design = SquareDesign(jnp.asarray(g), jnp.asarray(v_inv))
-    i = jnp.int32(0)
-    y = phi[0] - phi
+    i, y = jnp.int32(0), phi[0] - phi
     truth = np.einsum("kd,de,ke->k", y, v_inv, y)
 
     def distances(lanes, phi, design, i):
