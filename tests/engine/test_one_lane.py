@@ -17,7 +17,7 @@ from jaxelim.engine import one_lane
 from jaxelim.simulation import plan
 from tests import jobs
 from tests.calls import planned
-from tests.engine.test_invariance import COMMON, SELECTIVE, equal
+from tests.engine.test_invariance import COMMON, SELECTIVE, Hesitant, equal
 
 SMALL = je.Instance(np.random.default_rng(0).normal(size=(12, 5)), [1.0, 0.3, -0.2, 0.1, 0.0])
 EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)
@@ -26,24 +26,13 @@ EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class InTurn(je.LinGapE):
-    """LinGapE with rare work at times."""
-
-    def choose(self, view, state, rarely):
-        go = view.t % 7 == 0
-        arm, state = super().choose(view, state)
-        return rarely(go, lambda: arm, jnp.where(go, 0, arm)), state
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class OfOneRun(InTurn):
-    """The same, written for one run."""
+class OfOneRun(Hesitant):
+    """LinGapE with rare work, written for one run."""
 
     traits: ClassVar = dataclasses.replace(je.LinGapE.traits, lanes_last=False)
 
 
-class Sorted(InTurn):
+class Sorted(Hesitant):
     """Sorts, which needs a library."""
 
     def choose(self, view, state, rarely):
@@ -109,10 +98,10 @@ GAUSSIAN = je.Instance.unstructured([1.0, 0.4, 0.0])
 @pytest.mark.parametrize(
     "lanes, rule, layout, instance",
     [
-        (1, InTurn(), {}, EASIER),
+        (1, Hesitant(), {}, EASIER),
         (16, je.LinGapE(), {}, EASIER),
-        (16, InTurn(), {"shrink": False}, EASIER),
-        (16, InTurn(), {"shrink": True, "lanes": 16}, EASIER),
+        (16, Hesitant(), {"shrink": False}, EASIER),
+        (16, Hesitant(), {"shrink": True, "lanes": 16}, EASIER),
         (16, OfOneRun(), {}, EASIER),
         (16, Sorted(), {}, EASIER),
         (16, je.TrackAndStop(), {}, GAUSSIAN),
@@ -150,7 +139,7 @@ def test_which_runs_are_taken_in_turn(lanes, rule, layout, instance, monkeypatch
 def test_a_rule_with_rare_work_in_turn(more):
     """All runs of the queue, and they are those of the rule without rare work."""
     settings = {"instance": EASIER, "layout": {"devices": 1}, **more}
-    one, many = simulated(None, InTurn(), **settings), simulated(False, **settings)
+    one, many = simulated(None, Hesitant(), **settings), simulated(False, **settings)
     equal(one, many)
     assert (one.layout["lanes"], many.layout["lanes"]) == (1, 16)
 
