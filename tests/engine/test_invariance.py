@@ -100,20 +100,6 @@ def test_a_batch_of_instances_equals_single_instances():
             np.testing.assert_array_equal(getattr(together, name)[i], getattr(alone, name), name)
 
 
-@pytest.mark.slow
-def test_scaling():
-    """(s theta, s noise_std) and (s arms, theta/s, s^2 ridge) give the same pulls."""
-    base, *others = (
-        simulated(instance, ridge=ridge, stopping=SELECTIVE, runs=12, max_samples=1000)
-        for instance, ridge in (
-            (INSTANCE, 1.0), (je.Instance(INSTANCE.arms, 4 * INSTANCE.theta, noise_std=4.0), 1.0),
-            (je.Instance(2 * INSTANCE.arms, INSTANCE.theta / 2), 4.0),
-        )
-    )  # fmt: skip
-    for other in others:
-        equal(base, other)
-
-
 def test_permuted_arms_permute_the_result():
     """Without ties. The initial pulls are in index order: the noise is permuted too."""
     rng = np.random.default_rng(5)
