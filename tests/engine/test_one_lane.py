@@ -217,7 +217,7 @@ def test_a_lane_alone_is_one_kernel(rule):
 
 ROWS = (
     "lingape resets full top-m", "lingame half-spaces at sampling", "family exponential fws",
-    "lazy-tas unstructured signs at sampling", "ugape top-m native", "family bernoulli tas",
+    "lazy-tas unstructured signs at sampling", "family bernoulli tas",
 )  # fmt: skip
 
 
