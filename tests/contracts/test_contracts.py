@@ -68,8 +68,7 @@ class Sloppy(je.contracts.SamplingRule):
 
 def test_the_check_detects_arms_out_of_range():
     with pytest.raises(ContractError, match="allowed: a rule that chooses arms from 0 to 2"):
-        check(Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1, 0, 0]), stopping=(je.LLR(),),
-              runs=40, steps=100)  # fmt: skip
+        check(Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1, 0, 0]), runs=40, steps=100)
 
 
 @jax.tree_util.register_static
