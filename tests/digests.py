@@ -74,7 +74,6 @@ def digest(array: Any) -> dict:
 
 
 def run_job(job: Job) -> dict:
-    """The digests of one job."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         arrays, numbers = job.call(job)
@@ -142,7 +141,6 @@ def made(words: Sequence[str] | None = None) -> dict:
 
 
 def as_text(found: dict) -> str:
-    """The file's text: JSON, one line per job."""
     here = json.dumps(found["environment"], indent=1)
     lines = (f"{json.dumps(name)}: {json.dumps(job)}" for name, job in found["jobs"].items())
     jobs = ",\n".join(lines)
@@ -204,7 +202,6 @@ def compared(there: dict, here: dict, words: Sequence[str] | None = None) -> tup
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
     title = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m tests.digests", description=title)
     commands = parser.add_subparsers(dest="command", required=True)

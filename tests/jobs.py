@@ -121,7 +121,6 @@ def simulated(job: Job) -> tuple[dict, dict]:
 
 
 def traced(job: Job) -> tuple[dict, dict]:
-    """The arrays of a `Trace`, as one run."""
     found = je.trace(job.instance, job.problem, job.rule, **job.settings)
     return as_one({name: getattr(found, name) for name in TRACED}), {"mean samples": found.samples}
 
@@ -154,7 +153,6 @@ def simulation(name, instance, problem, rule, **settings) -> Job:
 
 
 def one_run(name, instance, problem, rule, **settings) -> Job:
-    """A job of `trace`."""
     usual = dict(
         delta=0.05, stopping=LLR, elimination=None, threshold=je.Heuristic(), seed=0, run=3,
         max_samples=2000, ridge=1.0,
@@ -163,7 +161,6 @@ def one_run(name, instance, problem, rule, **settings) -> Job:
 
 
 def optimum(name, instance, problem) -> Job:
-    """A job of `complexity` and related functions."""
     return Job(name, instance, problem, None, {"gap": 1e-10}, solved)
 
 

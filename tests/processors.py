@@ -40,27 +40,17 @@ def jobs() -> dict:
 
     def runs(instance, rule, count, **settings):
         usual = dict(delta=0.1, seed=0, max_samples=20_000, stopping=je.LLR())
-        return lambda: _of_runs(
-            je.simulate(instance, je.BestArm(), rule, runs=count, **{**usual, **settings})
-        )
+        given = instance, je.BestArm(), rule
+        return lambda: _of_runs(je.simulate(*given, runs=count, **{**usual, **settings}))
 
     def optimum(instance):
         return lambda: _of_optimum(je.complexity(instance, je.BestArm()))
 
     return {
         "LinGame, run 115": lambda: _of_trace(
-            je.trace(
-                d20,
-                je.BestArm(),
-                je.LinGame(),
-                delta=0.01,
-                seed=0,
-                run=115,
-                ridge=1.0,
-                max_samples=200_000,
-                **both,
-            )
-        ),
+            je.trace(d20, je.BestArm(), je.LinGame(), delta=0.01, seed=0, run=115, ridge=1.0,
+                     max_samples=200_000, **both)
+        ),  # fmt: skip
         "LinGame": runs(d20, je.LinGame(), 120, delta=0.01, ridge=1.0, max_samples=200_000, **both),
         "LinGame, Mixture": runs(
             d20, je.LinGame(), 60, ridge=None, max_samples=100_000, threshold=je.Mixture(), **both
@@ -139,12 +129,10 @@ def parted(found: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, int]]:
     """Of each job and setting the runs that differ from the first setting's."""
     first = next(iter(found.values()))
     return {
-        job: {
-            setting: sum(a != b for a, b in zip(hashes, of[job], strict=True))
-            for setting, of in found.items()
-        }
+        job: {name: sum(a != b for a, b in zip(hashes, of[job], strict=True))
+              for name, of in found.items()}
         for job, hashes in first.items()
-    }
+    }  # fmt: skip
 
 
 def main() -> None:

@@ -5,24 +5,12 @@ import functools
 from pathlib import Path
 
 import jaxelim
+from jaxelim import catalogue, families
 
 ROOT = Path(jaxelim.__file__).parent
 LAYERS = (
-    (
-        "matrices",
-        "lanes",
-        "errors",
-        "checks",
-        "files",
-        "progress",
-        "scope",
-        "cache",
-        "program_cache",
-        "tables",
-        "text",
-        "numerics",
-        "mixtures",
-    ),  # fmt: skip
+    ("matrices", "lanes", "errors", "checks", "files", "progress", "scope", "cache",
+     "program_cache", "tables", "text", "numerics", "mixtures"),
     ("contracts",),
     ("evidence", "thresholds"),
     ("stopping", "families", "problems", "saddle"),
@@ -32,7 +20,7 @@ LAYERS = (
     ("catalogue", "figures"),
     ("live", "studies"),
     ("testing", "cli", "__init__", "__main__"),
-)
+)  # fmt: skip
 FOUNDATIONS = set(LAYERS[0])
 """Modules of the root that may import one another, like those of one folder."""
 MOST_ASKED = 6
@@ -40,7 +28,6 @@ MOST_ASKED = 6
 
 
 def name(path: Path) -> str:
-    """A module's name below jaxelim."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -76,7 +63,6 @@ def imports(path: Path) -> set[str]:
 
 @functools.cache
 def modules() -> dict[str, set[str]]:
-    """The imports of every module."""
     return {name(path): imports(path) for path in sorted(ROOT.rglob("*.py"))}
 
 
@@ -131,3 +117,14 @@ def test_few_ask_for_a_kind_of_family_or_evidence():
                 found = named(one.args[1]) & known
                 asked += [f"{name(path)}:{one.lineno}: {kind}" for kind in sorted(found)]
     assert len(asked) <= MOST_ASKED, "\n".join(asked)
+
+
+def test_the_engine_and_the_simulation_name_no_family_and_no_rule():
+    known = {*families.NAMES.values(), *catalogue.rules().values(), families.OneParameter}
+    names = {kind.__name__ for kind in known}
+    files = [path for room in ("engine", "simulation") for path in (ROOT / room).glob("*.py")]
+    for path in files:
+        tree = ast.parse(path.read_text())
+        used = {getattr(one, key, None) for one in ast.walk(tree) for key in ("id", "attr", "name")}
+        assert not used & names, path
+    assert len(files) > 20

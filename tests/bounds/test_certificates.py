@@ -6,12 +6,6 @@ import pytest
 import jaxelim as je
 from jaxelim.testing import exact_bracket
 
-SHAPES = [
-    (2, 2, je.BestArm()),
-    (5, 3, je.TopM(2)),
-    (5, 3, je.Thresholding(0.125)),
-    (8, 4, je.BestArm()),
-]
 KINDS = ("singular values", "scales of arms", "scales of coordinates", "near arms", "near ties")
 
 
@@ -44,25 +38,20 @@ def collinear(e):
 def checked(instance, problem, gap=1e-6, loss=1e-8):
     """The certificate, and the exact one: both sides agree but for rounding."""
     found = je.complexity(instance, problem, gap)
-    low, high = (float(x) for x in exact_bracket(
-        instance, problem, found.allocation, found.mixture
-    ))  # fmt: skip
+    exact = exact_bracket(instance, problem, found.allocation, found.mixture)
+    low, high = map(float, exact)
     assert found.converged
     assert low == pytest.approx(float(found.value), rel=loss)
     assert high == pytest.approx(float(found.value * (1 + found.gap)), rel=loss)
     return found
 
 
-@pytest.mark.parametrize(
-    "shape", [SHAPES[0], *(pytest.param(x, marks=pytest.mark.slow) for x in SHAPES[1:])], ids=repr
-)
-def test_certificates_of_random_instances(shape):
+def test_certificates_of_random_instances():
     """Condition numbers up to 1e5 cost no more than six digits."""
-    K, d, problem = shape
-    rng = np.random.default_rng([K, d])
+    rng = np.random.default_rng([5, 3])
     for i in range(15):
-        instance = je.Instance(*draw(rng, K, d, KINDS[i % 5], 10 ** rng.uniform(0, 5)))
-        checked(instance, problem, loss=1e-9)
+        instance = je.Instance(*draw(rng, 5, 3, KINDS[i % 5], 10 ** rng.uniform(0, 5)))
+        checked(instance, je.TopM(2), loss=1e-9)
 
 
 def test_costs_and_the_scale_of_the_noise():

@@ -69,9 +69,8 @@ def test_stops_on_the_right_half():
     come by luck with probability below 1e-6 at a rate of 0.1, so a rate of 0.28 is seen."""
     instance = je.Instance(np.eye(4), [1.0, 1.0, 0.2, 0.0])
     stopping = je.LLR(), je.SelectiveElimination(), je.FullElimination()
-    found = je.simulate(
-        instance, BestHalf(), je.LinGapE(), delta=0.1, runs=400, stopping=stopping, engine=ONE
-    )
+    found = je.simulate(instance, BestHalf(), je.LinGapE(), delta=0.1, runs=400, stopping=stopping,
+                        engine=ONE)  # fmt: skip
     assert found.stopped.all() and found.answer.shape == (3, 1, 400, 2)
     llr, selective, full = found.samples[:, 0]
     assert (full <= selective).all() and (selective <= llr).all() and (selective < llr).any()
@@ -79,17 +78,6 @@ def test_stops_on_the_right_half():
     assert errors.max() <= stats.binom.isf(LUCK, 400, 0.1)
     with pytest.raises(je.errors.ArgumentError):  # best arm has no unique answer there
         je.simulate(instance, je.BestArm(), je.LinGapE(), runs=2)
-
-
-@pytest.mark.slow
-def test_at_sampling_too():
-    instance = je.Instance(np.eye(4), [1.0, 0.6, 0.2, 0.0])
-    for elimination in (je.SelectiveElimination(), je.FullElimination()):
-        found = je.simulate(
-            instance, BestHalf(), je.LinGapE(), delta=0.1, runs=20, stopping=elimination,
-            elimination=elimination, engine=ONE,
-        )  # fmt: skip
-        assert found.stopped.all() and (found.tests_sampling < 2 * found.samples).any()
 
 
 def test_there_is_no_lower_bound():
@@ -117,15 +105,11 @@ def test_arms_of_a_shape_out_of_range_end_the_run():
 
 
 class NoShape(BestHalf):
-    """Its shape is no shape."""
-
     def shape(self, seen, answer):
         return jnp.arange(3) != answer
 
 
 class WrongWidth(BestHalf):
-    """Its public answer has another length than `width` says."""
-
     def width(self, arms):
         return arms
 

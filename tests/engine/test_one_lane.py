@@ -17,7 +17,7 @@ from jaxelim.engine import one_lane
 from jaxelim.simulation import plan
 from tests import jobs
 from tests.calls import planned
-from tests.engine.test_invariance import COMMON, SELECTIVE, equal
+from tests.engine.test_invariance import COMMON, SELECTIVE, Hesitant, equal
 
 SMALL = je.Instance(np.random.default_rng(0).normal(size=(12, 5)), [1.0, 0.3, -0.2, 0.1, 0.0])
 EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)
@@ -26,33 +26,18 @@ EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class InTurn(je.LinGapE):
-    """LinGapE with rare work at times."""
-
-    def choose(self, view, state, rarely):
-        go = view.t % 7 == 0
-        arm, state = super().choose(view, state)
-        return rarely(go, lambda: arm, jnp.where(go, 0, arm)), state
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class OfOneRun(InTurn):
-    """The same, written for one run."""
+class OfOneRun(Hesitant):
+    """LinGapE with rare work, written for one run."""
 
     traits: ClassVar = dataclasses.replace(je.LinGapE.traits, lanes_last=False)
 
 
-class Sorted(InTurn):
+class Sorted(Hesitant):
     """Sorts, which needs a library."""
 
     def choose(self, view, state, rarely):
         arm, state = super().choose(view, state, rarely)
         return arm + 0 * jnp.argsort(view.means, axis=0)[0].astype(arm.dtype), state
-
-
-def slow(*row):
-    return pytest.param(*row, marks=pytest.mark.slow)
 
 
 def simulated(shrink, rule=None, instance=SMALL, **more):
@@ -61,9 +46,12 @@ def simulated(shrink, rule=None, instance=SMALL, **more):
     return je.simulate(instance, je.BestArm(), rule or je.LinGapE(), engine=layout, **settings)
 
 
+LAYOUT = {"devices": 1, "lanes": 32}
+
+
 @pytest.fixture(scope="module")
 def stayed():
-    return simulated(False)
+    return simulated(False, layout=LAYOUT)
 
 
 def alone():
@@ -71,36 +59,15 @@ def alone():
     return {p for p in engine.program.values() if p.spec.execution.lanes == 1 and p.compiled}
 
 
-@pytest.mark.slow
-def test_the_last_runs_move_to_one_lane(stayed):
-    """When the queue is empty. The program of one lane is traced once."""
-    before = set(engine.program.values())
-    moved = simulated(True, layout={"devices": 1, "lanes": 32})
+def test_the_last_runs_move_to_one_lane(stayed, monkeypatch):
+    """When the queue is empty. Its program is traced once; `shrink=False` does not ask for it."""
+    before, asked, call = set(engine.program.values()), [], Cache.__call__
+    moved = simulated(True, layout=LAYOUT)
     equal(stayed, moved)
     made = set(engine.program.values()) - before
-    assert {p.spec.execution.lanes for p in made} == {1, 32} and {p.traces for p in made} == {1}
+    assert [(p.spec.execution.lanes, p.traces) for p in made] == [(1, 1)]
     assert moved.timings["samples_drawn"] == stayed.timings["samples_drawn"]
     assert moved.timings["samples_computed"] < stayed.timings["samples_computed"]
-
-
-@pytest.mark.slow
-@pytest.mark.devices
-@pytest.mark.parametrize(
-    "layout", [{"devices": 1, "lanes": 32, "chunk": 16}, {"lanes": 16, "chunk": 16}], ids=repr
-)
-def test_on_one_device_and_on_all(stayed, layout):
-    kept, moved = (simulated(shrink, layout=dict(layout)) for shrink in (False, True))
-    equal(stayed, kept)
-    equal(stayed, moved)
-    assert moved.timings["samples_drawn"] == kept.timings["samples_drawn"]
-    assert moved.timings["samples_computed"] < kept.timings["samples_computed"]
-    assert layout["chunk"] in {p.spec.execution.chunk for p in alone()}
-
-
-def test_never(stayed, monkeypatch):
-    """`shrink=False` keeps the lanes, and compiles nothing else."""
-    layout = {"devices": 1, "lanes": 32}
-    moved, asked, call = simulated(True, layout=dict(layout)), [], Cache.__call__
 
     def noted(self, *given):
         asked.append(call(self, *given))
@@ -108,50 +75,54 @@ def test_never(stayed, monkeypatch):
 
     monkeypatch.setattr(Cache, "__call__", noted)
     before = set(engine.program.values())
-    kept = simulated(False, layout=dict(layout))
+    equal(stayed, simulated(False, layout=LAYOUT))
     assert {one.spec.execution.lanes for one in asked if isinstance(one, engine.Program)} == {32}
     assert set(engine.program.values()) == before
-    equal(stayed, kept)
-    assert moved.timings["samples_computed"] < kept.timings["samples_computed"]
 
 
 @pytest.mark.slow
 @pytest.mark.devices
-@pytest.mark.parametrize("layout", [{"devices": 1}, {"devices": 2}, {"devices": 1, "chunk": 16}])
-def test_a_rule_with_rare_work_in_turn(layout):
-    """All runs of the queue, and they are those of the rule without rare work."""
-    found = simulated(None, InTurn(), EASIER, layout=layout)
-    equal(simulated(False, None, EASIER), found)
-    assert found.layout["lanes"] == 1
+def test_on_all_devices(stayed):
+    layout = {"lanes": 16, "chunk": 16}
+    kept, moved = (simulated(shrink, layout=layout) for shrink in (False, True))
+    equal(stayed, kept)
+    equal(stayed, moved)
+    assert moved.timings["samples_drawn"] == kept.timings["samples_drawn"]
+    assert moved.timings["samples_computed"] < kept.timings["samples_computed"]
+    assert layout["chunk"] in {p.spec.execution.chunk for p in alone()}
 
 
-@pytest.mark.slow
+GAUSSIAN = je.Instance.unstructured([1.0, 0.4, 0.0])
+
+
 @pytest.mark.parametrize(
-    "lanes, rule, shrink, more",
+    "lanes, rule, layout, instance",
     [
-        (1, InTurn(), None, {"runs": 2}),
-        (16, je.LinGapE(), None, {"runs": 2}),
-        (16, InTurn(), False, {}),
-        (16, InTurn(), True, {"layout": {"devices": 1, "lanes": 16}}),
-        (16, OfOneRun(), True, {"runs": 2}),
-        (16, Sorted(), None, {"runs": 2}),
+        (1, Hesitant(), {}, EASIER),
+        (16, je.LinGapE(), {}, EASIER),
+        (16, Hesitant(), {"shrink": False}, EASIER),
+        (16, Hesitant(), {"shrink": True, "lanes": 16}, EASIER),
+        (16, OfOneRun(), {}, EASIER),
+        (16, Sorted(), {}, EASIER),
+        (16, je.TrackAndStop(), {}, GAUSSIAN),
     ],
-    ids=["rare work", "none", "never", "lanes by hand", "under vmap", "a library's call"],
-)
-def test_which_runs_are_taken_in_turn(lanes, rule, shrink, more, monkeypatch):
-    """Those of a rule with rare work, where steps may be one kernel."""
-    settings = {"stopping": je.LLR(), "max_samples": 20, "runs": 40, **more}
-    assert simulated(shrink, rule, EASIER, **settings).layout["lanes"] == lanes
+    ids=["rare work", "none", "never", "lanes by hand", "under vmap", "a library's call",
+         "an equation at every sample"],
+)  # fmt: skip
+def test_which_runs_are_taken_in_turn(lanes, rule, layout, instance, monkeypatch):
+    """Those of a rule whose problem needs rare work, where steps may be one kernel."""
+    settings = dict(
+        delta=0.1, stopping=je.LLR(), elimination=None, runs=40, max_samples=20,
+        engine=je.Engine(devices=1, **layout),
+    )  # fmt: skip
+
+    def taken():
+        with scope.engine():
+            return planned((instance, je.BestArm(), rule), settings)[0].execution.lanes
+
+    assert taken() == lanes
     monkeypatch.setattr(one_lane, "WORKS", False)  # a JAX that was not tried
-    assert simulated(shrink, rule, EASIER, **settings).layout["lanes"] == 16
-
-
-@pytest.mark.slow
-def test_rare_work_that_a_problem_does_not_need():
-    """Track-and-Stop on Gaussian arms solves one equation at every sample, in many lanes."""
-    arms = je.Instance.unstructured([1.0, 0.4, 0.0])
-    settings = {"stopping": je.LLR(), "max_samples": 20, "runs": 40}
-    assert simulated(None, je.TrackAndStop(), arms, **settings).layout["lanes"] == 16
+    assert taken() == 16
 
 
 @pytest.mark.devices
@@ -159,45 +130,38 @@ def test_rare_work_that_a_problem_does_not_need():
 @pytest.mark.parametrize(
     "more",
     [
-        {"delta": [0.1, 0.01]},
-        {"instance": je.Instance(EASIER.arms, [EASIER.theta, EASIER.theta[::-1]]), "runs": 20},
-        {"runs": 33, "layout": {"devices": 2}},
-        {"noise": np.random.default_rng(2).normal(size=(40, 3000))},
+        {"instance": je.Instance(EASIER.arms, [EASIER.theta, EASIER.theta[::-1], EASIER.theta]),
+         "runs": 33, "layout": {"devices": 2}},
+        {"noise": np.random.default_rng(2).normal(size=(40, 3000)), "delta": [0.1, 0.01]},
     ],
-    ids=["a trajectory for each delta", "a batch", "queues of 17 and 16", "given noise"],
-)
-def test_other_jobs_in_turn(more):
-    one, many = (simulated(shrink, InTurn(), **{"instance": EASIER, **more})
-                 for shrink in (None, False))  # fmt: skip
+    ids=["a batch in queues of two lengths", "given noise, a trajectory for each delta"],
+)  # fmt: skip
+def test_a_rule_with_rare_work_in_turn(more):
+    """All runs of the queue, and they are those of the rule without rare work."""
+    settings = {"instance": EASIER, "layout": {"devices": 1}, **more}
+    one, many = simulated(None, Hesitant(), **settings), simulated(False, **settings)
     equal(one, many)
     assert (one.layout["lanes"], many.layout["lanes"]) == (1, 16)
 
 
-def lowered(rule, lanes, problem=None, **more):
+def lowered(rule, lanes, chunk=None):
     """The lowered program of `lanes` lanes of a rule on `SMALL`."""
     settings = dict(
         delta=0.1, stopping=SELECTIVE, elimination=SELECTIVE, runs=16, seed=0, max_samples=300,
-        engine=je.Engine(lanes=16, devices=1, **more),
+        engine=je.Engine(lanes=16, devices=1, chunk=chunk),
     )  # fmt: skip
     with scope.engine():
-        spec, inputs, queue = planned((SMALL, problem or je.BestArm(), rule), settings)
-        program = engine.program(spec, inputs)
-        carry = program.empty(inputs, queue)
-        if lanes == 1:
-            program = engine.program(spec.executed(lanes=1), inputs)
-            carry = program.empty(inputs, queue)
-        placed = program.place(inputs, queue, carry)
+        spec, inputs, queue = planned((SMALL, je.BestArm(), rule), settings)
+        program = engine.program(spec if lanes > 1 else spec.executed(lanes=1), inputs)
+        placed = program.place(inputs, queue, program.empty(inputs, queue))
         return program.advance.jit.lower(*placed, np.int32(0))
 
 
 def computations(text):
     """The computations of a compiled text by name, each a list of its lines."""
-    found = {}
-    for block in re.split(r"\n\n", text):
-        head = re.match(r"(?:ENTRY )?%?([\w.-]+) \(", block.strip())
-        if head:
-            found[head[1]] = block.splitlines()
-    return found
+    blocks = [block.strip() for block in text.split("\n\n")]
+    heads = [re.match(r"(?:ENTRY )?%?([\w.-]+) \(", block) for block in blocks]
+    return {head[1]: block.splitlines() for head, block in zip(heads, blocks, strict=True) if head}
 
 
 def reached(lines, found, kinds):
@@ -231,31 +195,17 @@ def test_nothing_for_the_solves_is_made_in_a_step():
 
 
 @pytest.mark.parametrize(
-    "rule, calls",
-    [
-        (je.LinGapE(), 1),
-        pytest.param(je.LinGame(), 1, marks=pytest.mark.slow),
-        pytest.param(je.FWS(), 1, marks=pytest.mark.slow),
-        pytest.param(je.LazyTaS(), 1, marks=pytest.mark.slow),
-    ],
-    ids=repr,
+    "rule", [je.LinGapE(), pytest.param(je.FWS(), marks=pytest.mark.slow)], ids=repr
 )
-def test_a_lane_alone_is_one_kernel(rule, calls):
-    """The step's loop stands in a tagged call.
-
-    FWS has the program of the test of its roundings.
-    """
-    check_kernels(lowered(rule, 1, chunk=4 if rule == je.FWS() else None), calls)
-
-
-def check_kernels(lowered, calls):
-    """Assert that a program has this many tagged calls, and that XLA keeps their loops in kernels.
+def test_a_lane_alone_is_one_kernel(rule):
+    """The step's loop stands in a tagged call, and XLA keeps it in a kernel.
 
     From jaxlib 0.12 on XLA tags most loops by itself: inside our calls, around them, or in the
-    place of one that holds a loop only.
+    place of one that holds a loop only. FWS has the program of the test of its roundings.
     """
-    assert len(re.findall(r'call @.*xla_cpu_small_call = "true"', lowered.as_text())) == calls
-    found = computations(lowered.compile().as_text())
+    program = lowered(rule, 1, chunk=4 if rule == je.FWS() else None)
+    assert len(re.findall(r'call @.*xla_cpu_small_call = "true"', program.as_text())) == 1
+    found = computations(program.compile().as_text())
     kernels = [x for lines in found.values() for x in lines if 'xla_cpu_small_call="true"' in x]
     inside = reached(kernels, found, ("while", "call", "fusion", "conditional"))
     loops = {
@@ -266,20 +216,8 @@ def check_kernels(lowered, calls):
 
 
 ROWS = (
-    "lingape top-m pair times", "lingape signs", "lingape a trajectory per delta",
-    "lingape batch own arms",
-    "lingape batch shared arms", "lingape resets full top-m", "lingape half-spaces",
-    "lingame deltas on one trajectory", "lingame optimistic top-m at sampling",
-    "lingame half-spaces at sampling", "lingame unstructured resets", "family poisson k-learner",
-    "lazy-tas linear-d20", "lazy-tas unstructured signs at sampling",
-    "fws linear", "fws unstructured top-m at sampling", "family exponential fws",
-    "lingifa linear top-m", "lucb best-arm native", "lucb top-m at sampling", "lucb signs",
-    "ugape top-m native", "racing top-m", "racing best-arm batch", "rage linear",
-    "xy-adaptive linear", "oracle linear-d20", "oracle signs given weights", "tas D",
-    "tas C signs at sampling", "tas C half-spaces", "optimistic-tas top-m",
-    "uniform unstructured", "uniform cut off",
-    "family bernoulli top-two ids", "family bernoulli kl-lucb", "family bernoulli tas",
-    "family gaussian-by-arm uniform", "family unknown-variance lucb",
+    "lingape resets full top-m", "lingame half-spaces at sampling", "family exponential fws",
+    "lazy-tas unstructured signs at sampling", "family bernoulli tas",
 )  # fmt: skip
 
 
@@ -288,34 +226,23 @@ ROWS = (
 def test_jobs_of_the_digests_in_one_lane(name, monkeypatch):
     """Rules, problems and families: every array of the result, entry by entry."""
     job = next(job for job in jobs.JOBS if job.name == name)
-    settings = {**job.settings}
-    settings.pop("engine")
-
-    def simulated():
-        layout = je.Engine(devices=1, shrink=False)
-        return je.simulate(job.instance, job.problem, job.rule, **settings, engine=layout)
-
-    many = simulated()
+    settings = {**job.settings, "engine": je.Engine(devices=1, shrink=False)}
+    many = je.simulate(job.instance, job.problem, job.rule, **settings)
     monkeypatch.setattr(plan, "settled", lambda _, spec, __: spec.executed(lanes=1))
-    one = simulated()
-    for name in jobs.ARRAYS:
-        np.testing.assert_array_equal(getattr(many, name), getattr(one, name), err_msg=name)
+    one = je.simulate(job.instance, job.problem, job.rule, **settings)
+    equal(many, one)
     assert many.layout["lanes"] > one.layout["lanes"] == 1
 
 
 class Beside:
     """The program of one lane beside one of many, on the same runs."""
 
-    def __init__(self, given, lanes, runs, chunk=256):
-        native = given[2].traits.stopping == ("native",)
-        self.spec, self.inputs, self.queue = planned(
-            given,
-            dict(
-                delta=0.05, stopping=je.Native() if native else SELECTIVE,
-                elimination=None if native else SELECTIVE, runs=runs, seed=5, max_samples=40_000,
-                engine=je.Engine(devices=1, lanes=lanes, chunk=chunk),
-            ),
+    def __init__(self, given, lanes, runs, chunk):
+        settings = dict(
+            delta=0.05, stopping=SELECTIVE, elimination=SELECTIVE, runs=runs, seed=5,
+            max_samples=40_000, engine=je.Engine(devices=1, lanes=lanes, chunk=chunk),
         )  # fmt: skip
+        self.spec, self.inputs, self.queue = planned(given, settings)
         self.program = engine.program(self.spec, self.inputs)
         self.alone = engine.program(self.spec.executed(lanes=1), self.inputs)
 
@@ -325,102 +252,55 @@ class Beside:
         placed = self.program.begun(self.inputs, self.queue, empty)
         return jax.device_get(self.program.advance(*placed, np.int32(chunks)))
 
-    def further(self, carry):
-        """The carry of many lanes after one more chunk."""
-        return self.advanced(self.program, self.queue, carry)
-
     def advanced(self, program, queue, carry):
+        """A carry after one more chunk."""
         placed = program.place(self.inputs, *jax.tree.map(np.array, (queue, carry)))
         return jax.device_get(program.advance(*placed, np.int32(1)))
 
     def runs_alone(self, carry, chunks):
-        """Each live run of a carry in one lane: its lane's index, and the carries after chunks."""
-        order = np.argsort(carry.lane.done, kind="stable")
+        """Each live run of a carry in one lane: the carries after chunks."""
         carry = dataclasses.replace(carry, next=self.queue.length)
         for n in range(int(np.sum(~carry.lane.done))):
-            one, found = self.alone.alone(carry, carry.lane, n), []
+            one = self.alone.alone(carry, carry.lane, n)
             for _ in range(chunks):
                 one = self.advanced(self.alone, self.queue, one)
-                if bool(one.lane.done[0]):  # many lanes take idle steps after the end
-                    break
-                found.append(one)
-            yield order[n], found
+                yield one
 
 
-def equal_lanes(one, many, index):
-    """Assert that a lane alone has the state of one of many, to the last bit."""
-    for x, y in zip(jax.tree.leaves(many), jax.tree.leaves(one), strict=True):
-        if x.shape != y.shape:
-            np.testing.assert_array_equal(x[..., index], y[..., 0])
+def places(lane):
+    """The run and t of each lane that is not done, and its place."""
+    live = np.flatnonzero(~lane.done)
+    return {(int(lane.run.item[b]), int(lane.stats.t[b])): b for b in live}
 
 
 @pytest.mark.parametrize(
-    "instance, problem, rule",
+    "given, lanes, chunk, begun, chunks",
     [
-        slow(jobs.D20, je.BestArm(), je.LinGapE()),
-        slow(jobs.scaled(jobs.D10_TOP, 2.0), je.TopM(3), je.LinGapE()),
-        slow(jobs.D20, je.TopM(5), je.LinGapE()),
-        (jobs.D20_SIGNS, je.Thresholding(), je.LinGapE()),
-        slow(jobs.K40, je.BestArm(), je.LinGapE()),
-        slow(jobs.D20, je.BestArm(), je.LinGame()),
-        slow(jobs.D20, je.TopM(5), je.LinGame()),
+        ((jobs.D20_SIGNS, je.Thresholding(), je.LinGapE()), 64, 256, 1, 1),
+        pytest.param((jobs.D20, je.TopM(5), je.LinGame()), 64, 256, 1, 1, marks=pytest.mark.slow),
+        pytest.param((SMALL, je.BestArm(), je.FWS()), 16, 4, 10, 40, marks=pytest.mark.slow),
     ],
-    ids=repr,
-)
-def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
-    """Every number of a lane's state after a chunk of 256 steps is the same, to the last bit.
+    ids=["lingape", "lingame", "rare work"],
+)  # fmt: skip
+def test_a_lane_alone_rounds_as_one_of_many(given, lanes, chunk, begun, chunks):
+    """Every number of a lane's state is the same to the last bit, where the run and t are.
 
-    60 runs, each from its state after one chunk of 64 lanes.
+    Of 60 runs after a chunk of 256 steps, each from its state after the first chunk. Of nine
+    runs of FWS after each of 40 chunks of 4 steps; the first ten chunks end within a block of
+    uniform steps, which ends by a new design.
     """
     with scope.engine():
-        beside = Beside((instance, problem, rule), 64, 60)
-        first = beside.begun(1)
-        wide, compared = beside.further(first), 0
-        for lane, found in beside.runs_alone(first, 1):
-            compared += 1
-            for one in found:
-                equal_lanes(one.lane, wide.lane, lane)
-        assert compared > 50
-
-
-@pytest.mark.parametrize(
-    "instance, problem, rule, chunks",
-    [
-        slow(SMALL, je.BestArm(), je.FWS(), 10),
-        slow(jobs.D20, je.BestArm(), je.FWS(), 10),
-        slow(jobs.scaled(jobs.D10_TOP, 2.0), je.TopM(3), je.FWS(), 50),
-        slow(jobs.D20, je.TopM(5), je.FWS(), 10),
-        slow(jobs.D20_SIGNS, je.Thresholding(), je.FWS(), 10),
-        slow(jobs.K40, je.BestArm(), je.FWS(), 12),
-        slow(jobs.D20, je.BestArm(), je.LazyTaS(), 15),
-    ],
-    ids=repr,
-)
-def test_a_lane_alone_rounds_as_one_with_rare_work(instance, problem, rule, chunks):
-    """States are compared where the run and t are the same.
-
-    Nine runs of 16 from their states after some chunks of 4 steps, over 40 chunks more. The
-    first chunks end within a block of FWS's uniform steps, which ends by a new design.
-    """
-
-    def place(lane, b):
-        """The run and t; None where the lane is done."""
-        return None if lane.done[b] else (int(lane.run.item[b]), int(lane.stats.t[b]))
-
-    with scope.engine():
-        beside = Beside((instance, problem, rule), 16, 16, chunk=4)
-        carry = first = beside.begun(chunks)
-        known = {}
-        for _ in range(40):
-            carry = beside.further(carry)
-            known |= {place(carry.lane, b): (carry.lane, b) for b in range(16)}
-        compared = 0
-        for _, found in itertools.islice(beside.runs_alone(first, 40), 9):
-            for one in found:
-                at = place(one.lane, 0)
-                if at is None or at not in known:
-                    continue
+        beside = Beside(given, lanes, min(lanes, 60), chunk)
+        carry = first = beside.begun(begun)
+        known, compared = {}, 0
+        for _ in range(chunks):
+            carry = beside.advanced(beside.program, beside.queue, carry)
+            known |= {at: (carry.lane, b) for at, b in places(carry.lane).items()}
+        for one in itertools.islice(beside.runs_alone(first, chunks), max(9 * chunks, 60)):
+            for at in places(one.lane).keys() & known.keys():
                 compared += 1
                 lane, b = known[at]
-                equal_lanes(one.lane, lane, b)
+                for x, y in zip(jax.tree.leaves(lane), jax.tree.leaves(one.lane), strict=True):
+                    if x.shape != y.shape:
+                        np.testing.assert_array_equal(y[..., 0], x[..., b])
         assert compared > 50

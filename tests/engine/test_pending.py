@@ -4,8 +4,6 @@ Runs beside the NumPy twin are rows of tests/rules/test_agreement.py.
 """
 
 import dataclasses
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any, ClassVar
 
 import jax
@@ -16,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxelim as je
+from jaxelim.simulation.results.proven import proven
 from tests import twin
+from tests.calls import checked
 from tests.engine.test_invariance import equal
 
 SELECTIVE = je.SelectiveElimination()
@@ -112,51 +112,37 @@ COMMON: dict[str, Any] = dict(delta=0.05, runs=40, seed=11, max_samples=900, bat
 TOWARD = 1.5 * ARMS[0] / np.linalg.norm(ARMS[0])
 ONE = je.Instance(ARMS, TOWARD, noise_std=2.5)
 
+
+def simulated(instance=ONE, rule=None, **changes):
+    return je.simulate(instance, je.BestArm(), rule or je.LinGapE(), **{**COMMON, **changes})
+
+
 @pytest.fixture(scope="module")
 def many():
-    result = je.simulate(ONE, je.BestArm(), je.LinGapE(), engine=je.Engine(devices=1, shrink=False),
-                         **COMMON)  # fmt: skip
+    result = simulated(engine=je.Engine(devices=1, shrink=False))
     assert result.stopped.mean() > 0.9 and len(set(result.samples[0, 0].tolist())) > 20
     return result
 
 
-@pytest.mark.parametrize("layout", [
-    je.Engine(lanes=7, chunk=37, devices=1),
-    pytest.param(je.Engine(devices=2), marks=[pytest.mark.devices, pytest.mark.slow]),
-    pytest.param(je.Engine(devices=1, shrink=True), marks=[pytest.mark.slow]),
-], ids=repr)  # fmt: skip
-def test_layouts_do_not_matter(many, layout):
-    equal(many, je.simulate(ONE, je.BestArm(), je.LinGapE(), engine=layout, **COMMON))
+def test_layouts_do_not_matter(many):
+    equal(many, simulated(engine=je.Engine(lanes=64, chunk=37, devices=1)))
 
 
 @pytest.mark.slow
 def test_blocks_and_stores_do_not_matter(many, tmp_path):
     """Blocks of a store are those of this batch and delay, and go on from there."""
-    given = ONE, je.BestArm(), je.LinGapE()
-    stored = je.simulate(*given, store=tmp_path, block=16, **COMMON)
+    stored, again = (simulated(store=tmp_path, block=16) for _ in range(2))
     equal(many, stored)
+    equal(many, again)
     assert stored.settings["batch"] == 4 and stored.settings["delay"] == 9
-    equal(many, je.simulate(*given, store=tmp_path, block=16, **COMMON))
-    blocks = len(list(tmp_path.glob("blocks/*/*.npz")))
-    je.simulate(*given, store=tmp_path, block=16, **{**COMMON, "batch": 3, "runs": 16})
-    assert blocks == 3 and len(list(tmp_path.glob("blocks/*/*.npz"))) == 4
-
-
-@pytest.mark.slow
-def test_an_executor_does_not_matter(many):
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        result = je.simulate(ONE, je.BestArm(), je.LinGapE(), executor=pool, block=20, **COMMON)
-    equal(many, result)
+    assert len(list(tmp_path.glob("blocks/*/*.npz"))) == 3
+    simulated(store=tmp_path, block=16, batch=3, runs=16)
+    assert len(list(tmp_path.glob("blocks/*/*.npz"))) == 4
 
 
 RULES = {
-    "tas": (ONE, je.TrackAndStop()),
     "rage": (je.Instance(ARMS, 2 * TOWARD), je.RAGE(steps=300)),
-    "xy-adaptive": (je.Instance(ARMS, 2 * TOWARD), je.XYAdaptive()),
-    "racing": (je.Instance(np.eye(5), [1.6, 0.2, 0.0, 0.4, -0.4]), je.Racing()),
     "lazy-tas": (ONE, je.LazyTaS()),
-    "ttts": (je.Instance(np.eye(5), [1.6, 0.2, 0.0, 0.4, -0.4]), je.TTTS()),
-    "oracle": (ONE, je.Oracle()),
 }
 
 
@@ -166,9 +152,8 @@ def test_rules_of_two_speeds_and_with_own_tests(name):
     """Layouts do not matter, and runs end once rewards have entered."""
     instance, rule = RULES[name]
     stopping = je.LLR() if "llr" in rule.traits.stopping else je.Native()
-    common = {**COMMON, "stopping": stopping, "max_samples": 3000, "runs": 24}
     one, other = (
-        je.simulate(instance, je.BestArm(), rule, engine=layout, **common)
+        simulated(instance, rule, stopping=stopping, max_samples=3000, runs=24, engine=layout)
         for layout in (
             je.Engine(devices=1, shrink=False), je.Engine(lanes=7, chunk=40, shrink=True)
         )
@@ -185,10 +170,9 @@ def test_rules_of_two_speeds_and_with_own_tests(name):
 @pytest.mark.slow
 def test_what_a_result_says(tmp_path):
     """Batch and delay in settings, summary and file; intervals of the rewards that entered."""
-    waits = dict(batch=6, delay=3)
-    result = je.simulate(PLAIN.unbatched[0], je.BestArm(), je.Uniform(), runs=20, delta=0.1,
-                         record=("means",), threshold=je.Mixture(), engine=je.Engine(devices=1),
-                         **waits)  # fmt: skip
+    given = dict(runs=20, delta=0.1, engine=je.Engine(devices=1))
+    one = PLAIN.unbatched[0], je.BestArm(), je.Uniform()
+    result = je.simulate(*one, record=("means",), threshold=je.Mixture(), batch=6, delay=3, **given)
     assert result.settings["batch"] == 6 and result.settings["delay"] == 3 and result.proven is True
     assert "batches of 6, after delays of 3 samples" in str(result.summary())
     entered = result.entered
@@ -202,19 +186,15 @@ def test_what_a_result_says(tmp_path):
     low = result.intervals().low
     bare = dataclasses.replace(result, entered=None)
     assert (low <= bare.intervals().low).all() and (low < bare.intervals().low).any()
-    plain = je.simulate(PLAIN.unbatched[0], je.BestArm(), je.Uniform(), runs=20, delta=0.1,
-                        batch=1, delay=0, engine=je.Engine(devices=1))  # fmt: skip
+    plain = je.simulate(*one, batch=1, delay=0, **given)
     assert plain.entered is None and "batch" not in plain.settings
 
 
-@pytest.mark.slow
 def test_native_tests_are_not_proven():
     """A rule's own intervals count pending pulls."""
-    common = dict(runs=2, max_samples=100, batch=4, stopping=je.Native())
-    lucb = je.simulate(
-        COINS, je.BestArm(), je.LUCB(), threshold=je.thresholds.KaufmannKoolen(3), **common
-    )
-    assert "counts rewards that are pending" in str(lucb.proven)
+    call = checked(COINS, je.BestArm(), je.LUCB(), max_samples=100, batch=4, stopping=je.Native(),
+                   threshold=je.thresholds.KaufmannKoolen(3))  # fmt: skip
+    assert "counts rewards that are pending" in str(proven(call))
 
 
 @pytest.mark.parametrize("argument,value,words", [

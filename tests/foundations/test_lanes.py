@@ -5,17 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxelim as je
-from jaxelim import engine, scope
+from jaxelim import scope
 from jaxelim.contracts.sets import pack, unpack
-from jaxelim.evidence.designs import (
-    DiagonalDesign,
-    LinearContext,
-    SquareDesign,
-    weighted,
-)
+from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.lanes import ARMS_A_BLOCK, LaneOps, index_like, over_arm_blocks
-from tests.calls import compiled_text
 
 B = 5
 
@@ -40,7 +33,7 @@ def alone(f, *x):
 REDUCTIONS = {"argmax": np.argmax, "argmin": np.argmin, "max": np.max, "min": np.min, "sum": np.sum}
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 50, 64, 65, 130])
+@pytest.mark.parametrize("n", [1, 7, 64, 65, 130])
 def test_reductions(n):
     rng = np.random.default_rng(n)
     x = rng.integers(-3, 4, (n, B)).astype(float)  # many ties
@@ -69,60 +62,25 @@ def test_gathers():
     x, w = rng.normal(size=(9, B)), rng.normal(size=(4, 9, B))
     i, q = rng.integers(0, 9, B).astype(np.int32), rng.integers(0, 4, B).astype(np.int32)
     each = np.arange(B)
-    gather = lambda lanes, x, w, i, q: (  # noqa: E731
-        lanes.take(x, i),
-        lanes.column(w, i),
-        lanes.row(w, q),
-    )
-    for got in both(gather, *map(jnp.asarray, (x, w, i, q))):
+
+    def gathered(lanes, x, w, i, q):
+        return lanes.take(x, i), lanes.column(w, i), lanes.row(w, q)
+
+    for got in both(gathered, x, w, i, q):
         np.testing.assert_array_equal(got[0], x[i, each])
         np.testing.assert_array_equal(got[1], w[:, i, each])
         np.testing.assert_array_equal(got[2], w[q, :, each].T)
-    single = lambda one, x, w, i: (  # noqa: E731
-        one.take(x[:, 0], i),
-        one.take(x[:, :1], i),
-        one.column(w[..., 0], i[0]),
-        one.row(w[..., 0], i[:2] % 4),
-    )
-    got = alone(single, x, w, i)
+
+    def single(one, x, w, i, q):
+        return one.take(x[:, 0], i), one.take(x[:, :1], i), one.column(w[..., 0], i[0]), (
+            one.row(w[..., 0], q[:2])
+        )  # fmt: skip
+
+    got = alone(single, x, w, i, q)
     np.testing.assert_array_equal(got[0], x[i, 0])
     np.testing.assert_array_equal(got[1], x[i, 0])
     np.testing.assert_array_equal(got[2], w[:, i[0], 0])
-    np.testing.assert_array_equal(got[3], w[i[:2] % 4, :, 0].T)
-
-
-@pytest.mark.slow
-def test_an_axis_before_the_lanes():
-    """An extra axis before the lanes equals separate calls, in a single run too."""
-    rng = np.random.default_rng(1)
-    x, w = rng.normal(size=(9, B)), rng.normal(size=(4, 9, B))
-    matrix, square = rng.normal(size=(9, 4)), rng.normal(size=(4, 4, B))
-    square = square + np.swapaxes(square, 0, 1)
-    i, q = rng.integers(0, 9, (3, B)).astype(np.int32), rng.integers(0, 4, (3, B)).astype(np.int32)
-
-    def at_once(lanes, x, w, matrix, square, i, q):
-        vectors = lanes.column(w, i)
-        return (
-            lanes.take(x, i),
-            vectors,
-            lanes.row(w, q),
-            lanes.row(matrix, i),
-            lanes.dot(matrix, vectors),
-            lanes.dot(jnp.swapaxes(w, 0, 1), vectors),
-            lanes.symmetric_dot(square, vectors),
-        )
-
-    arrays = tuple(map(jnp.asarray, (x, w, matrix, square, i, q)))
-    for got in both(at_once, *arrays):
-        for r in range(3):
-            singly = at_once(LaneOps(None), *arrays[:4], arrays[4][r], arrays[5][r])
-            np.testing.assert_array_equal(got[0][r], singly[0])
-            for many, one in zip(got[1:], singly[1:], strict=True):
-                np.testing.assert_allclose(many[:, r], one, atol=1e-12)
-    lane = tuple(a if a is arrays[2] else a[..., 2] for a in arrays)
-    whole = at_once(LaneOps(None), *arrays)
-    for many, one in zip(whole, at_once(LaneOps(None), *lane), strict=True):
-        np.testing.assert_allclose(one, many[..., 2], atol=1e-12)
+    np.testing.assert_array_equal(got[3], w[q[:2], :, 0].T)
 
 
 @pytest.mark.parametrize("n", [1, 3, ARMS_A_BLOCK, ARMS_A_BLOCK + 1, 3 * ARMS_A_BLOCK - 1])
@@ -149,32 +107,28 @@ def test_one_by_one():
     assert part[1].dtype == jnp.int32
 
 
-@pytest.mark.parametrize("k", [1, 31, 32, 33, 50, 64, 70])
+@pytest.mark.parametrize("k", [1, 32, 33, 64, 70])
 def test_packed_bits(k):
     rng = np.random.default_rng(k)
     bits = rng.random((k, 3, B)) < 0.5
     backwards = jax.jit(unpack, static_argnums=1)
     for words in both(pack, bits):
         assert words.shape == (-(-k // 32), 3, B) and words.dtype == jnp.uint32
-        for place in range(k):
-            np.testing.assert_array_equal(
-                (np.asarray(words)[place // 32] >> (place % 32)) & 1, bits[place]
-            )
+        for n in range(k):
+            np.testing.assert_array_equal(np.asarray(words)[n // 32] >> (n % 32) & 1, bits[n])
         np.testing.assert_array_equal(backwards(words, k), bits)
     around = lambda lanes, bits: unpack(pack(lanes, bits), k)  # noqa: E731
     np.testing.assert_array_equal(alone(around, bits[:, 0, 0]), bits[:, 0, 0])
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 70])
+@pytest.mark.parametrize("d", [1, 3, 8, 70])
 def test_inverse(d):
     rng = np.random.default_rng(d)
     root = rng.normal(size=(d, d + 3, B))
     a = np.einsum("dkb,ekb->deb", root, root)
     for got in both(lambda lanes, a: lanes.inverse(a), jnp.asarray(a)):
-        product = np.einsum("deb,efb->dfb", a, np.asarray(got))
-        np.testing.assert_allclose(
-            product, np.broadcast_to(np.eye(d)[:, :, None], product.shape), atol=1e-9
-        )
+        product = np.einsum("deb,efb->bdf", a, np.asarray(got))
+        np.testing.assert_allclose(product, np.tile(np.eye(d), (B, 1, 1)), atol=1e-9)
     single = np.asarray(alone(lambda lanes, a: lanes.inverse(a), a[..., 0]))
     np.testing.assert_allclose(single @ a[..., 0], np.eye(d), atol=1e-9)
 
@@ -186,104 +140,13 @@ def test_products(method, n):
     rng = np.random.default_rng(n)
     matrix = rng.normal(size=(n, n, B))
     matrix += np.swapaxes(matrix, 0, 1)
-    for vector, sums in (
-        (rng.normal(size=(n, B)), "pqb,qb->pb"),
-        (rng.normal(size=(n, 3, B)), "pqb,qmb->pmb"),
-    ):
-        for got in both(
-            lambda lanes, m, v: getattr(lanes, method)(m, v),
-            jnp.asarray(matrix),
-            jnp.asarray(vector),
-        ):
+    product = lambda lanes, m, v: getattr(lanes, method)(m, v)  # noqa: E731
+    for shape, sums in (((n, B), "pqb,qb->pb"), ((n, 3, B), "pqb,qmb->pmb")):
+        vector = rng.normal(size=shape)
+        for got in both(product, matrix, vector):
             np.testing.assert_allclose(got, np.einsum(sums, matrix, vector), rtol=1e-10, atol=1e-12)
-        one = alone(lambda lanes, *x: getattr(lanes, method)(*x), matrix[..., 0], vector[..., 0])
+        one = alone(product, matrix[..., 0], vector[..., 0])
         np.testing.assert_allclose(one, matrix[..., 0] @ vector[..., 0], rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("owned", [False, True])
-def test_designs(owned):
-    """Both forms of V^-1 after the same pulls, against a recomputed inverse."""
-    rng = np.random.default_rng(1)
-    k, d, ridge = 6, 6, 0.7
-    phi = np.eye(d) if not owned else rng.normal(size=(k, d))
-    features = np.repeat(phi[..., None], B, -1) if owned else phi
-    counts = np.ones((k, B))
-    pulls = rng.integers(0, k, (15, B)).astype(np.int32)
-    for row in pulls:
-        counts[row, np.arange(B)] += 1
-    v0 = np.linalg.inv(ridge * np.eye(d) + phi.T @ phi)
-    vs = [np.linalg.inv(ridge * np.eye(d) + phi.T @ (counts[:, b, None] * phi)) for b in range(B)]
-    own = lambda x: jnp.asarray(np.repeat(x[..., None], B, -1))  # noqa: E731
-    g0 = own(np.diag(phi @ v0 @ phi.T))
-    forms = [SquareDesign(g0, own(v0)), *([] if owned else [DiagonalDesign(g0)])]
-    i, j = (jnp.asarray(rng.integers(0, k, B), jnp.int32) for _ in range(2))
-    gram = np.stack([phi @ v @ phi.T for v in vs], -1)
-    for form in forms:
-
-        def run(lanes, form):
-            space = LinearContext(lanes, jnp.asarray(features))
-            for row in pulls:
-                form, _, _ = form.add(space, jnp.asarray(row))
-            cross = form.cross(space, i)
-            return (
-                form.g,
-                cross,
-                form.difference(space, cross, i, j),
-                form.distances(space, cross, i),
-            )
-
-        for g, cross, difference, distances in both(run, form):
-            each = np.arange(B)
-            np.testing.assert_allclose(g, np.einsum("kkb->kb", gram), rtol=1e-10)
-            np.testing.assert_allclose(cross, gram[:, i, each], atol=1e-12)
-            np.testing.assert_allclose(difference, gram[:, i, each] - gram[:, j, each], atol=1e-12)
-            norms = np.einsum("kkb->kb", gram)
-            np.testing.assert_allclose(
-                distances, norms[i, each] + norms - 2 * gram[:, i, each], atol=1e-12
-            )
-
-        def of_two(lanes, form):
-            space, arms = LinearContext(lanes, jnp.asarray(features)), jnp.stack([i, j])
-            cross = form.cross(space, arms)
-            singly = [
-                (form.cross(space, k), form.distances(space, form.cross(space, k), k))
-                for k in (i, j)
-            ]
-            return (cross, form.distances(space, cross, arms)), jax.tree.map(
-                lambda *x: jnp.stack(x, 1), *singly
-            )
-
-        for two, singly in both(of_two, form):
-            for got, one in zip(two, singly, strict=True):
-                np.testing.assert_allclose(got, one, atol=1e-12)
-
-        def of_all(lanes, form, features=features):
-            space, g = LinearContext(lanes, jnp.asarray(features)), form.g
-
-            def more(found, arms):
-                return jax.lax.dynamic_update_slice_in_dim(
-                    found, form.cross(space, arms), arms.first, 1
-                )
-
-            return over_arm_blocks(k, more, jnp.zeros((k, *g.shape)))
-
-        start = np.repeat((phi @ v0 @ phi.T)[..., None], B, -1)
-        for got in both(of_all, form):
-            np.testing.assert_allclose(got, start, atol=1e-12)
-        np.testing.assert_allclose(
-            of_all(LaneOps(None), jax.tree.map(lambda x: x[..., 1], form), phi),
-            start[..., 1],
-            atol=1e-12,
-        )
-    weights = rng.random((k, B))
-    for got in both(
-        lambda lanes, w: weighted(LinearContext(lanes, jnp.asarray(features)), w, ridge).v_inv,
-        jnp.asarray(weights),
-    ):
-        for b in range(B):
-            anew = np.linalg.inv(ridge * np.eye(d) + phi.T @ (weights[:, b, None] * phi))
-            np.testing.assert_allclose(got[..., b], anew, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("d", [4, 70])
@@ -292,6 +155,7 @@ def test_quadratic_forms_and_mixed_designs(d):
     rng = np.random.default_rng(d)
     arms, directions = 5, 3
     phi = rng.normal(size=(arms, d))
+    features = jnp.asarray(phi)
     roots = rng.normal(size=(B, d, d + 4))
     v = roots @ np.swapaxes(roots, 1, 2)
     g = np.einsum("kd,bde,ke->kb", phi, np.linalg.inv(v), phi)
@@ -302,20 +166,17 @@ def test_quadratic_forms_and_mixed_designs(d):
     forms, directed = (square, diagonal), (shared, own)
 
     def squares(lanes, forms, directed):
-        space = LinearContext(lanes, jnp.asarray(phi))
+        space = LinearContext(lanes, features)
         return [form.squares(space, y) for form in forms for y in directed]
 
     matrices = (np.asarray(square.v_inv),) * 2 + (full,) * 2
     for found in both(squares, forms, directed):
         for got, matrix, y in zip(found, matrices, directed * 2, strict=True):
             each = np.broadcast_to(y, (directions, d, B))
-            np.testing.assert_allclose(
-                got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9
-            )
+            known = np.einsum("pdb,deb,peb->pb", each, matrix, each)
+            np.testing.assert_allclose(got, known, rtol=1e-9)
     k, keep, new = rng.integers(0, arms, B), rng.uniform(0.2, 0.9, B), rng.uniform(0.1, 2, B)
-    mixed = lambda lanes, form, *x: form.mixed(  # noqa: E731
-        LinearContext(lanes, jnp.asarray(phi)), *x
-    )
+    mixed = lambda lanes, form, *x: form.mixed(LinearContext(lanes, features), *x)  # noqa: E731
     for got in both(mixed, square, k.astype(np.int32), keep, new):
         got = jax.tree.map(np.asarray, got)
         for b in range(B):
@@ -326,17 +187,13 @@ def test_quadratic_forms_and_mixed_designs(d):
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_near_equal_arms_keep_their_distance(scale):
-    """Arms 1e-9 apart: the Gram form cancels, the safe form has eight exact digits.
-
-    In units of any size of V^-1.
-    """
+    """Arms 1e-9 apart: the Gram form cancels, the safe form has eight exact digits."""
     near = [[1.0, n * 1e-9] for n in range(1, 9)]
     phi = np.array([[1.0, 0.0], *near, [0.3, -0.4]])
     v_inv = scale**2 * np.linalg.inv(np.eye(2) + phi.T @ phi)
     g = np.diag(phi @ v_inv @ phi.T)
     design = SquareDesign(jnp.asarray(g), jnp.asarray(v_inv))
-    i = jnp.int32(0)
-    y = phi[0] - phi
+    i, y = jnp.int32(0), phi[0] - phi
     truth = np.einsum("kd,de,ke->k", y, v_inv, y)
 
     def distances(lanes, phi, design, i):
@@ -349,22 +206,7 @@ def test_near_equal_arms_keep_their_distance(scale):
     assert abs(float(plain[1]) / truth[1] - 1) > 1e-3
 
 
-def comparisons(text, lanes):
-    return sum("direction=GT" in line and f"pred[{lanes}]" in line for line in text.splitlines())
-
-
-@pytest.fixture
-def unmaterialized(monkeypatch):
-    """Remove `materialize`, so that XLA may recompute trees in every consumer."""
-
-    def bare():
-        monkeypatch.setattr(LaneOps, "materialize", lambda self, f, *x: f(*x))
-
-    yield bare
-    engine.program.cache_clear()  # drop the patched programs
-
-
-def test_the_compiled_program_does_not_copy_the_argmax(unmaterialized):
+def test_the_compiled_program_does_not_copy_the_argmax(monkeypatch):
     """A materialized tree of n - 1 compares is computed once, not once per consumer."""
 
     def step(lanes, x):
@@ -373,36 +215,10 @@ def test_the_compiled_program_does_not_copy_the_argmax(unmaterialized):
 
     def compares():
         f = jax.jit(lambda flag, x: step(LaneOps(flag), x))
-        return comparisons(f.lower(jnp.int32(1), jnp.zeros((50, 64))).compile().as_text(), 64)
+        text = f.lower(jnp.int32(1), jnp.zeros((50, 64))).compile().as_text()
+        return sum("direction=GT" in line and "pred[64]" in line for line in text.splitlines())
 
     assert compares() <= 49 + 2
-    unmaterialized()
+    # XLA may recompute trees in every consumer.
+    monkeypatch.setattr(LaneOps, "materialize", lambda self, f, *x: f(*x))
     assert compares() >= 2 * 49
-
-
-@pytest.mark.slow
-def test_the_engines_program_does_not_copy_its_argmax(unmaterialized):
-    """LinGapE's loop has two trees per step, and two more at a lane's refill."""
-    arms, lanes = 9, 16
-    instance = je.Instance(
-        arms=np.random.default_rng(0).normal(size=(arms, 3)), theta=np.array([1.0, 0.2, -0.3])
-    )
-    selective = je.SelectiveElimination()
-
-    def compares(seed):
-        settings = {
-            "delta": 0.1,
-            "stopping": selective,
-            "elimination": selective,
-            "runs": lanes,
-            "seed": seed,
-            "max_samples": 300,
-            "engine": je.Engine(lanes=lanes, devices=1),
-        }
-        return comparisons(compiled_text((instance, je.BestArm(), je.LinGapE()), settings), lanes)
-
-    materialized = compares(0)
-    assert materialized <= 4 * (arms - 1) + 8, materialized
-    unmaterialized()
-    engine.program.cache_clear()
-    assert compares(1) >= materialized + 2 * (arms - 1)

@@ -13,14 +13,11 @@ HERE = __name__
 
 @dataclasses.dataclass(frozen=True)
 class Mine:
-    """A class of one's own."""
-
     rate: float = 1.0
     inner: object = None
 
 
 def level(t, delta):
-    """A function of one's own."""
     return 1.0
 
 
