@@ -8,14 +8,6 @@ import numpy as np
 import jaxelim as je
 from tests import twin
 
-
-def given_weights(K=5):
-    """Oracle weights, with an arm of weight 0."""
-    w = np.random.default_rng(7).dirichlet(np.ones(K))
-    w[-1] = 0.0
-    return w / w.sum()
-
-
 PLAIN = {
     "uniform": (je.Uniform(), "uniform", {}),
     "lucb": (je.LUCB(), "lucb", {}),
@@ -32,13 +24,11 @@ PLAIN = {
 }  # fmt: skip
 TOP_TWO = {
     "ttts": je.TTTS(), "t3c": je.T3C(), "ebtc": je.EBTC(), "ebtci": je.EBTCI(),
-    "tstci": je.TSTCI(), "ttucb": je.TTUCB(), "ttts, ids": je.TTTS("ids", "tracking"),
-    "t3c, ids": je.T3C("ids"), "ebtc, 0.3": je.EBTC(0.3, "tracking"),
+    "tstci": je.TSTCI(), "ebtc, 0.3": je.EBTC(0.3, "tracking"),
     "ebtci, ids": je.EBTCI("ids", "tracking"), "ttucb, ids": je.TTUCB("ids"),
     "eb, rs": je.TopTwo("eb", "rs"), "ucb, tci": je.TopTwo("ucb", "tci", 0.7, "tracking"),
 }  # fmt: skip
 GAUSSIAN = {
-    "given oracle": (je.Oracle(given_weights()), "oracle", {"weights": given_weights()}),
     "lingape": (je.LinGapE(), "lingape", {}),
     "optimistic lingame": (je.OptimisticLinGame(), "lingame", {"optimistic": True}),
     "optimistic tas": (je.OptimisticTaS(gap_share=1e-10), "optimistic_tas", {}),
