@@ -32,31 +32,27 @@ class Place:
     """A family, four arms, a level and a slack."""
 
     family: je.contracts.Family
-    permuted: je.contracts.Family
     means: tuple
     level: float
     slack: float
+    permuted: je.contracts.Family | None = None
     features: list | None = None  # with theta in place of the means
     scores: np.ndarray | None = None  # of items, [K, N], whose means these are
 
 
-def place(family, means, level, slack, permuted=None, features=None, scores=None):
-    return Place(family, permuted or family, means, level, slack, features, scores)
-
-
 STD = np.array([0.5, 1.0, 0.7, 0.8])
 PLACES = {
-    "bernoulli": place(je.Bernoulli(), (0.9, 0.3, 0.65, 0.05), 0.45, 0.3),
-    "poisson": place(je.Poisson(), (4.0, 1.0, 2.2, 0.3), 1.5, 0.8),
-    "exponential": place(je.Exponential(), (6.0, 0.6, 2.2, 0.2), 1.1, 1.5),
-    "gaussian": place(je.Gaussian(), (1.5, -0.5, 0.5, -1.0), 0.0, 0.5),
-    "by-arm": place(je.Gaussian(STD), (1.5, -0.5, 0.5, -1.0), 0.0, 0.5, je.Gaussian(STD[ORDER])),
-    "unknown-variance": place(je.GaussianUnknownVariance(), (2.0, -0.8, 0.6, -1.5), -0.1, 0.5),
-    "bounded": place(je.Bounded(0, 1), (0.95, 0.2, 0.6, 0.05), 0.4, 0.3),
-    "linear": place(je.Gaussian(), (1.5, 0.2), 0.6, 0.0,
+    "bernoulli": Place(je.Bernoulli(), (0.9, 0.3, 0.65, 0.05), 0.45, 0.3),
+    "poisson": Place(je.Poisson(), (4.0, 1.0, 2.2, 0.3), 1.5, 0.8),
+    "exponential": Place(je.Exponential(), (6.0, 0.6, 2.2, 0.2), 1.1, 1.5),
+    "gaussian": Place(je.Gaussian(), (1.5, -0.5, 0.5, -1.0), 0.0, 0.5),
+    "by-arm": Place(je.Gaussian(STD), (1.5, -0.5, 0.5, -1.0), 0.0, 0.5, je.Gaussian(STD[ORDER])),
+    "unknown-variance": Place(je.GaussianUnknownVariance(), (2.0, -0.8, 0.6, -1.5), -0.1, 0.5),
+    "bounded": Place(je.Bounded(0, 1), (0.95, 0.2, 0.6, 0.05), 0.4, 0.3),
+    "linear": Place(je.Gaussian(), (1.5, 0.2), 0.6, 0.0,
                     features=[[1.0, 0.0], [0.0, 1.0], [0.7, -0.6], [-0.6, 0.8]]),
-    "logistic": place(je.Logistic(), (0.9, 0.3, 0.65, 0.05), 0.45, 0.0),
-    "paired": place(
+    "logistic": Place(je.Logistic(), (0.9, 0.3, 0.65, 0.05), 0.45, 0.0),
+    "paired": Place(
         je.Paired(items=2000), (0.875, 0.375, 0.625, 0.125), 0.4, 0.2, scores=np.stack([
             np.arange(64) * step % 64 < 64 * mean
             for step, mean in ((1, 0.875), (5, 0.375), (9, 0.625), (3, 0.125))
@@ -90,7 +86,7 @@ def instances(where):
         return tuple(je.Instance.unstructured(None, where.family, source=one) for one in both)
     return (
         je.Instance.unstructured(means, where.family),
-        je.Instance.unstructured(means[ORDER], where.permuted),
+        je.Instance.unstructured(means[ORDER], where.permuted or where.family),
     )
 
 

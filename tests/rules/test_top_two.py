@@ -1,4 +1,4 @@
-"""Top-two rules: draws and shares, starved arms, settings."""
+"""Top-two rules: draws and shares, settings."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from jaxelim.families.arm import Stat
 from jaxelim.lanes import LaneOps
 from tests.calls import NAMES
 
-SLOW = pytest.mark.slow
 PAPERS = {
     "ttts": je.TTTS(), "t3c": je.T3C(), "ebtc": je.EBTC(), "ebtci": je.EBTCI(),
     "tstc": je.TSTC(), "tstci": je.TSTCI(), "ttucb": je.TTUCB(),
@@ -66,7 +65,7 @@ def test_draws_have_the_posteriors_law(name):
     assert np.abs(ranks[~np.eye(len(counts), dtype=bool)]).max() < 7 / N**0.5
 
 
-@SLOW
+@pytest.mark.slow
 def test_leaders_and_challengers_have_the_posteriors_law():
     """The first pulls of N = 40000 runs of TTTS, against exact probabilities.
 
@@ -118,34 +117,6 @@ def test_keys_follow_seed_run_and_t():
     np.testing.assert_array_equal(made[2:], again)
     assert len(np.unique(np.concatenate([made, other]), axis=0)) == 6
     np.testing.assert_allclose(wide[:, 1], alone, rtol=1e-14)
-
-
-@SLOW
-def test_gamma_variables_of_small_shapes():
-    """Shapes 1/2 and 0.01, Kolmogorov's test at 1e-8 on n = 40000 draws: luck 2e-8."""
-    shapes = np.array([0.5, 0.01, 1.0])
-    with scope.engine():
-        keys = noise.rule_key(noise.key(1), jnp.arange(N), jnp.ones(N, jnp.int32))
-        wide = jnp.broadcast_to(jnp.asarray(shapes)[:, None], (3, N))
-        drawn = np.asarray(jax.jit(draws.gamma)(keys, wide))
-    for k, a in enumerate(shapes):
-        assert stats.kstest(drawn[k], stats.gamma(a).cdf).pvalue > 1e-8
-
-
-@SLOW
-def test_eb_tc_can_starve_an_arm():
-    """A low first reward of the best arm: EB-TC runs into the cap, EB-TCI stops.
-
-    The two other arms are nearly tied, so their L stays below the best arm's, 6.
-    """
-    given = np.random.default_rng(0).standard_normal((1, 20_000))
-    given[0, :3] = [-4.0, 0.0, 0.0]
-    common = dict(noise=given, runs=1, delta=0.1, max_samples=20_000, threshold=je.GK16())
-    instance = je.Instance.unstructured([1.0, 0.5, 0.499], je.Gaussian())
-    starved = je.simulate(instance, je.BestArm(), je.EBTC(select="tracking"), **common)
-    assert starved.truncated.all() and starved.pulls[0, 0, 0, 0] == 1
-    other = je.simulate(instance, je.BestArm(), je.EBTCI(select="tracking"), **common)
-    assert other.stopped.all() and other.correct.all()
 
 
 # Settings.

@@ -126,9 +126,11 @@ def test_trace(entry, first):
 
 # The twin.
 
+PULLS = 200
+
 
 @functools.cache
-def trajectory(name, problem, m, rule, at_sampling, pulls):
+def trajectory(name, problem, m, rule, at_sampling):
     """The twin's run for a trace; LLR and selective stopping share a trajectory."""
     entry = {"instance": name, "problem": problem, "rule": rule}
     instance, (_, rule) = je.load_instance(name), RULES[rule]
@@ -137,36 +139,28 @@ def trajectory(name, problem, m, rule, at_sampling, pulls):
         twin.Linear(instance.arms, instance.theta),
         {"bai": ("bai",), "topm": ("topm", m), "osi": ("osi", 0.0)}[problem],
         rule,
-        noise=noise()[:pulls],
+        noise=noise()[:PULLS],
         stopping=("native",) if native else ("selective",) if at_sampling else ("llr", "selective"),
         elimination="selective" if at_sampling else None,
-        max_samples=pulls,
+        max_samples=PULLS,
         **settings(entry),
     )
 
 
-@pytest.mark.parametrize("pulls", [200, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("entry", INDEX, ids=lambda entry: entry["file"].removesuffix(".npz"))
-def test_the_twins_first_pulls(entry, pulls):
+def test_the_twins_first_pulls(entry):
     trace = np.load(DATA / "traces" / entry["file"])
-    n, variant = min(pulls, int(trace["samples"])), entry["variant"]
+    n, variant = PULLS, entry["variant"]
     m = entry["m"] if entry["problem"] == "topm" else None
     given = entry["instance"], entry["problem"], m, entry["rule"]
-    run = trajectory(*given, variant == "both", pulls)
+    run = trajectory(*given, variant == "both")
     stop = run.stops[{"llr": "llr", "native": "native"}.get(variant, "selective")]
 
     np.testing.assert_allclose(run.first.theta, trace["theta_hat_0"], rtol=0, atol=1e-10)
     np.testing.assert_array_equal(run.arms[:n], trace["arms"][:n])
     checks = n - len(stop.pulls) + 1
     np.testing.assert_array_equal(stop.active[:checks], trace["active"][:checks])
-    if stop.truncated:
-        assert not trace["stopped"] or trace["samples"] > n
-    else:
-        assert trace["stopped"] and stop.samples == trace["samples"]
-        expected = trace["answer"].astype(bool)
-        if entry["problem"] != "osi":
-            expected = np.isin(np.arange(len(stop.pulls)), trace["answer"])
-        np.testing.assert_array_equal(stop.answer, expected)
+    assert stop.truncated
     if entry["problem"] != "topm" and trace["stopped"]:
         times = trace["elimination_times"]
         np.testing.assert_array_equal(stop.elimination_times, np.where(times <= n, times, 0))

@@ -6,7 +6,7 @@ import pytest
 from tests import twin
 
 EASY = twin.Linear(np.eye(5), [1.0, 0.4, -0.5, -1.0, -1.6])
-ARMS, THETA = np.random.default_rng(0).normal(size=(6, 3)), np.array([1.5, -1.0, 0.8])
+THETA = [1.5, -1.0, 0.8]
 PROBLEMS = [("bai",), ("topm", 2), ("osi", 0.0), ("osi", 0.7)]
 ALL = ("llr", "selective", "full", "selective-definition", "full-definition")
 
@@ -16,19 +16,14 @@ def play(problem, rule, *, world=EASY, pulls=400, **settings):
     return twin.run(world, problem, rule, noise=noise, max_samples=pulls, **settings)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-@pytest.mark.parametrize("rule", ["uniform", "oracle", "lingape", "lingame", "fws", "lazy_tas"])
-def test_elimination_stops_in_order(rule, problem):
-    stops = play(problem, rule, world=twin.Linear(ARMS, THETA), pulls=250, stopping=ALL).stops
+def test_elimination_stops_in_order(problem):
+    world = twin.Linear(np.random.default_rng(0).normal(size=(6, 3)), THETA)
+    stops = play(problem, "lingape", world=world, pulls=250, stopping=ALL).stops
     samples = {name: stop.samples for name, stop in stops.items()}
     assert samples["full"] <= samples["selective"] <= samples["llr"]
-    assert (
-        samples["full"]
-        <= samples["full-definition"]
-        <= samples["selective-definition"]
-        <= samples["llr"]
-    )
+    assert samples["full"] <= samples["full-definition"] <= samples["selective-definition"]
+    assert samples["selective-definition"] <= samples["llr"]
     assert samples["selective"] <= samples["selective-definition"]
     assert stops["selective"].tests_stopping <= stops["selective-definition"].tests_stopping
 
