@@ -1,6 +1,4 @@
-"""Lazy Track-and-Stop: rounding, the twin's allocations, arms that do not span."""
-
-import dataclasses
+"""Lazy Track-and-Stop: rounding, arms that do not span."""
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +8,6 @@ import pytest
 import jaxelim as je
 from jaxelim.engine import cpu_options
 from jaxelim.rules.parts.lazy_weights import averaged
-from jaxelim.testing.rules import run_by_run
-from tests import twin
 
 
 @pytest.mark.parametrize("form", ["one run", "lanes", "vmapped"])
@@ -41,44 +37,6 @@ def test_every_operation_of_the_average_is_rounded(form, design):
         found = jax.jit(many).lower(*given).compile(options)(*given)
     expected = expected[0] if form == "one run" else expected.T
     np.testing.assert_array_equal(np.asarray(found), expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "as_run"), [("linear-d10", lambda rule: rule), ("unstructured-k40", run_by_run)],
-    ids=["lanes", "by run"],
-)  # fmt: skip
-def test_the_allocations_equal_the_twins_bit_by_bit(name, as_run):
-    seen, solves, pulls = {}, [], 260
-
-    def record(t, bits):  # callbacks have no 64-bit types, so floats come in two halves
-        weights = np.ascontiguousarray(bits).view(np.float64)[..., 0]
-        for time, w in zip(np.atleast_1d(t).tolist(), np.atleast_2d(weights.T), strict=True):
-            seen[time] = w
-
-    @jax.tree_util.register_static
-    @dataclasses.dataclass(frozen=True)
-    class Watched(je.LazyTaS):
-        def choose(self, view, state):
-            arm, state = super().choose(view, state)
-            bits = jax.lax.bitcast_convert_type(state.weights, jnp.uint32)
-            jax.debug.callback(record, view.t, bits)
-            return arm, state
-
-    class Kept(twin.RULES["lazy_tas"]):
-        def improve(self, seen, labels):
-            super().improve(seen, labels)
-            solves.append(self.w)
-
-    instance, noise = je.load_instance(name), np.random.default_rng(1).standard_normal(pulls)
-    world = twin.Linear(instance.arms, instance.theta)
-    twin.run(world, ("bai",), Kept, noise=noise, beta=lambda t, delta: np.inf)
-    je.simulate(instance, je.BestArm(), as_run(Watched()), runs=1, noise=noise[None],
-                threshold=lambda t, delta: 1e9 + 0 * (t + delta), max_samples=pulls, ridge=1,
-                )  # fmt: skip
-    jax.effects_barrier()
-    for t, w in zip((64, 128, 256), solves, strict=True):
-        np.testing.assert_array_equal(seen[t], w)
 
 
 def test_arms_that_do_not_span_are_not_explored_by_force():

@@ -65,41 +65,6 @@ def test_draws_have_the_posteriors_law(name):
     assert np.abs(ranks[~np.eye(len(counts), dtype=bool)]).max() < 7 / N**0.5
 
 
-@pytest.mark.slow
-def test_leaders_and_challengers_have_the_posteriors_law():
-    """The first pulls of N = 40000 runs of TTTS, against exact probabilities.
-
-    With p_k = P(arm k is the best of a draw), by a sum over a grid, arm k is pulled with
-    probability p_k/2 + sum_i p_i p_k/(1 - p_i)/2. Three frequencies are within 6 standard
-    errors: by luck one is not with probability 1e-8. A defect of 0.015 is seen.
-    """
-    rewards = [1, 1, 1, 0, 0, 1, 0, 1, 0, 1, 1, 0]  # four initial pulls an arm
-    sums, x = np.array(rewards).reshape(4, 3).sum(0), (np.arange(20_000) + 0.5) / 20_000
-    assert sums.tolist() == [2, 3, 2]
-    laws = [stats.beta(1 + s, 5 - s) for s in sums]
-    best = np.array([
-        np.mean(laws[k].pdf(x) * np.prod([laws[j].cdf(x) for j in range(3) if j != k], 0))
-        for k in range(3)
-    ])  # fmt: skip
-    assert best.sum() == pytest.approx(1, abs=1e-6)
-    second = [sum(best[i] * best[k] / (1 - best[i]) for i in range(3) if i != k) for k in range(3)]
-    pulled = (best + second) / 2
-    assert np.abs(first_choices(rewards, pulls=4) - pulled).max() < 6 * (0.25 / N) ** 0.5
-
-
-def first_choices(rewards, pulls):
-    """The frequencies of TTTS's first choice in N runs with these initial rewards: [3]."""
-    cap = len(rewards) + 1
-    given = np.full((N, cap), 0.999)
-    given[:, : len(rewards)] = np.where(rewards, 0.0, 0.999)
-    result = je.simulate(
-        je.Instance.unstructured([0.5, 0.4, 0.3], je.Bernoulli()), je.BestArm(), je.TTTS(),
-        noise=given, runs=N, max_samples=cap, initial_pulls=pulls, delta=1e-9,
-        engine=je.Engine(devices=1, lanes=2048),
-    )  # fmt: skip
-    return (result.pulls[0, 0] - pulls).mean(0)
-
-
 def test_keys_follow_seed_run_and_t():
     """And the draws of a lane are those of its key alone."""
 
