@@ -3,9 +3,10 @@
 A row is one program: a batch of instances times two rows of noise, which the twin plays run by
 run. All results must be equal, not close, since one different choice changes them all. Where
 rounding alone decides between choices, a run is compared pull by pull up to there. A new rule
-or problem needs a name in `agreement_rows`, and a new family a place.
+or problem needs a name here, and a new family a place.
 """
 
+import dataclasses
 import functools
 import zlib
 
@@ -22,7 +23,92 @@ from jaxelim.testing.rules import run_by_run
 from tests import twin
 from tests.calls import rows
 from tests.places import ARMS, PLACES, PROBLEMS, place
-from tests.rules.agreement_rows import BETAS, ELIMINATION, RULES, STOPPING, TOP_TWO, WAITS, Row
+
+TOP_TWO = {
+    "ttts": je.TTTS(), "t3c": je.T3C(), "ebtc": je.EBTC(), "ebtci": je.EBTCI(),
+    "tstci": je.TSTCI(), "ebtc, 0.3": je.EBTC(0.3, "tracking"),
+    "ebtci, ids": je.EBTCI("ids", "tracking"), "ttucb, ids": je.TTUCB("ids"),
+    "eb, rs": je.TopTwo("eb", "rs"), "ucb, tci": je.TopTwo("ucb", "tci", 0.7, "tracking"),
+}  # fmt: skip
+RULES = {
+    "uniform": (je.Uniform(), "uniform", {}),
+    "lucb": (je.LUCB(), "lucb", {}),
+    "lucb-2": (je.LUCB(pulls=2), "lucb", {"pulls": 2}),
+    "ugape": (je.UGapE(), "ugape", {}),
+    "racing": (je.Racing(), "racing", {}),
+    "lingame": (je.LinGame(), "lingame", {}),
+    "fws": (je.FWS(), "fws", {}),
+    "lazy-tas": (je.LazyTaS(), "lazy_tas", {}),
+    "oracle": (je.Oracle(), "oracle", {}),
+    "tas": (je.TrackAndStop(gap_share=1e-10), "tas", {}),
+    "tas, C": (je.TrackAndStop("C", gap_share=1e-10, schedule=3), "tas",
+               {"tracking": "C", "every": 3}),
+    "lingape": (je.LinGapE(), "lingape", {}),
+    "optimistic lingame": (je.OptimisticLinGame(), "lingame", {"optimistic": True}),
+    "optimistic tas": (je.OptimisticTaS(gap_share=1e-10), "optimistic_tas", {}),
+    "lingifa": (je.LinGIFA(), "lingifa", {}),
+    "rage": (je.RAGE(), "rage", {}),
+    "xy-adaptive": (je.XYAdaptive(), "xy_adaptive", {}),
+    **{name: (rule, "top_two", {}) for name, rule in TOP_TWO.items()},
+}  # fmt: skip
+
+
+def log_inverse(t, delta):
+    """A threshold so low that one early test may eliminate everything."""
+    return jnp.zeros_like(t) - jnp.log(delta)
+
+
+def never(t, delta):
+    return 1e9 + 0 * (t + delta)
+
+
+BETAS = {
+    "heuristic": (je.Heuristic(), twin.heuristic),
+    "gk16": (je.GK16(), twin.gk16),
+    "never": (never, never),
+    "log(1/delta)": (log_inverse, lambda t, delta: -np.log(delta)),
+}
+ELIMINATION = {
+    "selective": (je.SelectiveElimination(), "selective"),
+    "full": (je.FullElimination(), "full"),
+}
+ELIMINATION |= {
+    f"{name}, resets": (je.Resets(ours, alpha=je.Heuristic(), t0=2.0),
+                        twin.Resets(theirs, alpha=twin.heuristic, t0=2.0))
+    for name, (ours, theirs) in ELIMINATION.items()
+}  # fmt: skip
+STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination(),
+            "native": je.Native()}  # fmt: skip
+WAITS = ({"batch": 7}, {"batch": 1, "delay": 5}, {"batch": 3, "delay": 4}, {"batch": 2, "delay": 5})
+"""Batches and delays that share a program: up to seven rewards are pending."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One program of the library beside the twin.
+
+    vmapped: whether the rule is also called for each run under `jax.vmap`.
+    pulls: whether each pull is compared, up to where rounding alone decides; else the ends of
+        runs under all stopping rules.
+    """
+
+    place: str
+    problem: str
+    rule: str
+    elimination: str | None = None
+    deltas: tuple = (0.05,)
+    beta: str = "heuristic"
+    waits: tuple = ({},)
+    vmapped: bool = False
+    pulls: bool = False
+    length: int = 250
+
+    @property
+    def id(self):
+        waits = "waits" if self.waits[0] else ""
+        parts = self.rule, self.problem, self.place, self.elimination, waits
+        return ", ".join(filter(None, parts))
+
 
 SURE = ("uniform", "lucb", "lucb-2", "ugape", "racing")
 """Rules on independent arms whose choices rounding hardly ever decides."""
@@ -30,10 +116,9 @@ SURE = ("uniform", "lucb", "lucb-2", "ugape", "racing")
 
 def arms(rule, problem, at, elimination=None, waits=({},)):
     """A row of independent arms; cutting planes for w* are slow."""
-    sure, long = rule in SURE, not rule.startswith("tas")
+    sure, length = rule in SURE, 40 if rule == "tas" else 250
     return Row(at, problem, rule, elimination, (0.1 if sure else 0.001,), "gk16", waits,
-               pulls=not sure,
-               length=250 if long else 100 if problem in ("bai", "osi") else 40)  # fmt: skip
+               pulls=not sure, length=length)  # fmt: skip
 
 
 OF_ARMS = [

@@ -58,6 +58,7 @@ def test_results_keep_costs(tmp_path):
     named = {str(seed): result for seed, result in results.items()}
     (row,) = je.compare(named, by="costs").to_dict("records")
     np.testing.assert_allclose(row["mean_first"], one.costs.mean())
+    assert one.solves is None and "solves" not in one.to_xarray()  # Uniform has none
     plain = je.simulate(given("gaussian", None), je.BestArm(), je.Uniform(), **common)
     assert "costs" not in plain.settings and "costs" in one.settings
     with pytest.raises(je.errors.ArgumentError, match="by"):

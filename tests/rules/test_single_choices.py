@@ -107,5 +107,3 @@ def test_xy_adaptive_on_orthogonal_groups_of_arms():
     assert np.abs((chosen == 10).sum(0) - 4000 / 6).max() < 140
     whole = je.simulate(*job, runs=50, max_samples=100_000, **common)
     assert whole.stopped.all() and whole.correct.mean() > 0.5
-    again = je.simulate(*job, runs=np.arange(20, 30), max_samples=100_000, **common)
-    np.testing.assert_array_equal(again.samples, whole.samples[..., 20:30])

@@ -17,9 +17,7 @@ FAMILIES = {
     "bernoulli": (
         je.Bernoulli(), lambda x, u: x * np.log(x / u) + (1 - x) * np.log((1 - x) / (1 - u))
     ),
-    "poisson": (je.Poisson(), lambda x, u: x * np.log(x / u) - x + u),
     "gaussian": (je.Gaussian(2.0), lambda x, u: (x - u) ** 2 / 8),
-    "exponential": (je.Exponential(), lambda x, u: x / u - 1 - np.log(x / u)),
 }  # fmt: skip
 
 
