@@ -22,8 +22,6 @@ PAPERS = {
 }  # fmt: skip
 
 
-# Draws and shares.
-
 N = 40_000
 
 
@@ -82,9 +80,6 @@ def test_keys_follow_seed_run_and_t():
     np.testing.assert_array_equal(made[2:], again)
     assert len(np.unique(np.concatenate([made, other]), axis=0)) == 6
     np.testing.assert_allclose(wide[:, 1], alone, rtol=1e-14)
-
-
-# Settings.
 
 
 @pytest.mark.parametrize("mean", [0.0, 0.3, 1.0])
