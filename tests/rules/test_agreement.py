@@ -205,16 +205,14 @@ def posterior(family, seed):
     return draw
 
 
-def chances(rule, family, seed):
+def chances(rule, family, seed, length):
     """A top-two rule for the twin; its random numbers are those of run 0 of the seed."""
-
-    def chance(t):
-        with scope.engine():
-            one = jnp.zeros(1, jnp.int32)
-            return float(noises.chance(noises.key(seed), one, one + t, jnp.float64)[0])
-
+    with scope.engine():
+        t = jnp.arange(length + 1, dtype=jnp.int32)
+        uniform = np.asarray(noises.chance(noises.key(seed), 0 * t, t, jnp.float64))
     return dict(leader=rule.leader, challenger=rule.challenger, share=rule.share,
-                select=rule.select, draw=posterior(family, seed), chance=chance)  # fmt: skip
+                select=rule.select, draw=posterior(family, seed),
+                chance=lambda t: float(uniform[t]))  # fmt: skip
 
 
 def noise_of(row, world):
@@ -239,7 +237,7 @@ def test_runs_are_those_of_the_twin(row):
     tied = row.place == "bernoulli" and row.problem in ("topm", "reference") and "tas" in row.rule
     noise, initial = noise_of(row, at.worlds[0]), 4 if tied else None
     if row.rule in TOP_TWO:
-        settings = chances(rule, at.instance.family, 5)
+        settings = chances(rule, at.instance.family, 5, row.length)
     common = dict(threshold=threshold, elimination=by, ridge=at.ridge, initial_pulls=initial,
                   max_samples=row.length)  # fmt: skip
     twins = dict(beta=beta, elimination=twins_by, initial=initial, **settings)
