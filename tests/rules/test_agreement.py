@@ -3,9 +3,10 @@
 A row is one program: a batch of instances times two rows of noise, which the twin plays run by
 run. All results must be equal, not close, since one different choice changes them all. Where
 rounding alone decides between choices, a run is compared pull by pull up to there. A new rule
-or problem needs a name in `agreement_rows`, and a new family a place.
+or problem needs a name here, and a new family a place.
 """
 
+import dataclasses
 import functools
 import zlib
 
@@ -20,219 +21,162 @@ from jaxelim.families import draws
 from jaxelim.families import noise as noises
 from jaxelim.testing.rules import run_by_run
 from tests import twin
-from tests.calls import checked, rows
+from tests.calls import rows
 from tests.places import ARMS, PLACES, PROBLEMS, place
-from tests.rules.agreement_rows import (
-    BETAS,
-    ELIMINATION,
-    PLAIN,
-    RULES,
-    STOPPING,
-    TOP_TWO,
-    WAITS,
-    Row,
-)
+
+TOP_TWO = {
+    "ttts": je.TTTS(), "t3c": je.T3C(), "ebtc": je.EBTC(), "ebtci": je.EBTCI(),
+    "tstci": je.TSTCI(), "ebtc, 0.3": je.EBTC(0.3, "tracking"),
+    "ebtci, ids": je.EBTCI("ids", "tracking"), "ttucb, ids": je.TTUCB("ids"),
+    "eb, rs": je.TopTwo("eb", "rs"), "ucb, tci": je.TopTwo("ucb", "tci", 0.7, "tracking"),
+}  # fmt: skip
+RULES = {
+    "uniform": (je.Uniform(), "uniform", {}),
+    "lucb": (je.LUCB(), "lucb", {}),
+    "lucb-2": (je.LUCB(pulls=2), "lucb", {"pulls": 2}),
+    "ugape": (je.UGapE(), "ugape", {}),
+    "racing": (je.Racing(), "racing", {}),
+    "lingame": (je.LinGame(), "lingame", {}),
+    "fws": (je.FWS(), "fws", {}),
+    "lazy-tas": (je.LazyTaS(), "lazy_tas", {}),
+    "oracle": (je.Oracle(), "oracle", {}),
+    "tas": (je.TrackAndStop(gap_share=1e-10), "tas", {}),
+    "tas, C": (je.TrackAndStop("C", gap_share=1e-10, schedule=3), "tas",
+               {"tracking": "C", "every": 3}),
+    "lingape": (je.LinGapE(), "lingape", {}),
+    "optimistic lingame": (je.OptimisticLinGame(), "lingame", {"optimistic": True}),
+    "optimistic tas": (je.OptimisticTaS(gap_share=1e-10), "optimistic_tas", {}),
+    "lingifa": (je.LinGIFA(), "lingifa", {}),
+    "rage": (je.RAGE(), "rage", {}),
+    "xy-adaptive": (je.XYAdaptive(), "xy_adaptive", {}),
+    **{name: (rule, "top_two", {}) for name, rule in TOP_TWO.items()},
+}  # fmt: skip
+
+
+def log_inverse(t, delta):
+    """A threshold so low that one early test may eliminate everything."""
+    return jnp.zeros_like(t) - jnp.log(delta)
+
+
+def never(t, delta):
+    return 1e9 + 0 * (t + delta)
+
+
+BETAS = {
+    "heuristic": (je.Heuristic(), twin.heuristic),
+    "gk16": (je.GK16(), twin.gk16),
+    "never": (never, never),
+    "log(1/delta)": (log_inverse, lambda t, delta: -np.log(delta)),
+}
+ELIMINATION = {
+    "selective": (je.SelectiveElimination(), "selective"),
+    "full": (je.FullElimination(), "full"),
+}
+ELIMINATION |= {
+    f"{name}, resets": (je.Resets(ours, alpha=je.Heuristic(), t0=2.0),
+                        twin.Resets(theirs, alpha=twin.heuristic, t0=2.0))
+    for name, (ours, theirs) in ELIMINATION.items()
+}  # fmt: skip
+STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination(),
+            "native": je.Native()}  # fmt: skip
+WAITS = ({"batch": 7}, {"batch": 1, "delay": 5}, {"batch": 3, "delay": 4}, {"batch": 2, "delay": 5})
+"""Batches and delays that share a program: up to seven rewards are pending."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One program of the library beside the twin.
+
+    vmapped: whether the rule is also called for each run under `jax.vmap`.
+    pulls: whether each pull is compared, up to where rounding alone decides; else the ends of
+        runs under all stopping rules.
+    """
+
+    place: str
+    problem: str
+    rule: str
+    elimination: str | None = None
+    deltas: tuple = (0.05,)
+    beta: str = "heuristic"
+    waits: tuple = ({},)
+    vmapped: bool = False
+    pulls: bool = False
+    length: int = 250
+
+    @property
+    def id(self):
+        waits = "waits" if self.waits[0] else ""
+        parts = self.rule, self.problem, self.place, self.elimination, waits
+        return ", ".join(filter(None, parts))
+
 
 SURE = ("uniform", "lucb", "lucb-2", "ugape", "racing")
 """Rules on independent arms whose choices rounding hardly ever decides."""
 
 
-def defined(at, problem, rule, eliminates):
-    """Whether the library takes the combination; it refuses the others by name."""
-    if rule == "oracle" and at.startswith("unknown"):
-        return False  # refused too, but not before H* is asked for
-    given = place(at).instance[0], PROBLEMS[problem](place(at))[0], RULES[rule][0]
-    by = STOPPING["selective"] if eliminates else None
-    for stopping in (by,) if by else (STOPPING["full"], STOPPING["native"]):
-        try:
-            checked(*given, stopping=stopping, elimination=by)
-            return True
-        except je.errors.UnsupportedError:
-            continue
-    return False
+def arms(rule, problem, at, elimination=None, waits=({},)):
+    """A row of independent arms; cutting planes for w* are slow."""
+    sure, length = rule in SURE, 40 if rule == "tas" else 250
+    return Row(at, problem, rule, elimination, (0.1 if sure else 0.001,), "gk16", waits,
+               pulls=not sure, length=length)  # fmt: skip
 
 
-def of_arms():
-    """Of every problem and rule a family, with elimination at sampling in turn."""
-    turn, waits = 0, ({}, {}, WAITS[0], WAITS[2])
-    for p, problem in enumerate(list(PROBLEMS)[:5]):
-        for r, rule in enumerate((*PLAIN, *TOP_TWO)):
-            names, taken = [ARMS[(p + r + step) % len(ARMS)] for step in range(len(ARMS))], 0
-            for at in names:
-                eliminates = bool(turn % 2) and defined(at, problem, rule, True)
-                if not taken and (eliminates or defined(at, problem, rule, False)):
-                    sure = rule in SURE
-                    wait = waits[turn % 4] if rule not in ("racing", "ugape") else {}
-                    long = not rule.startswith("tas")  # cutting planes for w* are slow
-                    yield Row(at, problem, rule, "selective" if eliminates else None,
-                              (0.1 if sure else 0.001,), "gk16", (wait,), pulls=not sure,
-                              length=250 if long else 100 if problem in ("bai", "osi") else 40,
-                              )  # fmt: skip
-                    taken, turn = taken + 1, turn + 1
-
-
-WIDE = (0.9, 0.01)
-LOW = dict(deltas=WIDE, beta="log(1/delta)")
+OF_ARMS = [
+    arms("lucb", "bai", "poisson", "selective"),
+    arms("lucb-2", "slack", "bernoulli", waits=WAITS[:1]),
+    arms("ugape", "topm", "by-arm"),
+    arms("racing", "topm", "unknown"),
+    arms("lingame", "reference", "exponential", "selective", WAITS[2:3]),
+    arms("fws", "osi", "poisson", "selective", WAITS[2:3]),
+    arms("lazy-tas", "topm", "poisson", "selective", WAITS[2:3]),
+    arms("oracle", "reference", "bernoulli", waits=WAITS[:1]),
+    arms("tas", "reference", "bernoulli", "selective", WAITS[2:3]),
+    arms("ttts", "bai", "exponential", "selective", WAITS[2:3]),
+    arms("t3c", "bai", "bernoulli"),
+    arms("ebtc", "slack", "exponential", waits=WAITS[:1]),
+    arms("tstci", "bai", "poisson", "selective", WAITS[2:3]),
+    arms("ebtc, 0.3", "topm", "unknown, glr", "selective"),
+    arms("ebtci, ids", "osi", "poisson", "selective", WAITS[2:3]),
+    arms("ttucb, ids", "bai", "bernoulli", "selective"),
+    arms("eb, rs", "bai", "poisson", waits=WAITS[:1]),
+    arms("ucb, tci", "bai", "exponential", "selective", WAITS[2:3]),
+]
 # Greedy LinGame on differences is left out for linear arms with K = d: its choices tie
 # exactly. phi_k' V_w^-1 (phi_i - phi_j) is 0 for every other arm k, and equal weights
-# on i and j give equal gains.
+# on i and j give equal gains. RAGE's uniform weights tie all pairs there.
 LINEAR = [
-    Row("near-equal", "bai", "uniform", **LOW),
-    Row("K >> d", "topm", "uniform", **LOW),
-    Row("K = d", "osi", "uniform", **LOW),
-    Row("K >> d", "reference", "uniform", **LOW),
-    Row("unstructured", "reference", "uniform", **LOW),
-    Row("K = d + 1", "bai", "given oracle"),
-    Row("K = d + 1", "topm", "given oracle"),
-    Row("unstructured", "osi", "given oracle"),
-    Row("near-equal", "bai", "lingape", deltas=WIDE),
-    Row("K >> d", "bai", "lingape", "selective"),
-    Row("unstructured", "bai", "lingape", "full"),
-    Row("identical", "topm", "lingape"),
-    Row("unstructured", "topm", "lingape", "selective"),
-    Row("near-equal", "topm", "lingape", "full"),
-    Row("K = d + 1", "osi", "lingape"),
-    Row("identical", "osi", "lingape", "selective"),
+    Row("near-equal", "bai", "lingape", deltas=(0.9, 0.01)),
     Row("K = d", "osi", "lingape", "full"),
-    Row("K = d + 1", "reference", "lingape", "full"),
-    Row("identical", "bai", "lingame", deltas=WIDE),
-    Row("K >> d", "bai", "lingame", "selective"),
-    Row("near-equal", "bai", "lingame", "full"),
-    Row("unstructured", "topm", "lingame"),
-    Row("K = d + 1", "topm", "lingame", "selective"),
-    Row("K >> d", "topm", "lingame", "full"),
-    Row("K = d", "osi", "lingame"),
-    Row("unstructured", "osi", "lingame", "selective"),
-    Row("identical", "reference", "lingame", "selective"),
-    Row("K = d", "bai", "optimistic lingame"),
-    Row("K = d", "reference", "optimistic lingame"),
-    *(Row(at, problem, "lazy-tas", beta="never", length=5000) for at, problem in
-      (("linear-d10", "bai"), ("linear-d10-topm", "topm"), ("unstructured-k40", "bai"),
-       ("unstructured-k40", "topm"), ("unstructured-k40-osi", "osi"))),
-    Row("K = d + 1", "osi", "lazy-tas", "selective", pulls=True),
-    Row("K = d + 1", "reference", "lazy-tas", pulls=True),
-    Row("unstructured", "osi", "lazy-tas", pulls=True, length=600),
-    Row("linear", "bai", "lazy-tas", "selective", pulls=True, length=600, vmapped=True),
-    Row("linear", "topm", "lazy-tas", "selective", pulls=True, length=600),
-    Row("identical", "topm", "lingifa"),
-    Row("unstructured", "bai", "tas", "selective", pulls=True, length=40, vmapped=True),
-    Row("linear", "topm", "optimistic tas", pulls=True, length=30),
-    Row("linear", "osi", "tas, C", "selective", pulls=True, length=60, vmapped=True),
-    Row("K >> d", "bai", "fws", "selective", pulls=True),
-    Row("near-equal", "reference", "fws", "selective", pulls=True),
-    Row("linear", "bai", "fws", "selective", pulls=True, vmapped=True),
-    Row("linear", "topm", "fws", "selective", pulls=True),
-    Row("linear", "osi", "fws", pulls=True),
-    Row("unstructured", "osi", "fws", pulls=True),
-    Row("unstructured", "topm", "fws", "selective", pulls=True),
-    Row("unstructured", "bai", "fws", "selective", pulls=True, vmapped=True),
-]  # fmt: skip
-PENDING = [
+    Row("linear", "near items", "lingape", "selective", (0.1,), length=300),
     Row("linear", "bai", "lingape", "selective", waits=WAITS),
-    Row("linear", "topm", "lingape", waits=WAITS),
-    Row("unstructured", "osi", "lingame", waits=WAITS),
-    Row("linear", "bai", "uniform", waits=WAITS),
-    Row("linear", "bai", "fws", "full", waits=WAITS[:1], pulls=True),
-    # On linear arms its gradients tie, and rounding parts it from the twin.
-    Row("unstructured, 7", "bai", "lazy-tas", waits=WAITS, pulls=True),
-    Row("linear", "topm", "lingifa", waits=WAITS),
-    Row("logistic", "bai", "uniform", deltas=(0.1,), waits=WAITS, length=900),
+    Row("linear", "bai", "lingape", "full, resets", (0.1,), length=300),
+    Row("linear", "topm", "lingape", "selective, resets", (0.1,), length=300),
+    Row("linear", "items", "lingame", "selective", (0.1,), length=300),
+    Row("K >> d", "topm", "lingame", "full"),
+    Row("K = d", "reference", "optimistic lingame"),
+    Row("linear-d10-topm", "topm", "lazy-tas", beta="never", length=5000),
+    Row("unstructured-k40-osi", "osi", "lazy-tas", beta="never", length=5000),
+    Row("linear", "topm", "optimistic tas", pulls=True, length=30),
+    Row("linear", "bai", "fws", "selective", pulls=True, vmapped=True),
+    Row("identical", "topm", "lingifa"),
+    Row("unstructured", "topm", "racing", deltas=(0.1,), vmapped=True, length=300),
+    Row("unstructured, 7", "bai", "rage", deltas=(0.1,), vmapped=True, length=2500),
+    Row("K = d + 1", "bai", "xy-adaptive", deltas=(0.1,), vmapped=True, length=1000),
 ]
-RESETS = [
-    Row("linear", "items", "lingape", "selective, resets", (0.1,), length=300),
-    *(Row("linear", problem, "lingape", f"{kind}, resets", (0.1,), length=300)
-      for problem in ("bai", "topm", "osi") for kind in ("selective", "full")),
-]  # fmt: skip
-COSTS = [
-    Row("priced coins", "bai", "tas", pulls=True, length=100),
-    Row("priced basis", "bai", "tas", pulls=True, length=40),
-    Row("priced linear", "bai", "tas", pulls=True, length=40),
+OTHERS = [
     Row("priced basis", "topm", "tas", waits=({"batch": 6, "delay": 2},), pulls=True, length=40),
-    Row("priced coins", "osi", "tas, C", pulls=True),
-    Row("priced basis", "osi", "tas, C", pulls=True, length=60),
-    *(Row(at, "bai", rule, deltas=(0.01,), pulls=True)
-      for at in ("priced coins", "priced linear", "priced basis")
-      for rule in ("oracle", "lingame", "fws", "lazy-tas", "uniform")),
-    Row("priced linear", "bai", "optimistic tas", pulls=True, length=30),
-    Row("priced linear", "bai", "tas, C", pulls=True, length=60),
-]  # fmt: skip
-LOGISTIC = [
-    *(Row("logistic", problem, "uniform", deltas=(0.1,), length=900)
-      for problem in ("bai", "topm", "items")),
-    Row("logistic basis", "osi", "uniform", deltas=(0.1,), length=900),
-    *(Row("logistic", "bai", rule, "selective" if rule == "lingame" else None, (0.1,), pulls=True,
-          length=40 if rule.startswith("tas") else 200) for rule in
-      ("lingame", "lazy-tas", "tas", "oracle")),
+    Row("priced linear", "bai", "lingame", deltas=(0.01,), pulls=True),
+    Row("priced coins", "bai", "fws", deltas=(0.01,), pulls=True),
+    Row("logistic", "bai", "uniform", deltas=(0.1,), waits=WAITS, length=900),
     Row("logistic basis", "osi", "tas, C", deltas=(0.1,), pulls=True, length=40),
-    Row("logistic", "topm", "lingame", deltas=(0.1,), pulls=True),
-]  # fmt: skip
-ZONES = [
-    *(Row(at, "zone", rule, beta="log(1/delta)", deltas=(0.1, 0.001))
-      for at, rule in (("gaussian", "uniform"), ("by-arm", "uniform"), ("poisson", "uniform"),
-                       ("unknown", "uniform"), ("exponential", "lucb"), ("gaussian", "lucb-2"),
-                       ("one coin", "lucb"), ("bernoulli", "uniform"))),
-    *(Row(at, "zone", rule, deltas=(0.01,), pulls=True, length=100)
-      for at, rule in (("bernoulli", "tas"), ("gaussian", "tas, C"), ("priced coins", "oracle"),
-                       ("poisson", "ebtc"), ("gaussian", "ebtci"))),
-    *(Row(at, "reference zone", "uniform", beta="log(1/delta)", deltas=(0.1, 0.001))
-      for at in ("gaussian", "by-arm", "bernoulli", "exponential", "one coin")),
-    *(Row(at, "reference zone", rule, deltas=(0.01,), pulls=True, length=60)
-      for at, rule in (("bernoulli", "tas"), ("poisson", "oracle"), ("gaussian", "ebtc, 0.3"),
-                       ("exponential", "ebtci"))),
-    *(Row(at, problem, rule, by, deltas=(0.01,), pulls=True, length=60)
-      for at, problem, rule, by in (
-          ("bernoulli", "slack", "tas", "selective"), ("gaussian", "slack", "ebtci", "full"),
-          ("poisson", "slack", "lucb", "selective"), ("bernoulli", "zone", "lucb", "full"),
-          ("gaussian", "zone", "tas", "selective"), ("by-arm", "reference zone", "tas", "full"),
-          ("gaussian", "slack", "lucb", "selective, resets"))),
-]  # fmt: skip
-ONE_ARM = [
+    Row("bernoulli", "zone", "uniform", beta="log(1/delta)", deltas=(0.1, 0.001)),
+    Row("by-arm", "reference zone", "uniform", beta="log(1/delta)", deltas=(0.1, 0.001)),
+    Row("exponential", "reference zone", "ebtci", deltas=(0.01,), pulls=True, length=60),
+    Row("gaussian", "slack", "lucb", "selective, resets", (0.01,), pulls=True, length=60),
     Row("one coin", "osi", "uniform", beta="log(1/delta)", waits=WAITS),
-    Row("one coin", "osi", "lucb", "selective", (0.1,), "log(1/delta)"),
-    Row("one coin", "reference", "ebtc, 0.3", beta="log(1/delta)"),
-    *(Row("one arm", problem, "uniform", None, WIDE, "log(1/delta)")
-      for problem in ("osi", "reference")),
-]  # fmt: skip
-
-
-def native():
-    """LinGIFA and the rules with a native test: each place, problem and elimination."""
-    for rule in ("lingifa", "lucb", "ugape", "racing", "rage", "xy-adaptive"):
-        traits = RULES[rule][0].traits
-        for at in ("unstructured", "unstructured, 7", "linear", "K = d", "K = d + 1", "near-equal"):
-            structure = "unstructured" if at.startswith("unstructured") else "linear"
-            # For K = d, Phi V_w^-1 Phi' = diag(1/w), so RAGE's uniform weights tie all pairs.
-            if structure not in traits.structures or (rule, at) == ("rage", "K = d"):
-                continue
-            for problem in ("bai", "topm", "osi"):
-                if traits.defined_for(PROBLEMS[problem](place(at))[0].name):
-                    for by in (None, "selective", "full") if traits.elimination else (None,):
-                        yield Row(at, problem, rule, by, (0.1,), vmapped=traits.lanes_last,
-                                  length={"rage": 2500, "xy-adaptive": 1000}.get(rule, 300),
-                                  )  # fmt: skip
-
-
-def of_items():
-    """Rules of best item; arms of the basis tie exactly for some."""
-    rules = ("uniform", "lingape", "lingame", "fws", "lazy-tas", "lingifa", "rage", "xy-adaptive")
-    for rule in rules:
-        for at, problem in (
-            ("linear", "items"), ("unstructured", "items"), ("linear", "near items")
-        ):  # fmt: skip
-            if at == "unstructured" and rule in ("xy-adaptive", "lingame", "fws"):
-                continue
-            by = (None, "selective", "full") if RULES[rule][0].traits.elimination else (None,)
-            for elimination in by:
-                one = (at, problem, elimination) == ("linear", "items", None)
-                yield Row(at, problem, rule, elimination, (0.1,), vmapped=one,
-                          pulls=rule in ("fws", "lazy-tas"),
-                          length={"rage": 4000, "xy-adaptive": 1000}.get(rule, 300))  # fmt: skip
-
-
-ROWS = list({row.id: row for row in (
-    *of_arms(), *LINEAR, *native(), *of_items(), *RESETS, *PENDING, *COSTS, *LOGISTIC,
-    *ZONES, *ONE_ARM,
-)}.values())  # fmt: skip
+    Row("one arm", "reference", "uniform", deltas=(0.9, 0.01), beta="log(1/delta)"),
+]
+ROWS = [*OF_ARMS, *LINEAR, *OTHERS]
 FAST = {
     "lingape, osi, K = d, full", "racing, topm, unstructured", "ebtc, slack, exponential, waits",
     "lingame, items, linear, selective", "lingape, bai, linear, selective, waits",
@@ -261,16 +205,14 @@ def posterior(family, seed):
     return draw
 
 
-def chances(rule, family, seed):
+def chances(rule, family, seed, length):
     """A top-two rule for the twin; its random numbers are those of run 0 of the seed."""
-
-    def chance(t):
-        with scope.engine():
-            one = jnp.zeros(1, jnp.int32)
-            return float(noises.chance(noises.key(seed), one, one + t, jnp.float64)[0])
-
+    with scope.engine():
+        t = jnp.arange(length + 1, dtype=jnp.int32)
+        uniform = np.asarray(noises.chance(noises.key(seed), 0 * t, t, jnp.float64))
     return dict(leader=rule.leader, challenger=rule.challenger, share=rule.share,
-                select=rule.select, draw=posterior(family, seed), chance=chance)  # fmt: skip
+                select=rule.select, draw=posterior(family, seed),
+                chance=lambda t: float(uniform[t]))  # fmt: skip
 
 
 def noise_of(row, world):
@@ -295,7 +237,7 @@ def test_runs_are_those_of_the_twin(row):
     tied = row.place == "bernoulli" and row.problem in ("topm", "reference") and "tas" in row.rule
     noise, initial = noise_of(row, at.worlds[0]), 4 if tied else None
     if row.rule in TOP_TWO:
-        settings = chances(rule, at.instance.family, 5)
+        settings = chances(rule, at.instance.family, 5, row.length)
     common = dict(threshold=threshold, elimination=by, ridge=at.ridge, initial_pulls=initial,
                   max_samples=row.length)  # fmt: skip
     twins = dict(beta=beta, elimination=twins_by, initial=initial, **settings)
@@ -365,9 +307,10 @@ def compare_pulls(row, at, ours, theirs, noise, common, twins):
 
 
 def test_rows_meet_every_name():
-    """All places, problems, rules and sets; the fast rows all problems."""
+    """All problems, rules, sets and places but two; the fast rows all problems."""
     assert set(FAST) <= {row.id for row in ROWS}
-    for field, names in (("place", PLACES), ("problem", PROBLEMS), ("rule", RULES),
-                         ("elimination", (None, *ELIMINATION))):  # fmt: skip
+    for field, names in (("problem", PROBLEMS), ("rule", RULES),
+                         ("elimination", (None, *ELIMINATION)),
+                         ("place", set(PLACES) - {"linear-d10", "unstructured-k40"})):  # fmt: skip
         assert {getattr(row, field) for row in ROWS} == set(names)
     assert {row.problem for row in ROWS if row.id in FAST} == set(PROBLEMS) - {"near items"}

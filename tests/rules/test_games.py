@@ -69,12 +69,15 @@ def value(payoffs):
     return solved.x[-1]
 
 
+@jax.jit
+def solved(flag, payoffs, mask):
+    return games.solve(LaneOps(flag), payoffs, mask)
+
+
 @pytest.mark.parametrize("rows, lanes", [(8, 96), (60, 216)])
 def test_games_are_solved_exactly(rows, lanes):
     payoffs, mask = batch(rows, lanes, rows)
-    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(
-        jnp.int32(1), payoffs, mask
-    )
+    tuned = solved(jnp.int32(1), payoffs, mask)
     strategy = np.asarray(tuned.strategy)
     assert (strategy >= 0).all()
     np.testing.assert_allclose(strategy.sum(0), 1, rtol=1e-14)
@@ -90,10 +93,8 @@ def test_games_are_solved_exactly(rows, lanes):
 
 
 def test_one_run_equals_a_lane():
-    payoffs, mask = batch(8, 24, 1)
-    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(
-        jnp.int32(1), payoffs, mask
-    )
+    payoffs, mask = batch(8, 96, 1)
+    tuned = solved(jnp.int32(1), payoffs, mask)
     one = jax.jit(jax.vmap(lambda a, m: games.solve(LaneOps(), a, m), -1, -1))(payoffs, mask)
     np.testing.assert_allclose(one.value, tuned.value, rtol=1e-13)
     np.testing.assert_array_equal(one.pivots, tuned.pivots)
@@ -101,10 +102,10 @@ def test_one_run_equals_a_lane():
 
 
 def test_a_lane_without_rows_ends_at_once():
-    payoffs, mask = batch(8, 24, 2)
+    payoffs, mask = batch(8, 96, 2)
     mask[:, 5] = False
     payoffs[:, :, 7] = np.nan
-    end = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
+    end = solved(jnp.int32(1), payoffs, mask)
     assert end.pivots[5] <= 1 and np.isfinite(end.strategy[:, 5]).all()
     assert end.pivots[7] <= 60  # a game with NaN does not delay the others
 
@@ -122,8 +123,7 @@ class Gradients:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flag", [None, 1])
-def test_games_beside_a_large_one_round_as_without_it(flag):
+def test_games_beside_a_large_one_round_as_without_it():
     """Only the first lane's game changes: 3 rows, then 70, which are solved alone."""
     pieces, few = 80, np.array([3, 30, 64, 10, 20, 50, 17, 40])
     rng = np.random.default_rng(0)
@@ -135,9 +135,8 @@ def test_games_beside_a_large_one_round_as_without_it(flag):
         space = ArmContext(LaneOps(flag=flag), jnp.zeros((COLUMNS, 3)))
         return play(Gradients(space, gradients), values, jnp.arange(pieces)[:, None] < counts)
 
-    given = None if flag is None else jnp.int32(flag)
     plain, beside = (
-        np.asarray(strategies(given, gradients, values, np.array([first, *few[1:]])))
+        np.asarray(strategies(jnp.int32(1), gradients, values, np.array([first, *few[1:]])))
         for first in (3, 70)
     )
     assert (plain[:, 0] != beside[:, 0]).any()

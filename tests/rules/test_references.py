@@ -15,33 +15,13 @@ from jaxelim.lanes import LaneOps
 from tests import twin
 from tests.calls import NAMES, checked
 
-SLOW = pytest.mark.slow
-STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination()}
-STD = [0.5, 1.0, 2.0, 1.5]
 FAMILIES = {
     "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
-    "gaussian": je.Gaussian(), "by-arm": je.Gaussian(STD),
+    "by-arm": je.Gaussian([1.0] * 4),
 }  # fmt: skip
 TWINS = {"bernoulli": twin.Bernoulli, "poisson": twin.Poisson, "exponential": twin.Exponential,
-         "gaussian": twin.Gaussian}  # fmt: skip
-LEVEL = {"bernoulli": 0.55, "poisson": 1.2, "exponential": 1.1, "gaussian": 0.3, "by-arm": 0.3}
-MEANS = {
-    "bernoulli": [[0.9, 0.2, 0.8, 0.4], [0.3, 0.1, 0.2, 0.0]],
-    "poisson": [[2.0, 0.2, 1.9, 1.4], [0.1, 0.0, 0.5, 0.2]],
-    "exponential": [[2.0, 0.5, 1.8, 1.4], [0.1, 0.2, 0.3, 0.5]],
-    "gaussian": [[1.5, -0.5, 1.3, 1.1], [-1.0, -0.6, -1.5, 0.0]],
-    "by-arm": [[1.5, -0.5, 1.3, 1.1], [-1.0, -0.6, -1.5, 0.0]],
-}
-"""An instance with arms above the level, and one without, for each family."""
-
-
-def instance(family, means):
-    return je.Instance.unstructured(means, FAMILIES[family])
-
-
-def drawn(family, seed, shape):
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=shape) if family in ("gaussian", "by-arm") else rng.random(shape)
+         "by-arm": twin.Gaussian}  # fmt: skip
+LEVEL = {"bernoulli": 0.55, "poisson": 1.2, "exponential": 1.1, "by-arm": 0.3}
 
 
 # The evidence of a best arm or none, against the definition.
@@ -81,14 +61,12 @@ def looked(own, problem, K):
     return jax.jit(look)
 
 
-@pytest.mark.parametrize("family", ["bernoulli", "poisson", "exponential", "by-arm"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_values_and_gradients_are_those_of_the_definition(family):
     """At random counts and estimates, some of them without an arm above the reference."""
     rng, K, level, none = np.random.default_rng(5), 4, LEVEL[family], 0
-    own = je.Gaussian([1.0] * K) if family == "by-arm" else FAMILIES[family]
-    name = "gaussian" if family == "by-arm" else family
     with scope.engine():
-        look = looked(own, je.BestArm(reference=level), K)
+        look = looked(FAMILIES[family], je.BestArm(reference=level), K)
         for n in range(12):
             means = rng.uniform(0.02, level * (0.99 if n % 3 == 0 else 1.7), K)
             counts, w = rng.integers(1, 50, K).astype(float), rng.dirichlet(np.ones(K))
@@ -103,9 +81,9 @@ def test_values_and_gradients_are_those_of_the_definition(family):
             assert refuted.all()
             for p in np.flatnonzero(exists):
                 np.testing.assert_allclose(
-                    values[p], infimum(name, pieces[p], counts, means, level), rtol=1e-8
+                    values[p], infimum(family, pieces[p], counts, means, level), rtol=1e-8
                 )
-                known = infimum(name, pieces[p], w, means, level)
+                known = infimum(family, pieces[p], w, means, level)
                 np.testing.assert_allclose([at[p], bent[p], slopes[p] @ w], known, rtol=1e-8)
                 np.testing.assert_allclose(steep[:, p], slopes[p], rtol=1e-8)
     assert 2 < none < 10
@@ -133,24 +111,9 @@ def test_ties_with_the_reference_are_refused():
         je.complexity(je.Instance.unstructured([0.5, 0.1]), problem)
 
 
-@pytest.mark.slow
-def test_complexity_of_a_best_arm_or_none():
-    """Without an arm above it is that of signs; with a reference far below, that of best arm."""
-    given = instance("bernoulli", [0.9, 0.7, 0.3, 0.2])
-    far = je.complexity(given, je.BestArm(reference=0.01), gap=1e-9)
-    plain = je.complexity(given, je.BestArm(), gap=1e-9)
-    np.testing.assert_allclose(far.value, plain.value, rtol=1e-8)
-    none = je.complexity(given, je.BestArm(reference=0.95), gap=1e-9)
-    signs = je.complexity(given, je.Thresholding(0.95), gap=1e-9)
-    np.testing.assert_allclose(none.value, signs.value, rtol=1e-8)
-    near = je.complexity(given, je.BestArm(reference=0.88), gap=1e-9)
-    d = twin.Bernoulli.divergence
-    assert near.value < d(0.9, 0.88) and near.information.min() >= near.value * (1 - 1e-12)
-
-
 def test_mixtures_cover_the_pieces():
     """P = K: an answer is wrong only if one of K pieces that hold the truth was refuted."""
-    given = instance("bernoulli", [0.9, 0.7, 0.3, 0.2])
+    given = je.Instance.unstructured([0.9, 0.7, 0.3, 0.2], je.Bernoulli())
     problem = je.BestArm(reference=0.5)
     call = checked(given, problem, je.Uniform(), threshold=je.Mixture())
     assert call.threshold.pieces == problem.wrong_answers(4) == 4
@@ -180,9 +143,8 @@ def log_e_of(counts, means, level):
 def test_p_values_are_those_of_the_definition():
     """Of every look: pairs of arms, and both sides of the reference; with and without an arm."""
     level, none, looks = 0.4, 0, 0
-    for means, noise in zip(
-        ([1.5, 0.1, 0.3], [-0.2, -0.6, 0.1]), drawn("gaussian", 4, (2, 60)), strict=True
-    ):
+    noises = np.random.default_rng(4).normal(size=(2, 60))
+    for means, noise in zip(([1.5, 0.1, 0.3], [-0.2, -0.6, 0.1]), noises, strict=True):
         run = je.LiveRun(3, je.BestArm(reference=level), je.Uniform(), delta=0.1)
         arms, least = np.arange(60) % 3, np.ones((4, 4))
         rewards = np.array(means)[arms] + noise
@@ -212,14 +174,15 @@ def test_bad_input():
         with pytest.raises(je.errors.ArgumentError):
             je.BestArm(reference=level)
     with pytest.raises(je.errors.ArgumentError, match="level"):
-        checked(instance("bernoulli", [0.9, 0.7]), je.BestArm(reference=1.5), je.Uniform())
+        coins = je.Instance.unstructured([0.9, 0.7], je.Bernoulli())
+        checked(coins, je.BestArm(reference=1.5), je.Uniform())
 
 
 def test_the_problem_keeps_its_contract():
     assert je.testing.check(je.BestArm(reference=0.2), draws=80)
 
 
-@SLOW
+@pytest.mark.slow
 def test_a_live_run_ends_with_no_arm():
     given: dict = dict(rule=je.EBTCI(), family=je.Bernoulli(), delta=0.1)
     run = je.live.LiveRun(3, je.BestArm(reference=0.5), **given)

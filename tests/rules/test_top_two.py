@@ -1,4 +1,4 @@
-"""Top-two rules: draws and shares, starved arms, settings."""
+"""Top-two rules: draws and shares, settings."""
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +16,11 @@ from jaxelim.families.arm import Stat
 from jaxelim.lanes import LaneOps
 from tests.calls import NAMES
 
-SLOW = pytest.mark.slow
 PAPERS = {
     "ttts": je.TTTS(), "t3c": je.T3C(), "ebtc": je.EBTC(), "ebtci": je.EBTCI(),
     "tstc": je.TSTC(), "tstci": je.TSTCI(), "ttucb": je.TTUCB(),
 }  # fmt: skip
 
-
-# Draws and shares.
 
 N = 40_000
 
@@ -66,41 +63,6 @@ def test_draws_have_the_posteriors_law(name):
     assert np.abs(ranks[~np.eye(len(counts), dtype=bool)]).max() < 7 / N**0.5
 
 
-@SLOW
-def test_leaders_and_challengers_have_the_posteriors_law():
-    """The first pulls of N = 40000 runs of TTTS, against exact probabilities.
-
-    With p_k = P(arm k is the best of a draw), by a sum over a grid, arm k is pulled with
-    probability p_k/2 + sum_i p_i p_k/(1 - p_i)/2. Three frequencies are within 6 standard
-    errors: by luck one is not with probability 1e-8. A defect of 0.015 is seen.
-    """
-    rewards = [1, 1, 1, 0, 0, 1, 0, 1, 0, 1, 1, 0]  # four initial pulls an arm
-    sums, x = np.array(rewards).reshape(4, 3).sum(0), (np.arange(20_000) + 0.5) / 20_000
-    assert sums.tolist() == [2, 3, 2]
-    laws = [stats.beta(1 + s, 5 - s) for s in sums]
-    best = np.array([
-        np.mean(laws[k].pdf(x) * np.prod([laws[j].cdf(x) for j in range(3) if j != k], 0))
-        for k in range(3)
-    ])  # fmt: skip
-    assert best.sum() == pytest.approx(1, abs=1e-6)
-    second = [sum(best[i] * best[k] / (1 - best[i]) for i in range(3) if i != k) for k in range(3)]
-    pulled = (best + second) / 2
-    assert np.abs(first_choices(rewards, pulls=4) - pulled).max() < 6 * (0.25 / N) ** 0.5
-
-
-def first_choices(rewards, pulls):
-    """The frequencies of TTTS's first choice in N runs with these initial rewards: [3]."""
-    cap = len(rewards) + 1
-    given = np.full((N, cap), 0.999)
-    given[:, : len(rewards)] = np.where(rewards, 0.0, 0.999)
-    result = je.simulate(
-        je.Instance.unstructured([0.5, 0.4, 0.3], je.Bernoulli()), je.BestArm(), je.TTTS(),
-        noise=given, runs=N, max_samples=cap, initial_pulls=pulls, delta=1e-9,
-        engine=je.Engine(devices=1, lanes=2048),
-    )  # fmt: skip
-    return (result.pulls[0, 0] - pulls).mean(0)
-
-
 def test_keys_follow_seed_run_and_t():
     """And the draws of a lane are those of its key alone."""
 
@@ -118,37 +80,6 @@ def test_keys_follow_seed_run_and_t():
     np.testing.assert_array_equal(made[2:], again)
     assert len(np.unique(np.concatenate([made, other]), axis=0)) == 6
     np.testing.assert_allclose(wide[:, 1], alone, rtol=1e-14)
-
-
-@SLOW
-def test_gamma_variables_of_small_shapes():
-    """Shapes 1/2 and 0.01, Kolmogorov's test at 1e-8 on n = 40000 draws: luck 2e-8."""
-    shapes = np.array([0.5, 0.01, 1.0])
-    with scope.engine():
-        keys = noise.rule_key(noise.key(1), jnp.arange(N), jnp.ones(N, jnp.int32))
-        wide = jnp.broadcast_to(jnp.asarray(shapes)[:, None], (3, N))
-        drawn = np.asarray(jax.jit(draws.gamma)(keys, wide))
-    for k, a in enumerate(shapes):
-        assert stats.kstest(drawn[k], stats.gamma(a).cdf).pvalue > 1e-8
-
-
-@SLOW
-def test_eb_tc_can_starve_an_arm():
-    """A low first reward of the best arm: EB-TC runs into the cap, EB-TCI stops.
-
-    The two other arms are nearly tied, so their L stays below the best arm's, 6.
-    """
-    given = np.random.default_rng(0).standard_normal((1, 20_000))
-    given[0, :3] = [-4.0, 0.0, 0.0]
-    common = dict(noise=given, runs=1, delta=0.1, max_samples=20_000, threshold=je.GK16())
-    instance = je.Instance.unstructured([1.0, 0.5, 0.499], je.Gaussian())
-    starved = je.simulate(instance, je.BestArm(), je.EBTC(select="tracking"), **common)
-    assert starved.truncated.all() and starved.pulls[0, 0, 0, 0] == 1
-    other = je.simulate(instance, je.BestArm(), je.EBTCI(select="tracking"), **common)
-    assert other.stopped.all() and other.correct.all()
-
-
-# Settings.
 
 
 @pytest.mark.parametrize("mean", [0.0, 0.3, 1.0])

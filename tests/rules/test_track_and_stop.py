@@ -39,27 +39,6 @@ def linear(K=6, d=3):
     return je.Instance(arms, rng.standard_normal(d))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(2)], ids=["bai", "topm"])
-def test_layouts_of_linear_solves(problem):
-    """The same runs for all lanes and chunks, and in a trace.
-
-    The order of the top m changes within runs; the pieces of the last solve are found again.
-    """
-    instance, stop = linear(), je.SelectiveElimination()
-    common = dict(delta=0.01, stopping=stop, elimination=stop, max_samples=600, ridge=1.0)
-    asked = dict(runs=20, seed=3, **common)
-    one = je.simulate(instance, problem, je.TrackAndStop(), **asked)
-    assert np.mean(one.solves / one.samples) < 0.6
-    for layout in (je.Engine(lanes=16, chunk=40), je.Engine(lanes=32)):
-        other = je.simulate(instance, problem, je.TrackAndStop(), engine=layout, **asked)
-        for name in ("samples", "answer", "pulls", "solves", "tests_sampling"):
-            np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
-    run = je.trace(instance, problem, je.TrackAndStop(), run=5, seed=3, **common)
-    assert run.samples == one.samples[0, 0, 5]
-    np.testing.assert_array_equal(run.pulls, one.pulls[0, 0, 5])
-
-
 @dataclasses.dataclass(frozen=True)
 class Certified(je.TrackAndStop):
     """Stops at the first solve that misses its gap."""
@@ -70,57 +49,16 @@ class Certified(je.TrackAndStop):
         return ~(state.found.gap <= schedule.gap(self.gap_share, view)), view.means > jnp.inf
 
 
-@dataclasses.dataclass(frozen=True)
-class CertifiedOptimistic(je.OptimisticTaS):
-    """The same of the optimistic form."""
-
-    traits = dataclasses.replace(je.OptimisticTaS.traits, native="always")
-    native = Certified.native
-
-
 jax.tree_util.register_static(Certified)
-jax.tree_util.register_static(CertifiedOptimistic)
 
 
 @pytest.mark.slow
-def test_every_solve_is_certified_in_lanes_and_alone():
-    instance = linear()
-    asked = dict(runs=8, seed=3, max_samples=120, delta=1e-6, noise=None)
-    rule = Certified(schedule=3, gap_share=1e-6)
-    result = je.simulate(instance, je.BestArm(), rule, **asked, ridge=1.0)
-    assert np.all(result.answer.any(-1))  # the native answer is empty
-    assert np.median(result.samples) > 60
-    alone = je.simulate(instance, je.BestArm(), run_by_run(rule), **asked, ridge=1.0)
-    np.testing.assert_array_equal(result.samples, alone.samples)
-    np.testing.assert_array_equal(result.pulls, alone.pulls)
-    # Pieces are tested once per solve if the last pair is still certified, and once
-    # more per iteration.
-    solves = -(-(result.samples - 6) // 3)
-    per_solve = result.tests_sampling / (5 * solves)
-    assert np.all(result.tests_sampling % 5 == 0)
-    assert np.all(per_solve >= 1) and np.mean(per_solve) < 12
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rule", [je.TrackAndStop(schedule=500), je.LazyTaS()], ids=repr)
-def test_pulls_approach_the_optimal_allocation(rule):
-    instance = je.instances.two_dimensional(4, 0.4)
-    never = lambda t, delta: 1e9 + 0 * (t + delta)  # noqa: E731
-    result = je.simulate(
-        instance, je.BestArm(), rule, runs=2, threshold=never, max_samples=100_000, ridge=1.0
-    )
-    shares = result.pulls[0, 0] / 100_000
-    assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("optimistic", [False, True])
-def test_the_evidence_gap_holds_at_every_sample(optimistic):
+def test_the_evidence_gap_holds_at_every_sample():
     """The certified gap is at most min(c, max(1e-6, c sqrt(2/Z))); far fewer solves than samples.
 
     The definition of Z: the least LLR of the active pieces, at the counts.
     """
-    rule = (CertifiedOptimistic if optimistic else Certified)(gap_share=0.05)
+    rule = Certified(gap_share=0.05)
     selective = je.SelectiveElimination()
     instance = je.Instance(2 * linear().arms, linear().theta)
     result = je.simulate(instance, je.BestArm(), rule, runs=8, seed=3, max_samples=400, ridge=1.0,
@@ -133,71 +71,26 @@ def test_the_evidence_gap_holds_at_every_sample(optimistic):
     assert result.to_xarray()["solves"].dims == ("stopping", "delta", "run")
 
 
-def test_solves_are_counted_by_rules_that_solve():
-    uniform = je.simulate(linear(5), je.BestArm(), je.Uniform(), runs=1, max_samples=20)
-    assert uniform.solves is None and "solves" not in uniform.to_xarray()
-
-
-@pytest.mark.slow
-def test_a_bonus_may_be_a_numpy_array():
-    rule = je.OptimisticTaS(bonus=lambda t, norm: np.zeros(norm.shape), schedule=50)
-    result = je.simulate(linear(5), je.BestArm(), rule, runs=1, max_samples=20, ridge=1.0)
-    assert result.pulls.sum() == result.samples.sum()
-
-
 @pytest.mark.slow
 def test_solves_over_the_active_pieces():
     """Certified, with the same pulls as under vmap, which masks eliminated pieces."""
     rng = np.random.default_rng(4)
     instance = je.Instance(rng.standard_normal((8, 3)), [2.0, 0.5, -1.0])
     selective = je.SelectiveElimination()
-    asked = dict(
-        delta=1e-3,
-        runs=20,
-        seed=5,
-        max_samples=300,
-        stopping=selective,
-        elimination=selective,
-        record="pair_times",
-    )
+    asked = dict(delta=1e-3, runs=20, seed=5, max_samples=300, stopping=selective,
+                 elimination=selective, record="pair_times", ridge=1.0)  # fmt: skip
     rule = Certified(schedule=2, gap_share=1e-6)
-    few = je.simulate(instance, je.TopM(2), rule, **asked, ridge=1.0)
+    few = je.simulate(instance, je.TopM(2), rule, **asked)
     assert few.stopped.mean() > 0.5 and np.all(few.answer.any(-1))  # the native answer is empty
     best = np.argsort(instance.arms @ instance.theta)[-2:]
     times = few.elimination_times[0, 0][:, best]
     # of 12 pieces at most four are left
     assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8
-    whole = je.simulate(instance, je.TopM(2), run_by_run(rule), **asked, ridge=1.0)
+    whole = je.simulate(instance, je.TopM(2), run_by_run(rule), **asked)
     for name in ("samples", "pulls", "answer", "solves"):
         np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
     # Rounding decides on one more step where a gap is just met.
     np.testing.assert_allclose(few.tests_sampling, whole.tests_sampling, rtol=0.03)
-
-
-@pytest.mark.slow
-def test_a_near_start_saves_iterations_and_a_certified_one_stays():
-    rng = np.random.default_rng(0)
-    with jax.enable_x64(True):
-        arms, theta = jnp.asarray(rng.standard_normal((12, 4))), jnp.asarray(rng.standard_normal(4))
-        best = int(np.argmax(arms @ theta))
-        y = jnp.asarray(np.delete(np.asarray(arms[best]) - np.asarray(arms), best, 0))
-
-        @jax.jit
-        def solve(theta, start):
-            evidence = HalfSpaceEvidence.of(
-                arms, theta, HalfSpaces(y, jnp.zeros(11), jnp.ones(11, bool))
-            )
-            return climb(evidence, jnp.ones(11, bool), jnp.zeros(12), 1e-9, start)
-
-        even = jnp.full(12, 1 / 12)
-        cold = solve(theta, even)
-        again = solve(theta, cold.pair)
-        near = jnp.asarray(np.asarray(theta) * (1 + 1e-4 * rng.standard_normal(4)))
-        moved, from_even = solve(near, cold.pair), solve(near, even)
-    assert max(float(x.gap) for x in (cold, again, moved, from_even)) <= 1e-9
-    assert again.steps == 0 and int(moved.steps) < 0.6 * int(from_even.steps)
-    np.testing.assert_array_equal(again.pair.w, cold.pair.w)
-    np.testing.assert_allclose(moved.value, from_even.value, rtol=3e-9)
 
 
 @pytest.mark.slow
@@ -207,21 +100,12 @@ def test_a_bad_start_is_abandoned():
     From there every step is cut short.
     """
     arms = [
-        [-2.085, 3.708, -5.650],
-        [3.021, -3.451, -3.237],
-        [-1.701, 0.2295, -2.771],
-        [0.3224, 1.235, 2.064],
-        [0.8448, -2.199, 4.949],
-        [7.767, -7.318, 5.445],
-        [-0.3111, -0.4963, -5.933],
-        [-2.227, 2.262, -2.582],
-    ]
-    y = [
-        [-2.176, 1.252, 8.186],
-        [4.746, -3.867, 8.682],
-        [9.467, -7.548, 8.216],
-        [8.078, -6.822, 11.38],
-    ]
+        [-2.085, 3.708, -5.650], [3.021, -3.451, -3.237], [-1.701, 0.2295, -2.771],
+        [0.3224, 1.235, 2.064], [0.8448, -2.199, 4.949], [7.767, -7.318, 5.445],
+        [-0.3111, -0.4963, -5.933], [-2.227, 2.262, -2.582],
+    ]  # fmt: skip
+    y = [[-2.176, 1.252, 8.186], [4.746, -3.867, 8.682], [9.467, -7.548, 8.216],
+         [8.078, -6.822, 11.38]]  # fmt: skip
     gaps, mixture = [1.691, 1.682, 1.689, 2.478], [0.3536, 8.563e-9, 0.6464, 4.964e-9]
     weights = np.array([0.2297, 3.429e-8, 0.06377, 6.092e-8, 0.002711, 0.4322, 0.2716, 8.843e-9])
     with jax.enable_x64(True):

@@ -1,4 +1,4 @@
-"""Calls that no paper defines: refused by name, before anything compiles."""
+"""Calls that no paper defines: refused by name, before anything compiles; what rules need."""
 
 import numpy as np
 import pytest
@@ -39,12 +39,11 @@ RULES = [
     *((LOGISTIC, problem, rule, {}) for problem in (BEST, TWO, SIGNS, ITEMS)
       for rule in (je.OptimisticTaS(), je.OptimisticLinGame())),
 ]  # fmt: skip
+"""The rule is named."""
 
 
-@pytest.mark.parametrize(("instance", "problem", "rule", "settings"), RULES)
-def test_the_rule_is_named(instance, problem, rule, settings):
-    with pytest.raises(je.errors.UnsupportedError, match=type(rule).__name__):
-        checked(instance, problem, rule, **settings)
+def usual(rule):
+    return NATIVE if "llr" not in rule.traits.stopping else je.LLR()
 
 
 OTHERS = sorted(n for n, r in catalogue.rules().items() if r.traits.families == ("gaussian",))
@@ -54,9 +53,8 @@ OTHERS = sorted(n for n, r in catalogue.rules().items() if r.traits.families == 
 def test_rules_of_gaussian_rewards(name):
     """The family is named, or the instance where the rule is for linear arms."""
     rule = catalogue.rules()[name]
-    stopping = NATIVE if "llr" not in rule.traits.stopping else je.LLR()
     with pytest.raises(je.errors.UnsupportedError, match=rule.__name__) as caught:
-        checked(COINS, BEST, rule(), stopping=stopping)
+        checked(COINS, BEST, rule(), stopping=usual(rule))
     independent = "unstructured" in rule.traits.structures
     assert caught.value.argument == ("family" if independent else "instance")
 
@@ -82,11 +80,13 @@ WORDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("instance", "problem", "rule", "words"), WORDS)
-def test_the_words(instance, problem, rule, words):
-    stopping = NATIVE if "llr" not in rule.traits.stopping else je.LLR()
+@pytest.mark.parametrize(("instance", "problem", "rule", "settings", "words"), [
+    *((*row, type(row[2]).__name__) for row in RULES),
+    *((*row[:3], {"stopping": usual(row[2])}, row[3]) for row in WORDS),
+])  # fmt: skip
+def test_the_words(instance, problem, rule, settings, words):
     with pytest.raises(je.errors.UnsupportedError, match=words):
-        checked(instance, problem, rule, stopping=stopping)
+        checked(instance, problem, rule, **settings)
 
 
 @pytest.mark.parametrize("trait", ["costs", "slack"])
@@ -96,3 +96,20 @@ def test_messages_name_the_rules_that_know(trait):
     named = [word.split(" with ")[0] for word in words.split(", ")]
     every = catalogue.rules().values()
     assert named == sorted(rule.__name__ for rule in every if getattr(rule.traits, trait))
+
+
+class NoDivergence(je.contracts.Family):
+    """A family that gives rules nothing but evidence."""
+
+    name = "nothing"
+
+
+@pytest.mark.parametrize("rule", [je.LinGame(), je.FWS(), je.LazyTaS(), je.TrackAndStop()])
+def test_what_the_rules_need(rule):
+    """Evidence alone is enough but for w*."""
+    solves = isinstance(rule, je.TrackAndStop)
+    assert bool(rule.needs(NoDivergence(), je.BestArm())) == solves
+    assert all(map(je.Gaussian().has, rule.needs(je.Gaussian(), je.BestArm())))
+    assert bool(rule.needs(NoDivergence(), je.Thresholding(0.1))) == solves
+    missing = [one for one in rule.needs(je.Bernoulli(), je.TopM()) if not je.Bernoulli().has(one)]
+    assert not missing and je.Gaussian().design and not je.Bernoulli().design

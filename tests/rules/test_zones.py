@@ -17,9 +17,7 @@ FAMILIES = {
     "bernoulli": (
         je.Bernoulli(), lambda x, u: x * np.log(x / u) + (1 - x) * np.log((1 - x) / (1 - u))
     ),
-    "poisson": (je.Poisson(), lambda x, u: x * np.log(x / u) - x + u),
     "gaussian": (je.Gaussian(2.0), lambda x, u: (x - u) ** 2 / 8),
-    "exponential": (je.Exponential(), lambda x, u: x / u - 1 - np.log(x / u)),
 }  # fmt: skip
 
 
@@ -77,17 +75,14 @@ def test_full_elimination_takes_the_side_that_is_farther():
     assert result.correct.all() and 0.5 < result.answer[0, 0].mean() < 1
 
 
-@pytest.mark.parametrize(
-    "given",
-    [(je.Instance(np.ones((2, 1)), [0.1]), {}),
-     (je.Instance.unstructured([0.5, 0.6], je.Logistic()), {}),
-     (je.Instance.unstructured([0.5, 0.6]), {"rule": je.LinGame()})],
-    ids=["features", "logistic", "a rule of one answer"],
-)  # fmt: skip
-def test_what_knows_no_zone_refuses_it(given):
-    instance, rule = given
+@pytest.mark.parametrize(("instance", "rule"), [
+    (je.Instance(np.ones((2, 1)), [0.1]), je.Uniform()),
+    (je.Instance.unstructured([0.5, 0.6], je.Logistic()), je.Uniform()),
+    (je.Instance.unstructured([0.5, 0.6]), je.LinGame()),
+])  # fmt: skip
+def test_what_knows_no_zone_refuses_it(instance, rule):
     with pytest.raises(je.errors.UnsupportedError):
-        checked(instance, ZONE, rule.get("rule", je.Uniform()))
+        checked(instance, ZONE, rule)
 
 
 def test_the_problem_keeps_its_contract():
@@ -117,17 +112,17 @@ def test_a_live_run_on_the_level_ends():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mean", [0.4, 0.6])
-def test_errors_at_the_end_of_the_zone(mean):
+def test_errors_at_the_end_of_the_zone():
     """Of 2000 runs at delta = 0.1, wrong at a true rate of 0.1 more than 267 times: below 1e-6.
 
     The smallest defect that is seen with probability 1/2 is an error rate of 0.134.
     """
     assert binom.sf(267, 2000, 0.1) < 1e-6
-    nudged = 0.5 + (mean - 0.5) * (1 + 1e-9)  # just wrong
-    coin = je.Instance.unstructured([nudged], je.Bernoulli())
     stops = je.FullElimination(), je.SelectiveElimination(), je.LLR()
-    result = je.simulate(coin, je.Thresholding(0.5, epsilon=0.1), je.Uniform(), runs=2000,
-                         delta=0.1, stopping=stops, threshold=je.Mixture(), seed=8)  # fmt: skip
-    assert result.stopped.all() and ((~result.correct).sum(-1) <= 267).all()
-    assert (~result.correct).any()
+    for mean in (0.4, 0.6):
+        nudged = 0.5 + (mean - 0.5) * (1 + 1e-9)  # just wrong
+        coin = je.Instance.unstructured([nudged], je.Bernoulli())
+        result = je.simulate(coin, je.Thresholding(0.5, epsilon=0.1), je.Uniform(), runs=2000,
+                             delta=0.1, stopping=stops, threshold=je.Mixture(), seed=8)  # fmt: skip
+        assert result.stopped.all() and ((~result.correct).sum(-1) <= 267).all()
+        assert (~result.correct).any()

@@ -126,20 +126,15 @@ def test_few_steps_are_no_other_start():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "family", [Bernoulli(), Poisson(), Exponential(), Gaussian((1.0, 1.0))], ids=repr
-)
-@pytest.mark.parametrize("K", [2, 20])
-def test_hard_instances(family, K):
+@pytest.mark.parametrize("family", [Poisson(), Exponential(), Gaussian((1.0, 1.0))], ids=repr)
+def test_hard_instances(family):
     """8000 instances: sizes of 1e-3 to 1e3, gaps down to 1e-10 of a mean, means at ends."""
-    rng = np.random.default_rng(K)
-    m = rng.random((K, 8000))
-    if family != FAMILY:
-        m = rng.gamma(1, size=m.shape) * 10.0 ** rng.uniform(-3, 3, 8000)
+    K, rng = 20, np.random.default_rng(20)
+    m = rng.gamma(1, size=(K, 8000)) * 10.0 ** rng.uniform(-3, 3, 8000)
     near = np.arange(8000) % 2 == 1
     shares = 10.0 ** rng.uniform(-10, 0, 8000) * rng.random((K, 8000))
     m[:, near] = (m[0] * (1 - shares))[:, near]
-    if family in (FAMILY, Poisson()):
+    if family == Poisson():
         m[:, ::4] = np.where(rng.random((K, 2000)) < 0.2, 0, m[:, ::4])
     found = solved(m, family=family)
     assert found.converged.all() and np.isfinite(found.weights).all()

@@ -93,17 +93,3 @@ def test_certificates_and_solves(optimistic):
             pair = new
     assert len(warm) > 15 and len(cold) == 6
     assert np.median(warm) < 0.7 * np.median(cold)
-
-
-@pytest.mark.slow
-def test_the_bound_on_steps():
-    """A gap that no solve reaches takes all steps that it may, and no more."""
-    rng = np.random.default_rng(0)
-    phi, theta = rng.standard_normal((K, D)), rng.standard_normal(D)
-    y = phi[np.argmax(phi @ theta)] - phi
-    live = np.any(y != 0, 1)
-    with scope.engine():
-        pieces = HalfSpaces(*map(jnp.asarray, (y, np.where(live, -y @ theta, 0), live)))
-        evidence = HalfSpaceEvidence.of(jnp.asarray(phi), jnp.zeros(D), pieces)
-        found = climb(evidence, jnp.asarray(live), jnp.zeros(K), 0.0, jnp.full(K, 1 / K), most=4)
-    assert int(found.steps) == 4 and float(found.gap) > 0

@@ -5,12 +5,9 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from jaxelim import scope
-from jaxelim.families import Gaussian
 from jaxelim.lanes import LaneOps
-from jaxelim.saddle.best_arm import best_arm_weights
 from jaxelim.saddle.gaussian_best_arm import gaussian_weights
 
 
@@ -100,15 +97,3 @@ def test_ties_share_and_one_arm_takes_all():
     counted[1:, 2] = [True, False, True]
     found = solved(means, counted=counted).weights
     np.testing.assert_array_equal(found, [[0.5, 1, 0.5], [0.5, 0, 0.5], [0, 0, 0], [0, 0, 0]])
-
-
-@pytest.mark.slow
-def test_equal_to_newtons_method_of_other_families():
-    means, counted = cases(6, 64, 6)
-    std = np.array([1.0, 0.2, 3.0, 0.7, 1.5, 0.9])
-    family = Gaussian(tuple(std))
-    with scope.engine():
-        c = jnp.asarray(std**2)
-        newton = jax.jit(lambda m, n: best_arm_weights(family, m, c, counted=n))(means, counted)
-    found = solved(means, std**2, counted=counted)
-    np.testing.assert_allclose(found.weights, newton.weights, rtol=1e-9, atol=1e-14)

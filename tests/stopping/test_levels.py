@@ -10,7 +10,6 @@ import jaxelim as je
 from jaxelim.engine import program
 
 ONE = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
-LINEAR = je.Instance([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [1.0, 0.2])
 
 
 @pytest.fixture(autouse=True)
@@ -57,17 +56,14 @@ def test_untraceable_levels(name):
 
 
 NO_LEVELS = {
-    "nan": (
-        lambda t, delta: jnp.where(t > 50, jnp.nan, 5.0) - jnp.log(delta),
-        "at t = 51, delta = 0.2 it is nan",
-        "finite",
-    ),
+    "nan": (lambda t, delta: jnp.where(t > 50, jnp.nan, 5.0) - jnp.log(delta),
+            "at t = 51, delta = 0.2 it is nan", "finite"),
     "inf": (lambda t, delta: jnp.log(t) + jnp.inf, "at t = 3, delta = 0.2 it is inf", "finite"),
     "one": (lambda t, delta: jnp.float64(4.0), "of shape ()", "one real number per t"),
     "too many": (lambda t, delta: jnp.stack([t, t]), "of shape (2, 200)", "one real number per t"),
     "whole": (lambda t, delta: (t + 5).astype(jnp.int32), "it gave", "one real number per t"),
     "complex": (lambda t, delta: t.astype(jnp.complex128), "it gave", "one real number per t"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NO_LEVELS)
@@ -96,13 +92,10 @@ class FarOff(je.Heuristic):
 
 
 def test_the_papers_alpha_is_checked():
-    error = refused(
-        "threshold", threshold=Undefined(), elimination=je.Resets(je.SelectiveElimination())
-    )
+    resets = je.Resets(je.SelectiveElimination())
+    error = refused("threshold", threshold=Undefined(), elimination=resets)
     assert "it is nan" in error.note
-    error = refused(
-        "threshold", threshold=FarOff(), elimination=je.Resets(je.SelectiveElimination())
-    )
+    error = refused("threshold", threshold=FarOff(), elimination=resets)
     assert error.note == "sqrt(x0) is 1e+20"
 
 
@@ -113,15 +106,9 @@ def test_the_first_reset(t0):
     assert caught.value.argument == "t0" and caught.value.allowed == "a number in [2, 2147483648]"
 
 
-def test_a_first_reset_beyond_every_t():
-    assert je.Resets(je.SelectiveElimination(), t0=2**31).reset_times(je.Heuristic()).size == 0
-    assert je.Resets(je.SelectiveElimination(), t0=2**30).reset_times(je.Heuristic()).tolist() == [
-        2**30
-    ]
-    assert je.Resets(je.SelectiveElimination()).reset_times(je.Heuristic()).tolist() == [
-        2,
-        4,
-        16,
-        256,
-        65536,
-    ]
+@pytest.mark.parametrize(("given", "times"), [
+    ({"t0": 2**31}, []), ({"t0": 2**30}, [2**30]), ({}, [2, 4, 16, 256, 65536]),
+])  # fmt: skip
+def test_the_resets_are_at_squares_up_to_the_last_t(given, times):
+    resets = je.Resets(je.SelectiveElimination(), **given)
+    assert resets.reset_times(je.Heuristic()).tolist() == times
