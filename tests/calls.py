@@ -3,11 +3,9 @@
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 
-import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim import engine, scope
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import inputs_of, queue_of, settled, spec_of
 
@@ -42,10 +40,3 @@ def planned(given: tuple, settings: dict, backend: str | None = None) -> tuple:
     return settled(call, spec, inputs), inputs, queue_of(call, spec)[0]
 
 
-def compiled_text(given: tuple, settings: dict) -> str:
-    """The optimized program of the loop, as XLA prints it."""
-    with scope.engine():
-        spec, inputs, queue = planned(given, settings)
-        program = engine.program(spec, inputs)
-        placed = program.place(inputs, queue, program.empty(inputs, queue))
-        return program.advance.jit.lower(*placed, np.int32(0)).compile().as_text()
