@@ -100,9 +100,7 @@ def log_pair(n_i: Any, n_k: Any, m_i: Any, m_k: Any) -> np.ndarray:
     return most + np.log(np.mean(np.exp(value - most[..., None]), -1))
 
 
-def random_runs(
-    rows: int, rewards: int, seed: int, level: float, spread: float, kind: type[Runs] = Runs
-) -> Runs:
+def random_runs(rows: int, rewards: int, seed: int, level: float, spread: float) -> Runs:
     """Four arms; two join and one leaves, any that is in then, at times that are random."""
     rng = np.random.default_rng(seed)
     means = spread * rng.standard_normal((rows, 6))
@@ -119,27 +117,4 @@ def random_runs(
         now[np.arange(rows), arm] = joins
         newest += joins
         changes.append(Change(times[k], arm, joins))
-    return kind(means, rng.standard_normal((rows, rewards)), members, changes, level)
-
-
-class AtTruth(Runs):
-    """Runs that never stop, and whether the mixture of some pair at its true means crosses.
-
-    An arm that leaves is the one that looks best: a removal that depends on rewards.
-    """
-
-    def _changed(self, n: int) -> None:
-        for change in self.changes:
-            means = np.where(self.members, self.sums / np.maximum(self.counts, 1), -np.inf)
-            leaves = (change.after == n) & ~change.joins
-            change.arm[leaves] = means[leaves].argmax(1)
-        super()._changed(n)
-
-    def _test(self, rows: np.ndarray, n: int) -> None:
-        counts = self.counts[rows][..., None]
-        off = self.sums[rows][..., None] - counts * self.means[rows][..., None]
-        log_m = off**2 / (2 * (counts + STRENGTHS)) - np.log1p(counts / STRENGTHS) / 2
-        wealth = np.exp(np.minimum(log_m, 300))
-        pairs = np.mean(wealth[:, :, None] * wealth[:, None], -1)
-        pairs[:, np.arange(6), np.arange(6)] = 0
-        self.refuted_truth[rows] |= pairs.max((1, 2)) > np.exp(self.level)
+    return Runs(means, rng.standard_normal((rows, rewards)), members, changes, level)

@@ -7,7 +7,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.checks import wrong_answers
-from tests.live.joining import AtTruth, random_runs
+from tests.live.joining import random_runs
 from tests.live.test_joins import SELECTIVE
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -38,16 +38,6 @@ def crossing(arms: int, level: float, first: float) -> float:
     return found
 
 
-def test_fewer_pairs_would_not_do():
-    """Fair bets, 8 arms, delta = 0.1: with K - 1 = 7 the error may be above delta, with 28 not.
-
-    Who removes all arms but the two whose pair has crossed makes each crossing a stop.
-    """
-    firsts = np.linspace(1.5, 40, 400)
-    assert max(crossing(8, 7 / 0.1, x) for x in firsts) > 0.15
-    assert max(crossing(8, 28 / 0.1, x) for x in firsts if x < 280) <= 0.1
-
-
 def bet(rng: np.random.Generator, goals: np.ndarray) -> np.ndarray:
     """Whether bold play on fair coins takes a wealth of 1 to each goal, or to 0."""
     wealth = np.ones_like(goals)
@@ -67,8 +57,7 @@ def test_an_adversary_who_bets_on_fair_coins_errs_below_delta():
     the most that fail with probability 1 - 1e-6.
     """
     run = je.LiveRun(["a", "b"], je.BestArm(), je.Uniform(), delta=0.1, most_arms=8)
-    run.tell(["a", "b"], [0.0, 0.0])
-    level, rng, rows = math.exp(run.evidence.needed[0]), np.random.default_rng(8), 20000
+    level, rng, rows = run._fold.call.threshold.pieces / 0.1, np.random.default_rng(8), 20000
     first = max(np.linspace(1.5, 40, 400), key=lambda x: crossing(8, level, x))
     won, wrong = np.zeros((2, rows), bool)
     for _ in range(8):
@@ -129,17 +118,3 @@ def test_5000_runs_err_with_probability_below_delta():
         np.arange(5000), runs.best_in])  # fmt: skip
     assert stopped.mean() > 0.4
     assert wrong.sum() <= 25 and runs.refuted_truth.sum() <= 25
-    print(f"stopped {stopped.mean():.3f}, wrong {wrong.sum()}, "
-          f"a true pair refuted in {runs.refuted_truth.sum()}")  # fmt: skip
-
-
-@pytest.mark.slow
-def test_the_mixtures_at_the_truth_are_within_the_union():
-    """5000 runs of 1000 rewards in which the leader leaves: whether a pair crosses 15/0.1.
-
-    The union bounds that by 0.1: more than 610 of 5000 then have probability 3e-7. About 59
-    cross; so few as 20 have probability 1e-8, so a bound that is met by idle pairs is seen.
-    """
-    runs = random_runs(5000, 1000, 5, math.log(15 / 0.1), 0.3, AtTruth).ended()
-    assert 20 < runs.refuted_truth.sum() <= 610
-    print(f"a pair crosses in {runs.refuted_truth.sum()}")

@@ -14,7 +14,7 @@ from jaxelim.live import log
 pytestmark = pytest.mark.xdist_group("live")
 ROOT = Path(__file__).parents[2]
 NEW = ["--arms", "red", "green", "blue", "--family", "bernoulli", "--rule", "lucb(pulls=2)",
-       "--elimination", "selective", "--delta", "0.1",
+       "--stopping", "selective", "--elimination", "selective", "--delta", "0.1",
        "--threshold", "heuristic"]  # fmt: skip
 
 

@@ -230,8 +230,9 @@ def test_a_rule_of_ones_own_is_given_again(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_every_rule_is_saved_and_loaded(name, tmp_path):
+@pytest.mark.parametrize("name", ["resets", "items", "unknown-variance", "optimistic-tas",
+                                  "xy-adaptive", "top-two", "lingifa", "oracle"])  # fmt: skip
+def test_states_of_rules_are_saved_and_loaded(name, tmp_path):
     """Saved and loaded at every 20th pull and between ask and tell, the run stays the same."""
     case = CASES[name]
     traced, path = case.traced(), tmp_path / "mine.live"
@@ -284,7 +285,7 @@ print("done", flush=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(4))
 def test_killed_and_continued(part, tmp_path):
     """kill -9 at 10 random times or more in each part, while it asks, tells and saves.
 

@@ -11,6 +11,7 @@ from tests.twin import paired
 
 N, DELTA = 40, 0.1
 NAMES = ["a", "b", "c"]
+RULE = je.EBTC("ids", "tracking")
 
 
 def scores(seed=0):
@@ -18,11 +19,9 @@ def scores(seed=0):
     return 0.4 * rng.uniform(size=N) + 0.2 * rng.uniform(size=(3, N)) + [[0.4], [0.2], [0.0]]
 
 
-def live(rule=None, family=None, **settings):
-    rule = je.EBTC("ids", "tracking") if rule is None else rule
-    family = je.Paired(items=N) if family is None else family
-    given = dict(family=family, delta=DELTA) | settings
-    return je.LiveRun(NAMES, je.BestArm(), rule, **given)
+def live(**settings):
+    given = dict(family=je.Paired(items=N), delta=DELTA) | settings
+    return je.LiveRun(NAMES, je.BestArm(), RULE, **given)
 
 
 def told(run):
@@ -58,9 +57,8 @@ def test_a_live_run_is_the_simulated_one():
     """Without items an arm's next score is of its next item."""
     source = je.Recorded(scores(), "bootstrap", True)
     instance = je.Instance.unstructured(source=source, family=je.Paired(items=N))
-    rule = je.EBTCI("ids")
-    one = je.trace(instance, je.BestArm(), rule, delta=DELTA, threshold=je.Mixture(), run=3)
-    run = live(rule, run=3)
+    one = je.trace(instance, je.BestArm(), RULE, delta=DELTA, threshold=je.Mixture(), run=3)
+    run = live(run=3)
     for arm, reward in zip(one.arms, one.rewards, strict=True):
         assert run.ask() == NAMES[arm] and not run.stopped
         run.tell(NAMES[arm], reward)
@@ -108,27 +106,24 @@ def test_a_file_holds_the_items(tmp_path):
             again.tell("a", 0.5, item=3)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_refusals():
+    """Nothing changes."""
+    run = live(delta=1e-9)
+    for half in (range(20), range(20, N)):
+        run.tell(NAMES * 20, [0.5, 0.4, 0.3] * 20, item=[f"q{j}" for j in half for _ in NAMES])
+    for given, words in (
         (dict(item="q0"), "allowed: one that a has no score of yet"),
         (dict(item=0.5), "the name or the number of an item"),
         (dict(item=True), "the name or the number of an item"),
-        (dict(item="more"), "one of the 2 items that Paired"),
+        (dict(item="more"), "one of the 40 items that Paired"),
         (dict(reward=1.5), "rewards from 0 to 1"),
         (dict(), "the item of each reward"),
         (dict(arm=["a", "b"], reward=[0.5, 0.4]), "the item of each reward"),
         (dict(arm=["a", "b"], reward=[0.5, 0.4], item=["q2", ""]), "no item in 1 of 2 rows"),
-    ],
-)
-def test_refusals(given, words):
-    """Nothing changes."""
-    run = live(family=je.Paired(items=2))
-    for item in ("q0", "q1"):
-        run.tell(NAMES, [0.5, 0.4, 0.3], item=[item] * 3)
-    with pytest.raises(je.errors.ArgumentError, match=words):
-        run.tell(**{"arm": "a", "reward": 0.5, **given})
-    assert run.told == 6
+    ):
+        with pytest.raises(je.errors.ArgumentError, match=words):
+            run.tell(**{"arm": "a", "reward": 0.5, **given})
+        assert run.told == 3 * N
     with pytest.raises(je.errors.ArgumentError, match="has no common items"):
         live(family=je.Bounded()).tell("a", 0.5, item="q0")
     with pytest.raises(je.errors.UnsupportedError, match="their sums say too little"):

@@ -19,7 +19,7 @@ from jaxelim.cli import main
 from jaxelim.families import noise
 from jaxelim.live import forecast, report
 from jaxelim.live.forecast import LiveForecast
-from tests.live.live_cases import NAMES, Case, fed, same_run, traces
+from tests.live.live_cases import NAMES, Case, coins, fed, same_run, traces
 
 pytestmark = pytest.mark.xdist_group("live")
 MEANS = np.array([1.2, 0.4, 0.0])
@@ -142,10 +142,7 @@ def test_the_end_by_hand(tmp_path):
     run.ask()
     before = run.p_values
     text = str(run.stop())
-    assert (
-        "The run was ended by hand after 15 rewards. There is no answer" in text
-        and "proven" not in text
-    )
+    assert "ended by hand after 15 rewards. There is no answer" in text and "proven" not in text
     assert run.ended_by_hand and not run.stopped and run.answer is None and run.samples == 15
     assert run.answer_arms == () and run.waiting == ()
     run.tell(list(NAMES) * 20, [9.0, 0.0, 0.0] * 20)
@@ -160,9 +157,7 @@ def test_the_end_by_hand(tmp_path):
         assert one.ended_by_hand and one.samples == 15 and (one.counts == 25).all()
         assert one.summary().equals(run.summary())
         for again in (one.ask, one.stop, one.forecast):
-            with pytest.raises(
-                je.errors.OverError, match="ended after 15 rewards, by hand, for good"
-            ):
+            with pytest.raises(je.errors.OverError, match="after 15 rewards, by hand, for good"):
                 again()
 
 
@@ -201,7 +196,7 @@ def test_a_forecast_is_the_run_simulated_on():
         run.forecast(runs=0)
 
 
-@pytest.mark.parametrize("runs, share", [(4, 0.8), (8, 8 / 9), (32, 27 / 33), (100, 81 / 101)])
+@pytest.mark.parametrize("runs, share", [(4, 0.8), (32, 27 / 33)])
 def test_the_range_of_a_forecast_covers_a_new_run(runs, share):
     """40,000 samples of so many runs and one more: six standard errors, 2e-9 of luck."""
     draws = np.random.default_rng(0).exponential(1000, (40_000, runs + 1))
@@ -236,22 +231,20 @@ def test_a_forecast_after_equal_rewards():
         counts.forecast(runs=2, most=100)
 
 
-@pytest.mark.slow
 def test_a_forecast_takes_estimates_inside_the_range():
     """Of n rewards of 1, (n + 1/2)/(n + 1); of none at an end, their mean."""
-    run = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.Bernoulli(), delta=0.1)
-    run.tell([0, 1] * 4, [1, 0, 1, 1, 1, 0, 1, 1])
+    run = coins()
+    run.tell(list(NAMES) * 4, [1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 1, 0])
     truth = forecast._estimated(run._fold, run._state)
-    np.testing.assert_allclose(truth.means, [4.5 / 5, 0.5])
+    np.testing.assert_allclose(truth.means, [4.5 / 5, 0.5, 0.5 / 5])
 
 
 def test_the_summary_says_who_wins_how_sure_and_what_helps():
     """The table, the state, and the epsilon from which on a run with these rewards ends."""
     run = made(delta=0.05)
-    rewards = told(run, 40, np.array([0.5, 0.49, -0.5]))
+    rewards = np.random.default_rng(0).standard_normal((21, 3)) + [0.5, 0.49, -0.5]
     rewards[:, 1] += rewards[:, 0].mean() - rewards[:, 1].mean() - 0.02
-    run = made(delta=0.05)
-    run.tell(list(NAMES) * 40, rewards.ravel())
+    run.tell(list(NAMES) * 21, rewards.ravel())
     found, ends = run.summary(), run.intervals()
     rows, text = found.to_dict("records"), str(found)
     shown = [(row["arm"], row["low"], row["high"]) for row in rows]
@@ -265,7 +258,7 @@ def test_the_summary_says_who_wins_how_sure_and_what_helps():
     assert [row["state"] for row in rows[:2]] == ["leads", ""]
     assert (rows[2]["p"] <= 0.05) == rows[2]["state"].startswith("eliminated at ")
     assert found.notes[0] == (
-        "The run is open after 120 rewards. In the lead: red (p = 1); "
+        "The run is open after 63 rewards. In the lead: red (p = 1); "
         "an answer needs a p of at most 0.05."
     )
     assert "Threshold Mixture(pieces=2), proven if rewards are independent and of Gauss" in text
@@ -276,7 +269,7 @@ def test_the_summary_says_who_wins_how_sure_and_what_helps():
     assert f"No arm is better than red by {epsilon:g}, with the same probability." in text
     for share, stops in ((1.0, True), (0.96, False)):
         slack = made(je.BestArm(epsilon=share * epsilon), delta=0.05, stopping=je.LLR())
-        slack.tell(list(NAMES) * 40, rewards.ravel())
+        slack.tell(list(NAMES) * 21, rewards.ravel())
         assert slack.stopped == stops
 
 
@@ -303,7 +296,7 @@ def test_p_and_the_state_of_an_arm_agree():
 
 
 def test_a_run_with_costs_says_what_was_spent():
-    run = made(costs=[1.0, 2.0, 5.0], delta=1e-9, rule=je.Uniform())
+    run = made(costs=[1.0, 2.0, 5.0], delta=1e-9)
     run.tell(list(NAMES) * 4, np.tile([3.0, 2.0, 1.0], 4))
     found = run.summary()
     assert list(found["cost"]) == [4.0, 8.0, 20.0]
@@ -316,7 +309,7 @@ def test_a_run_with_costs_says_what_was_spent():
 
 def test_the_figure_shows_intervals_and_log_e():
     run = made(delta=0.05)
-    told(run, 40, np.array([0.5, 0.2, 0.0]))
+    told(run, 21, np.array([0.5, 0.2, 0.0]))
     now, ends = run.evidence, run.intervals()
     figure = run.figure()
     left, right = figure.axes
@@ -399,24 +392,16 @@ def test_from_the_shell_with_tables_of_rewards(tmp_path, capsys, monkeypatch):
 
 FEATURES = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 CASES = {
-    "linear": Case(je.Instance(FEATURES, [1.5, 0.4]), je.BestArm(), je.LinGame()),
     "items": Case(je.Instance(FEATURES, [1.5, 0.4]), je.BestArm(items=FEATURES + 0.1),
                   je.Uniform()),
-    "top m": Case(je.Instance.unstructured([1.6, 1.2, 0.0, -0.4]), je.TopM(2), je.LUCB()),
-    "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.Thresholding(0.3), je.Uniform()),
+    "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4], je.Gaussian(std=[1.0, 2.0, 0.5])),
+                  je.Thresholding(0.3), je.Uniform()),
     "slack": Case(je.Instance.unstructured([2.0, 1.9, 0.5], je.Poisson()), je.BestArm(epsilon=0.4),
                   je.EBTCI(), je.LLR()),
     "racing": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.BestArm(), je.Racing(),
                    je.Native()),
-    "bernoulli": Case(je.Instance.unstructured([0.9, 0.3, 0.2], je.Bernoulli()), je.BestArm(),
-                      je.TTUCB(), elimination=je.SelectiveElimination()),
     "exponential": Case(je.Instance.unstructured([3.0, 1.0, 0.5], je.Exponential()), je.BestArm(),
                         je.TTUCB()),
-    "by arm": Case(je.Instance.unstructured([1.6, 0.9, -0.4], je.Gaussian(std=[1.0, 2.0, 0.5])),
-                   je.BestArm(), je.TTUCB(), je.LLR()),
-    "unknown variance": Case(
-        je.Instance.unstructured([2.0, 0.0, -0.5], je.GaussianUnknownVariance()), je.BestArm(),
-        je.EBTCI(), initial_pulls=3),
 }  # fmt: skip
 
 

@@ -66,21 +66,25 @@ def test_every_register_has_its_cases():
     assert not uncovered()
 
 
-@pytest.mark.parametrize(
-    "name, part",
-    [*(("rule", one) for one in RULES), *(("threshold", one) for one in THRESHOLDS),
-     *(("elimination", one) for one in ELIMINATIONS)], ids=repr,
-)  # fmt: skip
-def test_parts_come_back(name, part, tmp_path):
-    """With each of them every stopping rule."""
-    result = result_of(**{name: part}, stopping=tuple(STOPPING))
+@pytest.mark.parametrize("n", range(max(map(len, (THRESHOLDS, ELIMINATIONS)))))
+def test_parts_come_back(n, tmp_path):
+    """Each threshold, elimination, problem and some rules, with every stopping rule."""
+    threshold, elimination = THRESHOLDS[n % len(THRESHOLDS)], ELIMINATIONS[n % len(ELIMINATIONS)]
+    result = result_of(rule=RULES[-n], threshold=threshold, elimination=elimination,
+                       stopping=tuple(STOPPING))  # fmt: skip
     found = back(result, tmp_path)
     assert_same(found, result)
-    assert getattr(found, name) == part and hash(getattr(found, name)) == hash(part)
-    if name == "rule":
-        assert found.rule.traits == part.traits
-    if name == "threshold":
-        assert float(found.threshold(50.0, 0.1)) == float(part(50.0, 0.1))
+    for name in ("rule", "threshold", "elimination"):
+        part = getattr(result, name)
+        assert getattr(found, name) == part and hash(getattr(found, name)) == hash(part)
+    assert float(found.threshold(50.0, 0.1)) == float(threshold(50.0, 0.1))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_rules_come_back(rule):
+    """From their texts, of which a file is made."""
+    found = made(text_of("rule", rule))
+    assert found == rule and hash(found) == hash(rule) and found.traits == rule.traits
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
@@ -114,15 +118,11 @@ def test_half_spaces_come_back_if_passed(answer, tmp_path):
     result = result_of(instance, width=2, problem=problem, elimination_times=None)
     text = back(result, tmp_path)
     assert text.problem == str(problem) and text.equals(result)
-    with pytest.raises(
-        je.errors.ArgumentError, match=r"problem: got .*load_result\(path, problem=...\)"
-    ):
+    with pytest.raises(je.errors.ArgumentError, match=r"got .*load_result\(path, problem=...\)"):
         text.efficiency()
     assert_same(back(result, tmp_path, problem=problem), result)
     other = je.HalfSpaces(answer, Y, np.array([[0.1], [0.25]]))
-    with pytest.raises(
-        je.errors.ArgumentError, match="problem: got HalfSpaces.* which the file holds"
-    ):
+    with pytest.raises(je.errors.ArgumentError, match="got HalfSpaces.* which the file holds"):
         je.load_result(tmp_path / "result.nc", problem=other)
 
 
@@ -151,9 +151,8 @@ def test_parts_of_ones_own_are_text_until_they_are_passed(tmp_path):
     text = back(result, tmp_path)
     assert text.equals(result) and result.equals(text)
     assert text.rule == "Mine(rate=1.5)" and repr(text.rule) == "Mine(rate=1.5)"
-    assert text.threshold == repr(MyThreshold(0.1 + 0.2)) and repr(text.instance.family) == repr(
-        MyFamily()
-    )
+    assert text.threshold == repr(MyThreshold(0.1 + 0.2))
+    assert repr(text.instance.family) == repr(MyFamily())
     assert str(text.summary()) == str(result.summary())
     assert text.to_xarray().identical(result.to_xarray())
     passed = dict(family=MyFamily(), **OWN)
@@ -173,9 +172,7 @@ def test_what_a_file_cannot_name_is_refused(tmp_path):
 
     for threshold in (lambda t, delta: t, nested):
         result = result_of(threshold=threshold)
-        with pytest.raises(
-            je.errors.ArgumentError, match=r"^threshold: .*frozen dataclass.*not a lambda"
-        ):
+        with pytest.raises(je.errors.ArgumentError, match=r"^threshold: .*frozen .*not a lambda"):
             result.save(tmp_path / "no.nc")
         assert not list(tmp_path.iterdir())
         assert result.equals(result) and not result.equals(result_of())
@@ -245,9 +242,9 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     path = tmp_path / "r.nc"
     result_of().save(path)
     whole = path.read_bytes()
-    # Each byte may be free space; a flip of each of 60 either shows or changes nothing.
+    # Each byte may be free space; a flip of each of 20 either shows or changes nothing.
     shown = 0
-    for at in np.linspace(8, len(whole) - 1, 60).astype(int):
+    for at in np.linspace(8, len(whole) - 1, 20).astype(int):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         try:
             assert je.load_result(path).equals(result_of())
@@ -256,7 +253,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         except je.errors.StoreError as error:  # the name of an attribute
             assert "no result" in str(error) or "format" in str(error)
             shown += 1
-    assert shown >= 12
+    assert shown >= 4
     for size in (100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(je.errors.DamagedFileError, match="no readable NetCDF"):
@@ -303,9 +300,7 @@ def test_files_of_other_versions(tmp_path):
         je.load_result(path)
     result_of().save(path)
     rewritten(path, text('"value":"LinGapE()"', '"value":"LinGapE(more=1)"'))
-    with pytest.raises(
-        je.errors.StoreError, match=r"its rule is LinGapE.* load_result\(path, rule="
-    ):
+    with pytest.raises(je.errors.StoreError, match=r"its rule is LinGapE.* load_result\(path, ru"):
         je.load_result(path)
     result_of().save(path)
     rewritten(path, text('"value":"LinGapE()"', '"value":"Later()"'))
