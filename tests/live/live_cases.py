@@ -75,7 +75,6 @@ BY_RULE = {name: of_rule(kind) for name, kind in catalogue.rules().items()}
 BY_RULE["xy-adaptive"] = dataclasses.replace(BY_RULE["xy-adaptive"], instance=EASY)
 SELECTIVE = je.SelectiveElimination()
 OTHERS = {
-    "lingape-top": Case(TOP, je.TopM(2), je.LinGapE(), initial_pulls=2),
     "resets": Case(TOP, je.TopM(2), je.LinGapE(), elimination=je.Resets(
         je.FullElimination(), alpha=je.Heuristic(), t0=3.0)),
     "lucb-pairs": Case(COINS, je.BestArm(), je.LUCB(pulls=2), SELECTIVE, SELECTIVE),

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from scipy import stats
 
 import jaxelim as je
 from jaxelim.live import log, report
@@ -213,14 +212,3 @@ def test_rewards_that_contradict_the_family_are_named(name):
     family, words, rewards = DOUBTED[name]
     found = report.doubt(family, {"a": np.array([1.0, 2.0]), "b": np.array(rewards)})
     assert len(found) == bool(words) and words in "".join(found)
-
-
-def test_alarms_about_the_family_are_rarer_than_one_in_ten_thousand():
-    """Of 100 rewards, rounded to half a standard deviation, over half are equal: exact.
-
-    Of the most frequent value; any other adds less.
-    """
-    for law, low in ((stats.norm, -0.25), (stats.expon, 0.0)):
-        most = law.cdf(0.25) - law.cdf(low)
-        assert 2 * stats.binom.sf(report.FEWEST // 2, report.FEWEST, most) < 1e-8
-    assert report.ALPHA < 1e-4

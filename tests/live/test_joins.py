@@ -1,6 +1,5 @@
 """Arms that join and leave: by definition a new run of those that are in, told their rewards.
 
-The proof's union and a NumPy driver of many runs: `tests/live/joining.py`.
 The fast tests share the programs of three and of four arms: `made` has their arguments.
 """
 
@@ -19,7 +18,6 @@ from jaxelim.cli import main
 from jaxelim.live import given
 from jaxelim.simulation.results.proven import proven
 from tests.calls import rows
-from tests.live.joining import log_pair
 from tests.live.test_live_files import equal
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -120,8 +118,16 @@ def test_without_changes_it_is_a_run_with_a_larger_union():
     reach = [log_one(count, off) for count, off in zip(n, ends.high - run.means, strict=True)]
     np.testing.assert_allclose(reach, math.log(5 / 0.1), rtol=1e-8)
     two = run.difference("bold", "old", 0.9, together=True)
-    value = log_pair(n[2], n[0], two.high - two.value, 0.0)
-    assert float(value) == pytest.approx(math.log(10 / 0.1), rel=1e-8)
+    value = log_pair(n[2], n[0], two.high - two.value)
+    assert value == pytest.approx(math.log(10 / 0.1), rel=1e-8)
+
+
+def log_pair(n_i: int, n_k: int, off: float) -> float:
+    """log of the mixture of a pair of arms, `off` from the difference of their means."""
+    c = np.array([3.0, 10, 30, 100, 300, 1000])
+    a, b = n_i**2 / (n_i + c), n_k**2 / (n_k + c)
+    one = a * b / (a + b) * off**2 / 2 - (np.log1p(n_i / c) + np.log1p(n_k / c)) / 2
+    return math.log(np.mean(np.exp(one)))
 
 
 def log_one(n: int, off: float) -> float:
@@ -158,34 +164,6 @@ def test_files_know_who_joined_and_left(tmp_path):
     other = je.LiveRun.load(tmp_path / "copy.live", attach=False)
     equal(other, run)
     assert other.names == run.names
-
-
-def test_any_order_of_changes(tmp_path):
-    """60 random events: counts and means are those of the rewards by name, at any time."""
-    rng, path = np.random.default_rng(0), tmp_path / "mine.live"
-    run, inside = made("abc"), ["a", "b", "c"]
-    rewards = {name: [] for name in "abcd"}
-    run.save(path)
-    for _ in range(60):
-        event, out = rng.random(), [name for name in rewards if name not in inside]
-        if event < 0.15 and out:
-            inside.append(str(rng.choice(out)))
-            run.add(inside[-1])
-        elif event < 0.3 and len(inside) > 3:
-            run.remove(inside.pop(rng.integers(len(inside))))
-        else:
-            arms = [inside[k] for k in rng.integers(len(inside), size=rng.integers(1, 4))]
-            values = rng.standard_normal(len(arms))
-            run.tell(arms, values)
-            for arm, value in zip(arms, values, strict=True):
-                rewards[arm].append(value)
-        assert run.names == tuple(inside) and not run.stopped
-        assert run.counts.tolist() == [len(rewards[name]) for name in inside]
-        means = [np.mean(rewards[name]) if rewards[name] else np.nan for name in inside]
-        np.testing.assert_allclose(run.means, means, atol=1e-12)
-        assert run.told == sum(map(len, rewards.values()))
-    run.close()
-    equal(je.LiveRun.load(path, attach=False), run)
 
 
 @pytest.mark.slow

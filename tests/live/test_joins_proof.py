@@ -1,4 +1,4 @@
-"""The proof where arms join and leave: its union, an adversary, and many simulated runs."""
+"""The proof where arms join and leave: its union, and an adversary."""
 
 import math
 
@@ -7,8 +7,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim.checks import wrong_answers
-from tests.live.joining import random_runs
-from tests.live.test_joins import SELECTIVE
 
 pytestmark = pytest.mark.xdist_group("live")
 
@@ -67,54 +65,3 @@ def test_an_adversary_who_bets_on_fair_coins_errs_below_delta():
     chance = crossing(8, level, first)
     assert abs(wrong.sum() - rows * chance) < 5 * math.sqrt(rows * chance * (1 - chance))
     assert wrong.sum() <= 0.1 * rows
-
-
-@pytest.mark.slow
-def test_the_driver_is_a_live_run():
-    """20 runs, pull by pull: the same arms, eliminations, times and answers."""
-    level, stops = math.log(15 / 0.4), 0
-    driven = random_runs(20, 240, 7, level, 1.5)
-    arms, picked = np.full((20, 240), -1), driven._chosen
-
-    def chosen():
-        arm = picked()
-        n = (arms >= 0).sum(1).max()
-        arms[:, n] = arm
-        return arm
-
-    driven._chosen = chosen
-    first = driven.members.copy()
-    driven.ended()
-    for r in range(20):
-        run = je.LiveRun([str(k) for k in np.flatnonzero(first[r])], je.BestArm(), je.Uniform(),
-                         delta=0.4, stopping=SELECTIVE, most_arms=6)  # fmt: skip
-        for n in range(240):
-            for change in driven.changes:
-                if change.after[r] == n and not run.stopped:
-                    name = str(change.arm[r])
-                    run.add(name) if change.joins[r] else run.remove(name)
-            if run.stopped:
-                break
-            arm = run.ask()
-            assert int(arm) == arms[r, n], (r, n)
-            run.tell(arm, driven.means[r, int(arm)] + driven.z[r, n])
-        stops += run.stopped
-        assert (run.samples if run.stopped else 0) == driven.samples[r], r
-        if run.stopped:
-            assert run.answer_arms == (str(driven.answer[r]),), r
-    assert 5 < stops
-
-
-@pytest.mark.slow
-def test_5000_runs_err_with_probability_below_delta():
-    """Two arms join and one leaves; half of the runs stop.
-
-    Such runs are far from the bound: they would not miss the union, as the adversary does.
-    It sees a rate of 1.2%: at most 25 errors of 5000 then have probability 1e-7.
-    """
-    runs = random_runs(5000, 3000, 11, math.log(15 / 0.1), 0.4).ended()
-    stopped = runs.samples > 0
-    wrong = stopped & (runs.means[np.arange(5000), runs.answer] < runs.means[
-        np.arange(5000), runs.best_in])  # fmt: skip
-    assert stopped.mean() > 0.4
-    assert wrong.sum() <= 25 and runs.refuted_truth.sum() <= 25

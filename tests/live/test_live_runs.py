@@ -4,7 +4,6 @@ That a live run is the simulated one: `test_live_files.test_states_of_rules_are_
 The fast tests share one compiled program, that of `PAIRS`.
 """
 
-import dataclasses
 import math
 import threading
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from tests.live.live_cases import CASES, NAMES, TOP, fed, traces
+from tests.live.live_cases import CASES, NAMES, fed, traces
 
 pytestmark = pytest.mark.xdist_group("live")
 PAIRS = CASES["lucb-pairs"]
@@ -190,28 +189,6 @@ def test_evidence_summary_and_figure():
     assert [one.get_text() for one in left.get_yticklabels()] == ["red > green", "red > blue"]
     np.testing.assert_allclose(right.lines[0].get_xdata(), run.means)
     assert [one.get_text() for one in right.texts] == ["4", "4", "4"]  # pulls
-
-
-@pytest.mark.slow
-def test_many_at_once_and_other_forms_of_arms():
-    """200 rewards in one call, with one check; a mapping of names to features; top m."""
-    case = dataclasses.replace(CASES["lingape-top"], delta=1e-8)
-    one, many = case.live(), case.live()
-    rng = np.random.default_rng(1)
-    arms = np.tile(np.arange(4), 50)
-    rewards = TOP.means[arms] + rng.standard_normal(200)
-    many.tell(arms, rewards)
-    for arm, reward in zip(arms, rewards, strict=True):
-        one.tell(int(arm), reward)
-    np.testing.assert_array_equal(one.means, many.means)
-    first, last = one.elimination_times, many.elimination_times
-    assert set(last.ravel()) == {0, 200} and ((last > 0) <= (first > 0)).all()
-    assert one.told == many.told == 200 and last.shape == (4, 4)
-    features = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [0.6, 0.8]}
-    run = je.LiveRun(features, je.BestArm(), je.LinGapE(), threshold=je.Heuristic())
-    run.tell(["a", "b", "c"], [1.0, 0.0, 0.6])
-    np.testing.assert_allclose(run.means, [1.0, 0.0, 0.6], atol=1e-12)
-    assert run.ask() in features
 
 
 def test_a_run_says_what_it_is():

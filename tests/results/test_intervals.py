@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.cli import main
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.descriptions import ARRAYS
 from tests.calls import rows
@@ -164,3 +165,11 @@ def test_refusals():
         coins.difference(1, 1)
     with pytest.raises(je.errors.ArgumentError, match="arm: got 3"):
         coins.difference(0, 3)
+
+
+@pytest.mark.slow
+def test_from_the_shell(tmp_path):
+    path = str(tmp_path / "mine.nc")
+    assert main(["run", "linear-d10", "--rule", "uniform", "--runs", "3", "--max-samples", "300",
+                 "--record", "means", "--output", path, "--no-cache"]) == 0  # fmt: skip
+    assert je.load_result(path).intervals().low.shape[:3] == (1, 1, 3)

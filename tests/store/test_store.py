@@ -143,23 +143,15 @@ def test_a_killed_call_is_resumed_by_another_process(tmp_path, monkeypatch):
     assert all(path.read_bytes() == text for path, text in before.items())
 
 
-def truncate(contents):
-    return contents[:-9]
+DAMAGES = {
+    "truncated": lambda x: x[:-9],
+    "empty": lambda _: b"",
+    "flipped": lambda x: x[:200] + bytes([x[200] ^ 1]) + x[201:],
+    "text": lambda _: b"text",
+}
 
 
-def empty(contents):
-    return b""
-
-
-def flipped(contents):
-    return contents[:200] + bytes([contents[200] ^ 1]) + contents[201:]
-
-
-def text(contents):
-    return b"text"
-
-
-@pytest.mark.parametrize("damage", [truncate, empty, flipped, text])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_files_are_set_aside_and_computed_again(damage, tmp_path, whole, monkeypatch):
     simple(store=tmp_path, block=3)
     first, second = paths(tmp_path)
