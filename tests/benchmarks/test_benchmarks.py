@@ -78,7 +78,8 @@ def test_a_failed_case_is_recorded_and_the_others_run(capfd):
     assert section.attempt("good", good, lambda found: {"size": 3}) is not None
     (failed,) = section.failed
     # the last words of the failed process
-    assert "'no-such-rule'" in failed.split("it ended with 1: ")[1] and "failed: bad" in str(section)
+    assert "'no-such-rule'" in failed.split("it ended with 1: ")[1]
+    assert "failed: bad" in str(section)
     assert [row["size"] for row in section.rows] == [3] and "FAILED" in capfd.readouterr().out
 
 

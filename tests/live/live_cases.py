@@ -78,12 +78,24 @@ OTHERS = {
     "resets": Case(TOP, je.TopM(2), je.LinGapE(), elimination=je.Resets(
         je.FullElimination(), alpha=je.Heuristic(), t0=3.0)),
     "lucb-pairs": Case(COINS, je.BestArm(), je.LUCB(pulls=2), SELECTIVE, SELECTIVE),
-    "unknown-variance": Case(
-        je.Instance.unstructured([2.0, 0.0, -0.5], je.GaussianUnknownVariance()), je.BestArm(),
-        je.EBTCI(), initial_pulls=3),
     "items": Case(LINEAR, je.BestArm(items=[[1.0, 0.2], [0.1, 1.0]]), je.RAGE(), je.Native()),
 }  # fmt: skip
-CASES = {**BY_RULE, **OTHERS}
+DEFAULT = dict(threshold=je.Mixture())
+PROVEN = {
+    "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4], je.Gaussian(std=[1.0, 2.0, 0.5])),
+                  je.Thresholding(0.3), je.Uniform(), **DEFAULT),
+    "slack": Case(je.Instance.unstructured([2.0, 1.9, 0.5], je.Poisson()), je.BestArm(epsilon=0.4),
+                  je.EBTCI(), je.LLR(), **DEFAULT),
+    "native": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.BestArm(), je.Racing(),
+                   je.Native(), **DEFAULT),
+    "exponential": Case(je.Instance.unstructured([3.0, 1.0, 0.5], je.Exponential()), je.BestArm(),
+                        je.TTUCB(), **DEFAULT),
+    "unknown variance": Case(
+        je.Instance.unstructured([2.0, 0.0, -0.5], je.GaussianUnknownVariance()), je.BestArm(),
+        je.EBTCI(), initial_pulls=3, **DEFAULT),
+}  # fmt: skip
+"""Runs with the default threshold of live runs."""
+CASES = {**BY_RULE, **OTHERS, **PROVEN}
 
 
 def same_run(live: je.LiveRun, traced: je.Trace) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.live import fold, log
-from tests.live.live_cases import CASES, Case, fed, same_run
+from tests.live.live_cases import CASES, PROVEN, Case, fed, same_run
 
 pytestmark = pytest.mark.xdist_group("live")
 PAIRS = CASES["lucb-pairs"]
@@ -230,10 +230,13 @@ def test_a_rule_of_ones_own_is_given_again(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["resets", "items", "unknown-variance", "optimistic-tas",
-                                  "xy-adaptive", "top-two", "lingifa", "oracle"])  # fmt: skip
+@pytest.mark.parametrize("name", ["resets", "items", "optimistic-tas", "xy-adaptive", "top-two",
+                                  "lingifa", "oracle", *PROVEN])  # fmt: skip
 def test_states_of_rules_are_saved_and_loaded(name, tmp_path):
-    """Saved and loaded at every 20th pull and between ask and tell, the run stays the same."""
+    """Saved and loaded at every 20th pull and between ask and tell, the run stays the same.
+
+    With the default threshold it has p-values, intervals and a forecast.
+    """
     case = CASES[name]
     traced, path = case.traced(), tmp_path / "mine.live"
     live = case.live()
@@ -248,9 +251,21 @@ def test_states_of_rules_are_saved_and_loaded(name, tmp_path):
             live, loads = je.LiveRun.load(path), loads + 1
             assert live.ask() == arm
             assert (s < live.first) or restored(live, path)
+        if s == traced.samples - 1 and name in PROVEN:
+            found, pair = live.intervals(), live.difference(0, 1)
+            assert ((found.low < found.values) & (found.values < found.high)).all()
+            assert pair.low < pair.value < pair.high
+            forecast = live.forecast(runs=4, most=2000)
+            assert forecast.stopped.any() and (forecast.more > 0).all()
         live.tell(arm, traced.rewards[s])
     same_run(live, traced)
     assert loads >= 1
+    if name in PROVEN:
+        assert live.evidence[["log_e", "p"]].notna().all(axis=None)
+        assert live.p_values.answer <= case.delta and "proven" in str(live.summary())
+        live.figure()
+        of_arms = case.problem.answer_axis is None
+        assert of_arms == any(live.summary()["state"])
     replayed = case.live()
     for event in log.read(path).events:
         replayed._commit(event)

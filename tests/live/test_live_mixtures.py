@@ -3,7 +3,6 @@
 The fast tests share one compiled program, that of `MADE`.
 """
 
-import dataclasses
 import html
 import io
 import math
@@ -336,15 +335,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_where_the_default_is_refused_another_is_named(name):
-    given = {"rule": je.TTUCB(), **REFUSED[name]}
-    with pytest.raises(je.errors.ArgumentError, match=r"Heuristic\(\)"):
-        je.LiveRun(3, je.BestArm(), given.pop("rule"), **given)
-
-
-def test_intervals_that_there_are_not():
-    """They need a mixture, and no ridge; the summary then goes without."""
+def test_where_the_default_is_refused_another_is_named():
+    for given in REFUSED.values():
+        given = {"rule": je.TTUCB(), **given}
+        with pytest.raises(je.errors.ArgumentError, match=r"Heuristic\(\)"):
+            je.LiveRun(3, je.BestArm(), given.pop("rule"), **given)
+    # Intervals need a mixture, and no ridge; the summary then goes without.
     run = made(ridge=1.0, threshold=je.Heuristic(), stopping=je.LLR())
     assert "ridge" in run._no_intervals
     own = made(family=_Own(), threshold=je.Heuristic())
@@ -353,22 +349,17 @@ def test_intervals_that_there_are_not():
 
 @pytest.mark.slow
 def test_from_the_shell_with_tables_of_rewards(tmp_path, capsys, monkeypatch):
-    """new with the default, tell --csv from a file and standard input, show --forecast, stop."""
+    """tell --csv from a file and standard input, show --forecast, stop."""
     path, table = tmp_path / "mine.live", tmp_path / "rewards.csv"
 
     def shell(command: str, *words: str, code: int = 0) -> str:
         assert main(["live", command, str(path), *words]) == code
         return "".join(capsys.readouterr())
 
-    new = ["--arms", *NAMES, "--rule", "lucb", "--delta", "1e-9", "--seed", "3", "--run", "5"]
-    shell("new", *new)
-    rewards = np.random.default_rng(0).standard_normal((40, 3)) + MEANS
-    rows = [f"{NAMES[k]},{x}" for row in rewards for k, x in enumerate(row)]
-    table.write_text("variant,reward\n" + "\n".join(rows[:60]) + "\n")
+    shell("new", "--arms", *NAMES, "--rule", "lucb", "--delta", "1e-9")
+    table.write_text("variant,reward\n" + "red,1.5\ngreen,0.5\nblue,-0.5\n" * 20)
     shell("tell", "--csv", str(table))
-    others = "id,won,variant\n1,,red\n" + "".join(
-        f"{n},{x},{name}\n" for n, (name, x) in enumerate(row.split(",") for row in rows[60:])
-    )
+    others = "id,won,variant\n1,,red\n" + "2,1,red\n3,0,green\n4,0,blue\n" * 20
     tell = ["--csv", "-", "--arm", "variant", "--reward", "won"]
     monkeypatch.setattr(sys, "stdin", io.StringIO(others))
     assert "no reward in 1 of 61 rows, first in row 2" in shell("tell", *tell, code=2)
@@ -377,56 +368,9 @@ def test_from_the_shell_with_tables_of_rewards(tmp_path, capsys, monkeypatch):
     assert said.startswith("Rows left out for an empty cell: 1.\nThe run is open after 120 rewards")
     shown = shell("show", "--forecast")
     for words in ("In the lead: red (p = ", "Forecast, by sim", "proven", "the rule of this run",
-                  "Evidence (log e, where 1/e is a p-value)", "red > green  ",
-                  "p: the p-value of the lead's being"):  # fmt: skip
+                  "Evidence (log e, where 1/e is a p-value)", "red > green  "):  # fmt: skip
         assert words in shown
     before = path.read_bytes()
-    table.write_text("red,1\nblue,x\n")
-    assert "reward: got 'x'" in shell("tell", "--csv", str(table), code=2)
-    shell("tell", "--csv", str(tmp_path / "none.csv"), code=2)
     shell("tell", "red", "1", "--csv", str(table), code=2)
     assert path.read_bytes() == before
     assert "The run was ended by hand after 120 rewards" in shell("stop")
-    shell("ask", code=2)
-
-
-FEATURES = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-CASES = {
-    "items": Case(je.Instance(FEATURES, [1.5, 0.4]), je.BestArm(items=FEATURES + 0.1),
-                  je.Uniform()),
-    "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4], je.Gaussian(std=[1.0, 2.0, 0.5])),
-                  je.Thresholding(0.3), je.Uniform()),
-    "slack": Case(je.Instance.unstructured([2.0, 1.9, 0.5], je.Poisson()), je.BestArm(epsilon=0.4),
-                  je.EBTCI(), je.LLR()),
-    "racing": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.BestArm(), je.Racing(),
-                   je.Native()),
-    "exponential": Case(je.Instance.unstructured([3.0, 1.0, 0.5], je.Exponential()), je.BestArm(),
-                        je.TTUCB()),
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_every_family_and_problem(name, tmp_path):
-    """The simulated run pull by pull, from a file too; its p-values, intervals and forecast."""
-    case = dataclasses.replace(CASES[name], threshold=je.Mixture())
-    traced, live, path = case.traced(), case.live(), tmp_path / "mine.live"
-    assert traced.stopped
-    fed(live, traced, traced.samples - 1)
-    live.save(path)
-    live.close()
-    live = je.LiveRun.load(path)
-    found = live.intervals()
-    assert ((found.low < found.values) & (found.values < found.high)).all()
-    pair = live.difference(0, 1)
-    assert pair.low < pair.value < pair.high
-    forecast = live.forecast(runs=4, most=2000)
-    assert forecast.stopped.any() and (forecast.more > 0).all()
-    fed(live, traced)
-    same_run(live, traced)
-    now = live.evidence
-    assert len(now) >= 1 and now[["log_e", "p"]].notna().all(axis=None)
-    assert live.p_values.answer <= case.delta and "proven" in str(live.summary())
-    live.figure()
-    of_arms = case.problem.answer_axis is None
-    assert of_arms == any(live.summary()["state"])
