@@ -166,19 +166,6 @@ def test_unknown_rules_are_refused():
         Options(rules=("nothing",))
 
 
-def test_first_pulls_that_differ():
-    x = np.array([3, 1, 2])
-    assert gpu_check.first_apart(x, x) is None
-    assert gpu_check.first_apart(x, np.array([3, 2, 2])) == 2
-    assert gpu_check.first_apart(x, x[:2]) == gpu_check.first_apart(x[:2], x) == 3
-
-
-def test_after_the_minutes_nothing_is_measured(here, tmp_path):
-    found = gpu_check.checked(Options(**SMALL, minutes=-1.0, output=tmp_path))
-    assert found["left out"] == [JOB, "lingape, 16 lanes", "lucb, 16 lanes"]
-    assert not found["runs"] and not found["times"] and not found["failed"]
-
-
 def test_the_jobs_are_jobs_of_the_digests():
     names = {job.name for job in digests.JOBS}
     assert {*gpu_check.JOBS, *gpu_check.TRACES} <= names

@@ -78,15 +78,6 @@ def test_bad_commands(name, tmp_path, capsys):
     assert message in capsys.readouterr().err and path.read_bytes() == before
 
 
-def test_files_that_are_none(tmp_path, capsys):
-    path = tmp_path / "mine.live"
-    assert main(["live", "show", str(path)]) == 2
-    assert "cannot be read" in capsys.readouterr().err
-    path.write_text("theta\n")
-    assert main(["live", "ask", str(path)]) == 2
-    assert "it is no file of a live run" in capsys.readouterr().err
-
-
 def example():
     """The example as a module."""
     spec = importlib.util.spec_from_file_location("ab_test", ROOT / "examples" / "ab_test.py")

@@ -197,13 +197,6 @@ def test_bad_paths(tmp_path):
             live.save(path)
 
 
-def test_a_function_without_a_name_is_no_argument_of_a_file(tmp_path):
-    live = je.LiveRun(2, je.BestArm(), je.Uniform(), threshold=lambda t, delta: t)
-    with pytest.raises(je.errors.ArgumentError, match="threshold: got .*not a lambda"):
-        live.save(tmp_path / "mine.live")
-    assert not list(tmp_path.iterdir())
-
-
 @dataclasses.dataclass(frozen=True)
 class Mine(je.contracts.SamplingRule):
     """A rule of one's own: the least pulled arm."""

@@ -7,6 +7,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.cli import main
+from tests.live.live_cases import fed, same_run
 from tests.twin import paired
 
 N, DELTA = 40, 0.1
@@ -19,9 +20,9 @@ def scores(seed=0):
     return 0.4 * rng.uniform(size=N) + 0.2 * rng.uniform(size=(3, N)) + [[0.4], [0.2], [0.0]]
 
 
-def live(**settings):
+def live(arms=NAMES, **settings):
     given = dict(family=je.Paired(items=N), delta=DELTA) | settings
-    return je.LiveRun(NAMES, je.BestArm(), RULE, **given)
+    return je.LiveRun(arms, je.BestArm(), RULE, **given)
 
 
 def told(run):
@@ -58,12 +59,9 @@ def test_a_live_run_is_the_simulated_one():
     source = je.Recorded(scores(), "bootstrap", True)
     instance = je.Instance.unstructured(source=source, family=je.Paired(items=N))
     one = je.trace(instance, je.BestArm(), RULE, delta=DELTA, threshold=je.Mixture(), run=3)
-    run = live(run=3)
-    for arm, reward in zip(one.arms, one.rewards, strict=True):
-        assert run.ask() == NAMES[arm] and not run.stopped
-        run.tell(NAMES[arm], reward)
-    assert run.stopped and run.samples == one.samples
-    np.testing.assert_array_equal(run.answer, one.answer)
+    run = live(arms=3, run=3)
+    fed(run, one)
+    same_run(run, one)
 
 
 def test_scores_may_come_in_any_order_and_from_tables(tmp_path):
@@ -137,15 +135,14 @@ def test_refusals():
 def test_from_the_shell(tmp_path, capsys):
     """Scores as words, and from a file with a column of items."""
     path, table = str(tmp_path / "mine.live"), tmp_path / "scores.csv"
-    rows = [(arm, item, (arm == "a") * 0.5) for item in ("q2", "q3") for arm in NAMES]
-    table.write_text("\n".join(["model,question,score", *(f"{k},{j},{x}" for k, j, x in rows)]))
+    table.write_text("model,question,score\na,q2,0.5\nb,q2,0\nc,q2,0.25\n")
     assert main(["live", "new", path, "--arms", *NAMES, "--family", "Paired(items=9)", "--rule",
-                 "uniform", "--problem", "best-arm"]) == 0  # fmt: skip
+                 "uniform", "--threshold", "heuristic"]) == 0  # fmt: skip
     words = ["live", "tell", path, "a", "1", "b", "0", "c", "0"]
     assert main(words) == 2 and "the item of each reward" in capsys.readouterr().err
     assert main([*words, "--item", "q1", "q1", "q1"]) == 0
     columns = ["--arm", "model", "--reward", "score", "--item", "question"]
     assert main(["live", "tell", path, "--csv", str(table), *columns]) == 0
     with je.LiveRun.load(path) as run:
-        assert told(run) == {(arm, item): x for arm, item, x in rows} | {
-            ("a", "q1"): 1, ("b", "q1"): 0, ("c", "q1"): 0}  # fmt: skip
+        assert told(run) == {("a", "q1"): 1, ("b", "q1"): 0, ("c", "q1"): 0,
+                             ("a", "q2"): 0.5, ("b", "q2"): 0, ("c", "q2"): 0.25}  # fmt: skip

@@ -219,17 +219,6 @@ def test_an_estimated_variance_is_above_0():
     assert family.estimated(counts, np.zeros(3), np.zeros((3, 1))).std == (1, 1, 1)
 
 
-@pytest.mark.slow
-def test_a_forecast_after_equal_rewards():
-    run = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.GaussianUnknownVariance())
-    run.tell([0, 0, 1, 1], [5, 5, 1, 2])
-    assert run.forecast(runs=2, most=100).more.size == 2
-    counts = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.Poisson())
-    counts.tell([0, 1], [1500, 1400])
-    with pytest.raises(je.errors.UnsupportedError, match="forecast: got .*means from 0 to 1000"):
-        counts.forecast(runs=2, most=100)
-
-
 def test_a_forecast_takes_estimates_inside_the_range():
     """Of n rewards of 1, (n + 1/2)/(n + 1); of none at an end, their mean."""
     run = coins()

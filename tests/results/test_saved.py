@@ -178,12 +178,15 @@ def test_results_that_differ_are_not_equal():
     """Every part and array counts; names, timings and layout do not."""
     result = result_of()
     renamed = je.Instance(COINS.arms, COINS.theta, name="others", family=COINS.family)
+    other = je.Instance.unstructured((0.5, 0.3, 0.1), je.Bernoulli(), name="coins")
+    hashes = [result_of(one).settings["instance_sha256"] for one in (COINS, renamed, other)]
+    assert hashes[0] == hashes[1] != hashes[2]
     for same in (result_of(), result_of(renamed), result_of(timings={}, layout={})):
         assert result.equals(same) and same.equals(result)
     for changes in (dict(rule=je.LinGapE(1.0)), dict(problem=je.TopM(1)), dict(threshold=je.GK16()),
                     dict(stopping=(je.LLR(), je.FullElimination())), dict(solves=result.samples),
                     dict(elimination=je.FullElimination()), dict(elimination_times=None),
-                    dict(seed=4)):  # fmt: skip
+                    dict(seed=4), dict(instance=other)):  # fmt: skip
         assert not result.equals(result_of(**changes)) and not result_of(**changes).equals(result)
     for name in ARRAYS:
         if getattr(result, name) is not None:
@@ -191,16 +194,6 @@ def test_results_that_differ_are_not_equal():
             array.ravel()[-1] = ~array.ravel()[-1] if array.dtype == bool else array.ravel()[-1] + 1
             assert not result.equals(dataclasses.replace(result, **{name: array})), name
     assert not result.equals(dataclasses.replace(result, samples=result.samples.astype(np.int64)))
-
-
-def test_two_instances_of_one_name_are_told_apart(tmp_path):
-    other = je.Instance.unstructured((0.5, 0.3, 0.1), je.Bernoulli(), name="coins")
-    one, two = back(result_of(COINS), tmp_path), back(result_of(other), tmp_path)
-    assert not one.equals(two) and one.instance.name == two.instance.name
-    hashes = [one.settings["instance_sha256"], two.settings["instance_sha256"]]
-    rewarded = je.Instance.unstructured(MEANS, name="coins")
-    hashes.append(result_of(rewarded).settings["instance_sha256"])
-    assert len(set(hashes)) == 3
 
 
 def test_xarray_opens_the_file(tmp_path):
