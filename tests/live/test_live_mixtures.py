@@ -284,7 +284,7 @@ def test_p_and_the_state_of_an_arm_agree():
 
 
 def test_a_run_with_costs_says_what_was_spent():
-    run = made(costs=[1.0, 2.0, 5.0], delta=1e-9)
+    run = made(costs=[1.0, 2.0, 5.0], delta=1e-9, rule=je.Uniform())
     run.tell(list(NAMES) * 4, np.tile([3.0, 2.0, 1.0], 4))
     found = run.summary()
     assert list(found["cost"]) == [4.0, 8.0, 20.0]
