@@ -104,42 +104,27 @@ def test_an_interrupt_without_a_store(whole):
     assert simple().equals(whole)
 
 
-LINEAR = """
-import os, signal, sys
-import numpy as np
-import jaxelim as je
-from jaxelim.simulation import blocks
-
-arms = np.random.default_rng(0).normal(size=(8, 4))
-
-def linear(**more):
-    return je.simulate(
-        je.Instance(arms, [0.2, 0.3, -0.6, 1.0]), je.BestArm(), je.LinGapE(), delta=0.05,
-        stopping=(je.LLR(), je.SelectiveElimination()), runs=40, seed=5, max_samples=5000,
-        engine=je.Engine(lanes=16, devices=1, shrink=False), **more
-    )
-"""
 KILLED = """
+import os, signal, sys
+from tests.store.test_store import simple
+
 def killed(done, *_):
-    if done >= 20:  # the second block is done, and not written
+    if done >= 4:  # the second block is done, and not written
         os.kill(os.getpid(), signal.SIGKILL)
 
-linear(store=sys.argv[1], block=10, progress=killed)
+simple(store=sys.argv[1], block=2, progress=killed)
 """
 
 
-def test_a_killed_call_is_resumed_by_another_process(tmp_path, monkeypatch):
+def test_a_killed_call_is_resumed_by_another_process(tmp_path, whole, monkeypatch):
     """The blocks of a process that was killed, and those of the next, are one call's arrays."""
-    command = [sys.executable, "-c", LINEAR + KILLED, str(tmp_path)]
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, timeout=300, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
     before = {path: path.read_bytes() for path in paths(tmp_path)}
     assert len(before) == 1
-    here: dict = {}
-    exec(LINEAR, here)
-    seen, whole = asked(monkeypatch), here["linear"]()
-    assert here["linear"](store=tmp_path, block=10).equals(whole)
-    assert seen[40:] == list(range(10, 40))
+    seen = asked(monkeypatch)
+    assert simple(store=tmp_path, block=2).equals(whole) and seen == [2, 3, 4, 5]
     assert all(path.read_bytes() == text for path, text in before.items())
 
 
