@@ -1,8 +1,12 @@
 """The arithmetic of the benchmarks' figures."""
 
 import dataclasses
+import json
 import math
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +15,7 @@ from benchmarks.__main__ import Options
 from benchmarks.cases import Case, Timing, arguments
 from benchmarks.processes import apart
 
+ROOT = Path(__file__).parents[2]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the C loop needs gcc")
 
 
@@ -32,11 +37,8 @@ def test_ratios_use_the_c_loop_just_before_and_just_after():
     calls = [{"cpu_seconds": cpu, "wall_seconds": 1.5 * cpu, **samples} for cpu in (2.0, 6.0)]
     found = {"calls": calls, "anchors": [{"us_per_step": x} for x in (0.5, 1.5, 2.5)]}
     assert report.per_sample(found) == [2.0, 6.0] and report.to_anchor(found) == [2.0, 3.0]
-    assert (
-        report.typical(found) == 4.0
-        and report.typical(found, "wall") == 6.0
-        and report.useful(found) == 0.8
-    )
+    assert report.typical(found) == 4.0 and report.typical(found, "wall") == 6.0
+    assert report.useful(found) == 0.8
 
 
 def test_a_target_is_met_by_whole_runs_alone():
@@ -59,9 +61,7 @@ def test_a_run_alone_goes_on_to_its_cap(monkeypatch):
     rows = targets.alone(sitting).rows
     assert [row["row"] for row in rows] == list(targets.ALONE) == [case.rule for case in asked]
     assert {(row["us/sample"], row["x C"]) for row in rows} == {(2.0, 2.0)}
-    assert [row["reached"] for row in rows] == [
-        one.target >= 2 for one in targets.ALONE.values()
-    ]
+    assert [row["reached"] for row in rows] == [x.target >= 2 for x in targets.ALONE.values()]
     assert {(case.runs, case.max_samples) for case in asked} == {(1, targets.SAMPLES)}
     fewer = dataclasses.replace(sitting, max_samples=500, rows=("lingape", "tas"))
     short = targets.alone(fewer).rows
@@ -73,21 +73,13 @@ def test_a_run_alone_goes_on_to_its_cap(monkeypatch):
 
 def test_a_failed_case_is_recorded_and_the_others_run(capfd):
     section = report.Section("title")
-    assert (
-        section.attempt("bad", lambda: apart(Case("no-such-rule"), Timing()), lambda found: {})
-        is None
-    )
-    assert (
-        section.attempt("good", lambda: {"process_wall_seconds": 1.0}, lambda found: {"size": 3})
-        is not None
-    )
-    assert (
-        len(section.failed) == 1
-        and "no-such-rule" in section.failed[0]
-        and "failed: bad" in str(section)
-    )
+    bad, good = lambda: apart(Case("no-such-rule"), Timing()), lambda: {"process_wall_seconds": 1.0}
+    assert section.attempt("bad", bad, lambda found: {}) is None
+    assert section.attempt("good", good, lambda found: {"size": 3}) is not None
+    (failed,) = section.failed
     # the last words of the failed process
-    assert "'no-such-rule'" in section.failed[0].split("it ended with 1: ")[1]
+    assert "'no-such-rule'" in failed.split("it ended with 1: ")[1]
+    assert "failed: bad" in str(section)
     assert [row["size"] for row in section.rows] == [3] and "FAILED" in capfd.readouterr().out
 
 
@@ -104,3 +96,28 @@ def test_every_target_is_a_call_that_the_library_takes():
         given, settings = arguments(target.case)
         assert (settings["elimination"] is not None) == given[2].traits.elimination
         assert given[2].traits.defined_for(given[1].name) and 0 < target.beyond < target.target
+
+
+@pytest.mark.slow
+def test_the_command_prints_a_table_and_writes_all_fields(tmp_path):
+    output = tmp_path / "deeper" / "bench.json"
+    words = ["--quick", "--sections", "targets", "--rows", "lucb", "--runs", "12"]
+    words += ["--max-samples", "150", "--output", str(output)]
+    done = subprocess.run([sys.executable, "-m", "benchmarks", *words], cwd=ROOT, text=True,
+                          capture_output=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert all(word in done.stdout for word in ("lucb", "us/sample", str(output)))
+    found = json.loads(output.read_text())
+    assert {"commit", "processor", "compiler", "load_average"} <= set(found["environment"])
+    section = found["sections"]["targets"]
+    (row,), raw = section["rows"], section["rows"][0]["raw"]
+    call = raw["calls"][0]
+    assert row["row"] == "lucb" and not section["failed"] and row["reached"] is None
+    # The cap is too small for any run to stop; the initial pulls are not counted.
+    assert row["mean tau"] == 150 and row["stopped"] == 0 == row["errors"]
+    assert call["samples_drawn"] == 12 * (150 - 40) and not call["compiled"]
+    assert raw["first"]["compiled"] and row["useful/computed"] <= 1
+    assert row["us/sample"] == pytest.approx(1e6 * call["cpu_seconds"] / call["samples_drawn"])
+    if shutil.which("gcc"):
+        times = row["C before"] + row["C after"]
+        assert row["x C"] == pytest.approx(2 * row["us/sample"] / times)

@@ -161,19 +161,6 @@ def test_processes_find_the_packages_of_a_folder(tmp_path, monkeypatch):
         processes.child("carried")
 
 
-def test_first_pulls_that_differ():
-    x = np.array([3, 1, 2])
-    assert gpu_check.first_apart(x, x) is None
-    assert gpu_check.first_apart(x, np.array([3, 2, 2])) == 2
-    assert gpu_check.first_apart(x, x[:2]) == gpu_check.first_apart(x[:2], x) == 3
-
-
-def test_after_the_minutes_nothing_is_measured(here, tmp_path):
-    found = gpu_check.checked(Options(**SMALL, minutes=-1.0, output=tmp_path))
-    assert found["left out"] == [JOB, "lingape, 16 lanes", "lucb, 16 lanes"]
-    assert not found["runs"] and not found["times"] and not found["failed"]
-
-
 def test_unknown_rules_are_refused():
     with pytest.raises(ValueError, match="no nothing; there are lingape"):
         Options(rules=("nothing",))

@@ -1,4 +1,4 @@
-"""Live runs of every rule on tiny instances, beside the simulated runs that they repeat."""
+"""Live runs of rules on tiny instances, beside the simulated runs that they repeat."""
 
 import dataclasses
 from typing import Any
@@ -75,22 +75,27 @@ BY_RULE = {name: of_rule(kind) for name, kind in catalogue.rules().items()}
 BY_RULE["xy-adaptive"] = dataclasses.replace(BY_RULE["xy-adaptive"], instance=EASY)
 SELECTIVE = je.SelectiveElimination()
 OTHERS = {
-    "fws-linear": Case(LINEAR, je.BestArm(), je.FWS(), je.FullElimination(), je.FullElimination()),
-    "lazy-tas-linear": Case(LINEAR, je.BestArm(), je.LazyTaS()),
-    "tas-linear": Case(LINEAR, je.BestArm(), je.TrackAndStop(), je.LLR()),
-    "lingame-signs": Case(LINEAR, je.Thresholding(0.1), je.LinGame()),
-    "lingape-top": Case(TOP, je.TopM(2), je.LinGapE(), initial_pulls=2),
     "resets": Case(TOP, je.TopM(2), je.LinGapE(), elimination=je.Resets(
         je.FullElimination(), alpha=je.Heuristic(), t0=3.0)),
     "lucb-pairs": Case(COINS, je.BestArm(), je.LUCB(pulls=2), SELECTIVE, SELECTIVE),
-    "ttts": Case(COINS, je.BestArm(), je.TTTS(), elimination=je.SelectiveElimination()),
-    "ttucb": Case(COINS, je.BestArm(), je.TTUCB(), je.LLR()),
-    "unknown-variance": Case(
-        je.Instance.unstructured([2.0, 0.0, -0.5], je.GaussianUnknownVariance()), je.BestArm(),
-        je.EBTCI(), initial_pulls=3),
     "items": Case(LINEAR, je.BestArm(items=[[1.0, 0.2], [0.1, 1.0]]), je.RAGE(), je.Native()),
 }  # fmt: skip
-CASES = {**BY_RULE, **OTHERS}
+DEFAULT = dict(threshold=je.Mixture())
+PROVEN = {
+    "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4], je.Gaussian(std=[1.0, 2.0, 0.5])),
+                  je.Thresholding(0.3), je.Uniform(), **DEFAULT),
+    "slack": Case(je.Instance.unstructured([2.0, 1.9, 0.5], je.Poisson()), je.BestArm(epsilon=0.4),
+                  je.EBTCI(), je.LLR(), **DEFAULT),
+    "native": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.BestArm(), je.Racing(),
+                   je.Native(), **DEFAULT),
+    "exponential": Case(je.Instance.unstructured([3.0, 1.0, 0.5], je.Exponential()), je.BestArm(),
+                        je.TTUCB(), **DEFAULT),
+    "unknown variance": Case(
+        je.Instance.unstructured([2.0, 0.0, -0.5], je.GaussianUnknownVariance()), je.BestArm(),
+        je.EBTCI(), initial_pulls=3, **DEFAULT),
+}  # fmt: skip
+"""Runs with the default threshold of live runs."""
+CASES = {**BY_RULE, **OTHERS, **PROVEN}
 
 
 def same_run(live: je.LiveRun, traced: je.Trace) -> None:

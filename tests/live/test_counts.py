@@ -9,6 +9,7 @@ import jaxelim as je
 from jaxelim.cli import main
 from jaxelim.live import log
 from tests.live.live_cases import NAMES, NEW, coins
+from tests.live.test_live_runs import named
 
 pytestmark = pytest.mark.xdist_group("live")
 COUNTS = {"red": (90, 100), "green": (20, 101), "blue": (22, 99)}
@@ -17,8 +18,6 @@ COUNTS = {"red": (90, 100), "green": (20, 101), "blue": (22, 99)}
 def rewards_of(name: str, rng: np.random.Generator, n: int, k: int) -> np.ndarray:
     draws = {
         "bernoulli": lambda: (rng.random(n) < 0.6 - 0.2 * k) * 1.0,
-        "poisson": lambda: rng.poisson(3.0 - 0.4 * k, n) * 1.0,
-        "exponential": lambda: rng.exponential(3.0 - 0.8 * k, n),
         "unknown": lambda: rng.normal(1e3 - 2.0 * k, 2.0, n),
     }
     return draws.get(name, lambda: rng.normal(3.0 - 0.4 * k, 1.0, n))()
@@ -26,14 +25,10 @@ def rewards_of(name: str, rng: np.random.Generator, n: int, k: int) -> np.ndarra
 
 ALIKE = {
     "bernoulli": dict(family=je.Bernoulli()),
-    "poisson": dict(family=je.Poisson()),
-    "exponential": dict(family=je.Exponential()),
-    "gaussian": dict(family=je.Gaussian(2.5)),
     "by arm": dict(family=je.Gaussian([1.0, 2.0, 0.5])),
     "unknown": dict(family=je.GaussianUnknownVariance(), initial_pulls=3),
-    "linear": dict(arms={"red": [1.0, 0.0], "green": [0.0, 1.0], "blue": [0.6, 0.8]}),
-    "many": dict(arms={"red": [1.0, 0.0], "green": [0.0, 1.0], "blue": [0.6, 0.8], "a": [0.8, 0.6],
-                       "b": [0.9, 0.1]}),
+    "linear": dict(arms={"red": [1.0, 0.0], "green": [0.0, 1.0], "blue": [0.6, 0.8],
+                         "a": [0.8, 0.6], "b": [0.9, 0.1]}),
 }  # fmt: skip
 
 
@@ -44,10 +39,11 @@ def test_counts_are_their_rewards_told_at_once(name, tmp_path):
     """Statistics, LLR, log e and p-values to 1e-10: at the start, later, and from the file."""
     given, rng = dict(ALIKE[name]), np.random.default_rng(3)
     arms = given.pop("arms", NAMES)
-    one, two = (je.LiveRun(arms, je.BestArm(), je.Uniform(), delta=1e-9, **given) for _ in "ab")
+    usual = dict(delta=1e-9, stopping=je.SelectiveElimination())
+    one, two = (je.LiveRun(arms, je.BestArm(), je.Uniform(), **usual, **given) for _ in "ab")
     path = tmp_path / "mine.live"
     two.save(path)
-    for n in (40, 7):
+    for n in (16, 7):
         drawn = {arm: rewards_of(name, rng, n + 2 * k, k) for k, arm in enumerate(arms)}
         if n == 7:
             del drawn["green"]  # later any arms will do
@@ -73,7 +69,6 @@ def test_counts_are_their_rewards_told_at_once(name, tmp_path):
     np.testing.assert_array_equal(by_state.evidence.llr, two.evidence.llr)
 
 
-@pytest.mark.slow
 def test_counts_are_tested_once_and_may_end_a_run():
     one = coins(delta=0.05)
     one.tell(counts=COUNTS)
@@ -82,9 +77,8 @@ def test_counts_are_tested_once_and_may_end_a_run():
     assert one.samples == 300 and one.told == 305 and one.counts[2] == 104
 
 
-@pytest.mark.slow
 def test_counts_answer_arms_that_were_asked_for_and_complete_first_rewards():
-    one = coins(initial_pulls=2, delta=1e-9)
+    one = named(delta=1e-9)
     one.tell("red", 1)
     one.tell(counts={"red": (1, 1), "green": (1, 2), "blue": (0, 3)})
     assert one.counts.tolist() == [2, 2, 3] and one.means.tolist() == [1, 0.5, 0]
@@ -109,7 +103,6 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_counts_may_come_before_the_first_rewards_of_an_arm():
     """They enter with these, and are tested with them."""
     one, two = coins(), coins()
@@ -157,7 +150,6 @@ def test_sums_of_squares_that_cannot_be():
         one.tell(counts={"red": (10, 10)})
 
 
-@pytest.mark.slow
 def test_counts_from_the_shell(tmp_path, capsys):
     path = str(tmp_path / "mine.live")
     assert main(["live", "new", path, *NEW]) == 0
@@ -171,11 +163,12 @@ def test_counts_from_the_shell(tmp_path, capsys):
     assert "rewards: got ('red', '1') (rewards and counts)" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family, times", [(je.Bernoulli(), 3), (je.Bounded(), 6)], ids=repr)
+@pytest.mark.parametrize("family, times", [
+    (je.Bernoulli(), 3), pytest.param(je.Bounded(), 6, marks=pytest.mark.slow),
+], ids=repr)  # fmt: skip
 def test_p_values_of_all_pairs_together(family, times):
     """Bets for and against a pair of equal means are two martingales, and priors are one."""
-    run = je.LiveRun(NAMES, je.BestArm(), je.Uniform(), family=family, delta=1e-9)
+    run = coins(family=family, delta=1e-9)
     run.tell(list(NAMES) * 20, [1, 0, 0] * 15 + [0, 1, 0] * 5)
     found = run.p_values
     assert found.pairs.min() < 1 / times

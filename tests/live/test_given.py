@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from scipy import stats
 
 import jaxelim as je
 from jaxelim.live import log, report
@@ -72,13 +71,10 @@ def test_rewards_in_every_form(tmp_path):
     for name, one in found.items():
         assert one.told == 5 and one.counts.tolist() == [2, 2, 1], name
         assert one.means.tolist() == [0.5, 0.5, 0], name
-
-
-@pytest.mark.parametrize("reward", [True, np.True_, np.float32(1), np.int64(1), np.array(1.0)])
-def test_scalars(reward):
-    one = coins()
-    one.tell(np.str_("green"), reward)
-    assert one.means[1] == 1 and one.told == 1
+    for reward in (True, np.True_, np.float32(1), np.int64(1), np.array(1.0)):
+        one = coins()
+        one.tell(np.str_("green"), reward)
+        assert one.means[1] == 1 and one.told == 1
 
 
 REFUSED = {
@@ -133,7 +129,6 @@ def test_rows_of_frames_and_sequences_that_are_refused():
         one.tell(["red"], [1], missing="drop")
 
 
-@pytest.mark.slow
 def test_empty_cells_are_left_out_by_a_word(tmp_path):
     """And counted; an arm may have the name of an empty cell."""
     frame = pd.DataFrame({"a": ["red", None, "blue"], "b": [1.0, 0.0, np.nan]})
@@ -142,57 +137,55 @@ def test_empty_cells_are_left_out_by_a_word(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("red,NA\nblue,1\n,\ngreen,n/a\n")
     assert one.tell(path, missing="skip") == 3 and one.counts.tolist() == [1, 0, 1]
-    two = coins(arms=["none", "some"])
+    two = coins(arms=["none", "some", "all"])
     assert two.tell({"a": ["none", "some"], "b": [1, 0]}) == 0
     with pytest.raises(je.errors.ArgumentError, match="2 with an empty cell left out"):
         one.tell({"a": ["red", "blue"], "b": [None, None]}, missing="skip")
 
 
-@pytest.mark.slow
 def test_numbers_as_names():
     """Of arms with names a cell is a name first; of arms without, its number."""
-    one, two = coins(arms=["2", "1"]), coins(arms=3)
+    one, two = coins(arms=["2", "1", "0"]), coins(arms=3)
     one.tell(pd.DataFrame({"a": [2, 2, 1], "b": [1, 1, 0]}))
-    assert one.counts.tolist() == [2, 1]
+    assert one.counts.tolist() == [2, 1, 0]
     two.tell(pd.DataFrame({"a": ["0", "2", "2"], "b": [1, 1, 0]}))
     two.tell(pd.DataFrame({"a": [1.0, np.nan], "b": [1, 0]}), missing="skip")
     assert two.counts.tolist() == [1, 1, 2]
 
 
-@pytest.mark.slow
 def test_a_table_is_tested_once_at_its_end_in_any_order(tmp_path):
     """Sorted by arm, sorted by reward, and as it came: one event, one answer, after all rows."""
     rng = np.random.default_rng(0)
-    arms = rng.permutation(np.repeat(NAMES, 100))
-    rewards = (rng.random(300) < np.where(arms == "red", 0.9, 0.2)).astype(int)
+    arms = rng.permutation(np.repeat(NAMES, 21))
+    rewards = (rng.random(63) < np.where(arms == "red", 0.95, 0.05)).astype(int)
     looks = []
-    for n, by in enumerate((np.arange(300), arms, -rewards)):
+    for n, by in enumerate((np.arange(63), arms, -rewards)):
         rows = np.argsort(by, kind="stable")
         one, path = coins(), tmp_path / f"{n}.live"
         one.save(path)
         one.tell({"arm": arms[rows], "reward": rewards[rows]})
-        assert one.stopped and one.samples == 300 and one.answer_arms == ("red",)
+        assert one.stopped and one.samples == 63 and one.answer_arms == ("red",)
         one.close()
         assert [set(event) for event in log.read(path).events] == [{"tell", "rewards"}]
         again = je.LiveRun.load(path, attach=False)
-        assert again.samples == 300 and again.told == 300
+        assert again.samples == 63 and again.told == 63
         np.testing.assert_array_equal(again.p_values.pairs, one.p_values.pairs)
         looks.append(one.p_values.pairs)
         np.testing.assert_allclose(looks[-1], looks[0], rtol=1e-9)
     one = coins()
     for arm, reward in zip(arms, rewards, strict=True):  # a check after each
         one.tell(arm, reward)
-    assert one.samples < 300 and one.told == 300
+    assert one.samples < 63 and one.told == 63
 
 
 def test_first_rewards_in_two_tables_are_not_tested_in_their_order():
     """Rows that came before every arm had its first rewards enter together as well."""
-    arms = ["red"] * 40 + ["green"] * 40
-    rewards = [1] * 20 + [0] * 40 + [1] * 20
+    arms = ["red"] * 30 + ["green"] * 30
+    rewards = [1] * 15 + [0] * 30 + [1] * 15
     one, two = coins(), coins()
     one.tell(arms, rewards)
     one.tell("blue", 0)
-    assert not one.stopped and one.told == 81
+    assert not one.stopped and one.told == 61
     two.tell([*arms, "blue"], [*rewards, 0])
     np.testing.assert_allclose(two.p_values.pairs, one.p_values.pairs, rtol=1e-9)
 
@@ -216,14 +209,3 @@ def test_rewards_that_contradict_the_family_are_named(name):
     family, words, rewards = DOUBTED[name]
     found = report.doubt(family, {"a": np.array([1.0, 2.0]), "b": np.array(rewards)})
     assert len(found) == bool(words) and words in "".join(found)
-
-
-def test_alarms_about_the_family_are_rarer_than_one_in_ten_thousand():
-    """Of 100 rewards, rounded to half a standard deviation, over half are equal: exact.
-
-    Of the most frequent value; any other adds less.
-    """
-    for law, low in ((stats.norm, -0.25), (stats.expon, 0.0)):
-        most = law.cdf(0.25) - law.cdf(low)
-        assert 2 * stats.binom.sf(report.FEWEST // 2, report.FEWEST, most) < 1e-8
-    assert report.ALPHA < 1e-4

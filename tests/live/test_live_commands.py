@@ -4,7 +4,6 @@ import importlib.util
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import jaxelim as je
@@ -14,7 +13,7 @@ from jaxelim.live import log
 pytestmark = pytest.mark.xdist_group("live")
 ROOT = Path(__file__).parents[2]
 NEW = ["--arms", "red", "green", "blue", "--family", "bernoulli", "--rule", "lucb(pulls=2)",
-       "--elimination", "selective", "--delta", "0.1",
+       "--stopping", "selective", "--elimination", "selective", "--delta", "0.1",
        "--threshold", "heuristic"]  # fmt: skip
 
 
@@ -79,15 +78,6 @@ def test_bad_commands(name, tmp_path, capsys):
     assert message in capsys.readouterr().err and path.read_bytes() == before
 
 
-def test_files_that_are_none(tmp_path, capsys):
-    path = tmp_path / "mine.live"
-    assert main(["live", "show", str(path)]) == 2
-    assert "cannot be read" in capsys.readouterr().err
-    path.write_text("theta\n")
-    assert main(["live", "ask", str(path)]) == 2
-    assert "it is no file of a live run" in capsys.readouterr().err
-
-
 def example():
     """The example as a module."""
     spec = importlib.util.spec_from_file_location("ab_test", ROOT / "examples" / "ab_test.py")
@@ -95,23 +85,6 @@ def example():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def test_the_fixed_horizon_test():
-    """Errors at most delta where two arms are best, and the planned power at the planned gap.
-
-    20,000 tests each. At delta = 0.05 a limit of 1200 is six standard deviations away, so
-    it fails by luck with probability below 1e-9; it sees an error of 0.07.
-    """
-    ab_test, rng = example(), np.random.default_rng(0)
-    rates = np.array([0.3, 0.3, 0.3, 0.3])
-    winner = ab_test.fixed(500, rates, 20_000, rng)
-    assert ((winner > 0).sum() < 1200) and (winner == -1).mean() > 0.9
-    rates = np.array([0.24, 0.3, 0.24, 0.24])
-    n = ab_test.planned(0.06, rates)
-    assert n == 1975
-    winner = ab_test.fixed(n, rates, 20_000, rng)
-    assert (winner == 1).sum() > 20_000 - 1200 and set(np.unique(winner)) <= {-1, 1}
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 The fast tests share one compiled program, that of `MADE`.
 """
 
-import dataclasses
 import html
 import io
 import math
@@ -19,7 +18,7 @@ from jaxelim.cli import main
 from jaxelim.families import noise
 from jaxelim.live import forecast, report
 from jaxelim.live.forecast import LiveForecast
-from tests.live.live_cases import NAMES, Case, fed, same_run, traces
+from tests.live.live_cases import NAMES, Case, coins, fed, same_run, traces
 
 pytestmark = pytest.mark.xdist_group("live")
 MEANS = np.array([1.2, 0.4, 0.0])
@@ -142,10 +141,7 @@ def test_the_end_by_hand(tmp_path):
     run.ask()
     before = run.p_values
     text = str(run.stop())
-    assert (
-        "The run was ended by hand after 15 rewards. There is no answer" in text
-        and "proven" not in text
-    )
+    assert "ended by hand after 15 rewards. There is no answer" in text and "proven" not in text
     assert run.ended_by_hand and not run.stopped and run.answer is None and run.samples == 15
     assert run.answer_arms == () and run.waiting == ()
     run.tell(list(NAMES) * 20, [9.0, 0.0, 0.0] * 20)
@@ -160,9 +156,7 @@ def test_the_end_by_hand(tmp_path):
         assert one.ended_by_hand and one.samples == 15 and (one.counts == 25).all()
         assert one.summary().equals(run.summary())
         for again in (one.ask, one.stop, one.forecast):
-            with pytest.raises(
-                je.errors.OverError, match="ended after 15 rewards, by hand, for good"
-            ):
+            with pytest.raises(je.errors.OverError, match="after 15 rewards, by hand, for good"):
                 again()
 
 
@@ -201,7 +195,7 @@ def test_a_forecast_is_the_run_simulated_on():
         run.forecast(runs=0)
 
 
-@pytest.mark.parametrize("runs, share", [(4, 0.8), (8, 8 / 9), (32, 27 / 33), (100, 81 / 101)])
+@pytest.mark.parametrize("runs, share", [(4, 0.8), (32, 27 / 33)])
 def test_the_range_of_a_forecast_covers_a_new_run(runs, share):
     """40,000 samples of so many runs and one more: six standard errors, 2e-9 of luck."""
     draws = np.random.default_rng(0).exponential(1000, (40_000, runs + 1))
@@ -225,33 +219,20 @@ def test_an_estimated_variance_is_above_0():
     assert family.estimated(counts, np.zeros(3), np.zeros((3, 1))).std == (1, 1, 1)
 
 
-@pytest.mark.slow
-def test_a_forecast_after_equal_rewards():
-    run = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.GaussianUnknownVariance())
-    run.tell([0, 0, 1, 1], [5, 5, 1, 2])
-    assert run.forecast(runs=2, most=100).more.size == 2
-    counts = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.Poisson())
-    counts.tell([0, 1], [1500, 1400])
-    with pytest.raises(je.errors.UnsupportedError, match="forecast: got .*means from 0 to 1000"):
-        counts.forecast(runs=2, most=100)
-
-
-@pytest.mark.slow
 def test_a_forecast_takes_estimates_inside_the_range():
     """Of n rewards of 1, (n + 1/2)/(n + 1); of none at an end, their mean."""
-    run = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.Bernoulli(), delta=0.1)
-    run.tell([0, 1] * 4, [1, 0, 1, 1, 1, 0, 1, 1])
+    run = coins()
+    run.tell(list(NAMES) * 4, [1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 1, 0])
     truth = forecast._estimated(run._fold, run._state)
-    np.testing.assert_allclose(truth.means, [4.5 / 5, 0.5])
+    np.testing.assert_allclose(truth.means, [4.5 / 5, 0.5, 0.5 / 5])
 
 
 def test_the_summary_says_who_wins_how_sure_and_what_helps():
     """The table, the state, and the epsilon from which on a run with these rewards ends."""
     run = made(delta=0.05)
-    rewards = told(run, 40, np.array([0.5, 0.49, -0.5]))
+    rewards = np.random.default_rng(0).standard_normal((21, 3)) + [0.5, 0.49, -0.5]
     rewards[:, 1] += rewards[:, 0].mean() - rewards[:, 1].mean() - 0.02
-    run = made(delta=0.05)
-    run.tell(list(NAMES) * 40, rewards.ravel())
+    run.tell(list(NAMES) * 21, rewards.ravel())
     found, ends = run.summary(), run.intervals()
     rows, text = found.to_dict("records"), str(found)
     shown = [(row["arm"], row["low"], row["high"]) for row in rows]
@@ -265,7 +246,7 @@ def test_the_summary_says_who_wins_how_sure_and_what_helps():
     assert [row["state"] for row in rows[:2]] == ["leads", ""]
     assert (rows[2]["p"] <= 0.05) == rows[2]["state"].startswith("eliminated at ")
     assert found.notes[0] == (
-        "The run is open after 120 rewards. In the lead: red (p = 1); "
+        "The run is open after 63 rewards. In the lead: red (p = 1); "
         "an answer needs a p of at most 0.05."
     )
     assert "Threshold Mixture(pieces=2), proven if rewards are independent and of Gauss" in text
@@ -276,7 +257,7 @@ def test_the_summary_says_who_wins_how_sure_and_what_helps():
     assert f"No arm is better than red by {epsilon:g}, with the same probability." in text
     for share, stops in ((1.0, True), (0.96, False)):
         slack = made(je.BestArm(epsilon=share * epsilon), delta=0.05, stopping=je.LLR())
-        slack.tell(list(NAMES) * 40, rewards.ravel())
+        slack.tell(list(NAMES) * 21, rewards.ravel())
         assert slack.stopped == stops
 
 
@@ -316,7 +297,7 @@ def test_a_run_with_costs_says_what_was_spent():
 
 def test_the_figure_shows_intervals_and_log_e():
     run = made(delta=0.05)
-    told(run, 40, np.array([0.5, 0.2, 0.0]))
+    told(run, 21, np.array([0.5, 0.2, 0.0]))
     now, ends = run.evidence, run.intervals()
     figure = run.figure()
     left, right = figure.axes
@@ -343,15 +324,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_where_the_default_is_refused_another_is_named(name):
-    given = {"rule": je.TTUCB(), **REFUSED[name]}
-    with pytest.raises(je.errors.ArgumentError, match=r"Heuristic\(\)"):
-        je.LiveRun(3, je.BestArm(), given.pop("rule"), **given)
-
-
-def test_intervals_that_there_are_not():
-    """They need a mixture, and no ridge; the summary then goes without."""
+def test_where_the_default_is_refused_another_is_named():
+    for given in REFUSED.values():
+        given = {"rule": je.TTUCB(), **given}
+        with pytest.raises(je.errors.ArgumentError, match=r"Heuristic\(\)"):
+            je.LiveRun(3, je.BestArm(), given.pop("rule"), **given)
+    # Intervals need a mixture, and no ridge; the summary then goes without.
     run = made(ridge=1.0, threshold=je.Heuristic(), stopping=je.LLR())
     assert "ridge" in run._no_intervals
     own = made(family=_Own(), threshold=je.Heuristic())
@@ -360,22 +338,17 @@ def test_intervals_that_there_are_not():
 
 @pytest.mark.slow
 def test_from_the_shell_with_tables_of_rewards(tmp_path, capsys, monkeypatch):
-    """new with the default, tell --csv from a file and standard input, show --forecast, stop."""
+    """tell --csv from a file and standard input, show --forecast, stop."""
     path, table = tmp_path / "mine.live", tmp_path / "rewards.csv"
 
     def shell(command: str, *words: str, code: int = 0) -> str:
         assert main(["live", command, str(path), *words]) == code
         return "".join(capsys.readouterr())
 
-    new = ["--arms", *NAMES, "--rule", "lucb", "--delta", "1e-9", "--seed", "3", "--run", "5"]
-    shell("new", *new)
-    rewards = np.random.default_rng(0).standard_normal((40, 3)) + MEANS
-    rows = [f"{NAMES[k]},{x}" for row in rewards for k, x in enumerate(row)]
-    table.write_text("variant,reward\n" + "\n".join(rows[:60]) + "\n")
+    shell("new", "--arms", *NAMES, "--rule", "lucb", "--delta", "1e-9")
+    table.write_text("variant,reward\n" + "red,1.5\ngreen,0.5\nblue,-0.5\n" * 20)
     shell("tell", "--csv", str(table))
-    others = "id,won,variant\n1,,red\n" + "".join(
-        f"{n},{x},{name}\n" for n, (name, x) in enumerate(row.split(",") for row in rows[60:])
-    )
+    others = "id,won,variant\n1,,red\n" + "2,1,red\n3,0,green\n4,0,blue\n" * 20
     tell = ["--csv", "-", "--arm", "variant", "--reward", "won"]
     monkeypatch.setattr(sys, "stdin", io.StringIO(others))
     assert "no reward in 1 of 61 rows, first in row 2" in shell("tell", *tell, code=2)
@@ -384,64 +357,9 @@ def test_from_the_shell_with_tables_of_rewards(tmp_path, capsys, monkeypatch):
     assert said.startswith("Rows left out for an empty cell: 1.\nThe run is open after 120 rewards")
     shown = shell("show", "--forecast")
     for words in ("In the lead: red (p = ", "Forecast, by sim", "proven", "the rule of this run",
-                  "Evidence (log e, where 1/e is a p-value)", "red > green  ",
-                  "p: the p-value of the lead's being"):  # fmt: skip
+                  "Evidence (log e, where 1/e is a p-value)", "red > green  "):  # fmt: skip
         assert words in shown
     before = path.read_bytes()
-    table.write_text("red,1\nblue,x\n")
-    assert "reward: got 'x'" in shell("tell", "--csv", str(table), code=2)
-    shell("tell", "--csv", str(tmp_path / "none.csv"), code=2)
     shell("tell", "red", "1", "--csv", str(table), code=2)
     assert path.read_bytes() == before
     assert "The run was ended by hand after 120 rewards" in shell("stop")
-    shell("ask", code=2)
-
-
-FEATURES = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-CASES = {
-    "linear": Case(je.Instance(FEATURES, [1.5, 0.4]), je.BestArm(), je.LinGame()),
-    "items": Case(je.Instance(FEATURES, [1.5, 0.4]), je.BestArm(items=FEATURES + 0.1),
-                  je.Uniform()),
-    "top m": Case(je.Instance.unstructured([1.6, 1.2, 0.0, -0.4]), je.TopM(2), je.LUCB()),
-    "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.Thresholding(0.3), je.Uniform()),
-    "slack": Case(je.Instance.unstructured([2.0, 1.9, 0.5], je.Poisson()), je.BestArm(epsilon=0.4),
-                  je.EBTCI(), je.LLR()),
-    "racing": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.BestArm(), je.Racing(),
-                   je.Native()),
-    "bernoulli": Case(je.Instance.unstructured([0.9, 0.3, 0.2], je.Bernoulli()), je.BestArm(),
-                      je.TTUCB(), elimination=je.SelectiveElimination()),
-    "exponential": Case(je.Instance.unstructured([3.0, 1.0, 0.5], je.Exponential()), je.BestArm(),
-                        je.TTUCB()),
-    "by arm": Case(je.Instance.unstructured([1.6, 0.9, -0.4], je.Gaussian(std=[1.0, 2.0, 0.5])),
-                   je.BestArm(), je.TTUCB(), je.LLR()),
-    "unknown variance": Case(
-        je.Instance.unstructured([2.0, 0.0, -0.5], je.GaussianUnknownVariance()), je.BestArm(),
-        je.EBTCI(), initial_pulls=3),
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_every_family_and_problem(name, tmp_path):
-    """The simulated run pull by pull, from a file too; its p-values, intervals and forecast."""
-    case = dataclasses.replace(CASES[name], threshold=je.Mixture())
-    traced, live, path = case.traced(), case.live(), tmp_path / "mine.live"
-    assert traced.stopped
-    fed(live, traced, traced.samples - 1)
-    live.save(path)
-    live.close()
-    live = je.LiveRun.load(path)
-    found = live.intervals()
-    assert ((found.low < found.values) & (found.values < found.high)).all()
-    pair = live.difference(0, 1)
-    assert pair.low < pair.value < pair.high
-    forecast = live.forecast(runs=4, most=2000)
-    assert forecast.stopped.any() and (forecast.more > 0).all()
-    fed(live, traced)
-    same_run(live, traced)
-    now = live.evidence
-    assert len(now) >= 1 and now[["log_e", "p"]].notna().all(axis=None)
-    assert live.p_values.answer <= case.delta and "proven" in str(live.summary())
-    live.figure()
-    of_arms = case.problem.answer_axis is None
-    assert of_arms == any(live.summary()["state"])

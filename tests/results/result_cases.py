@@ -26,16 +26,6 @@ def larger(theta):
 
 
 @dataclasses.dataclass(frozen=True)
-class Larger:
-    """`larger` as a class."""
-
-    axis: int = 0
-
-    def __call__(self, theta):
-        return jnp.argmax(theta, self.axis).astype(jnp.int32)
-
-
-@dataclasses.dataclass(frozen=True)
 class Mine(je.contracts.SamplingRule):
     """A rule of one's own."""
 

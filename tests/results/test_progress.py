@@ -4,14 +4,11 @@ import io
 import sys
 import types
 
-import numpy as np
 import pytest
 
 import jaxelim as je
 from jaxelim import progress
 from jaxelim.progress import Progress, by_parts
-
-EASY = je.Instance(np.eye(3), [1.0, 0.8, 0.0], name="easy")
 
 
 class Terminal(io.StringIO):
@@ -45,12 +42,11 @@ def test_progress_shows_by_itself_at_a_terminal(monkeypatch):
         with monkeypatch.context() as inside:
             inside.setenv(name, "1")
             assert not automatic()
-    with monkeypatch.context() as inside:
-        inside.setattr(progress.multiprocessing, "parent_process", lambda: object())
-        assert not automatic()
-    with monkeypatch.context() as inside:
-        inside.setattr(progress.threading, "main_thread", lambda: object())
-        assert not automatic()
+    for place, name in ((progress.multiprocessing, "parent_process"),
+                        (progress.threading, "main_thread")):  # fmt: skip
+        with monkeypatch.context() as inside:
+            inside.setattr(place, name, lambda: object())
+            assert not automatic()
     with monkeypatch.context() as inside:
         inside.setitem(sys.modules, "sphinx", types.ModuleType("sphinx"))
         assert not automatic()
@@ -136,8 +132,3 @@ def test_a_bar_ends_its_line_on_an_interrupt(monkeypatch):
         bar.compiling()
         raise KeyboardInterrupt
     assert terminal.getvalue().endswith("\n")
-
-
-def test_no_bar_in_tests_and_workers(capsys):
-    je.simulate(EASY, je.BestArm(), je.Uniform(), runs=2, max_samples=50)
-    assert capsys.readouterr().err == ""

@@ -2,15 +2,12 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import xarray as xr
 
 import jaxelim as je
-from jaxelim import figures
 from jaxelim.simulation.results.descriptions import ARRAYS, made
 from jaxelim.simulation.results.saving import checksum
 from jaxelim.text import text_of
@@ -26,7 +23,6 @@ from tests.results.result_cases import (
     RULES,
     STOPPING,
     THRESHOLDS,
-    Larger,
     Mine,
     MyFamily,
     MyStop,
@@ -66,34 +62,32 @@ def test_every_register_has_its_cases():
     assert not uncovered()
 
 
-@pytest.mark.parametrize(
-    "name, part",
-    [*(("rule", one) for one in RULES), *(("threshold", one) for one in THRESHOLDS),
-     *(("elimination", one) for one in ELIMINATIONS)], ids=repr,
-)  # fmt: skip
-def test_parts_come_back(name, part, tmp_path):
-    """With each of them every stopping rule."""
-    result = result_of(**{name: part}, stopping=tuple(STOPPING))
-    found = back(result, tmp_path)
-    assert_same(found, result)
-    assert getattr(found, name) == part and hash(getattr(found, name)) == hash(part)
-    if name == "rule":
-        assert found.rule.traits == part.traits
-    if name == "threshold":
-        assert float(found.threshold(50.0, 0.1)) == float(part(50.0, 0.1))
-
-
-@pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
-def test_problems_come_back(problem, tmp_path):
+@pytest.mark.parametrize("n", range(len(PROBLEMS)))
+def test_parts_come_back(n, tmp_path):
+    """Each problem, threshold, elimination and some rules, with every stopping rule."""
+    problem, threshold = PROBLEMS[n], THRESHOLDS[n % len(THRESHOLDS)]
     items = problem.name == "best-item"
-    result = result_of(PLANE if items else COINS, problem=problem)
+    result = result_of(PLANE if items else COINS, problem=problem, rule=RULES[-n],
+                       threshold=threshold, elimination=ELIMINATIONS[n % len(ELIMINATIONS)],
+                       stopping=tuple(STOPPING))  # fmt: skip
     if len(problem.times_axes) == 2:
         pairs = np.stack([result.elimination_times] * 3, -1)
         result = dataclasses.replace(result, elimination_times=pairs)
     found = back(result, tmp_path)
     assert_same(found, result)
+    for name in ("rule", "threshold", "elimination"):
+        part = getattr(result, name)
+        assert getattr(found, name) == part and hash(getattr(found, name)) == hash(part)
+    assert float(found.threshold(50.0, 0.1)) == float(threshold(50.0, 0.1))
     if items:
         np.testing.assert_array_equal(found.problem.items, ITEMS)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_rules_come_back(rule):
+    """From their texts, of which a file is made."""
+    found = made(text_of("rule", rule))
+    assert found == rule and hash(found) == hash(rule) and found.traits == rule.traits
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
@@ -107,22 +101,17 @@ def test_families_come_back(family, tmp_path):
     assert found.instance == result.instance and found.instance.family == family
 
 
-@pytest.mark.parametrize("answer", [larger, Larger(0)], ids=["function", "class"])
-def test_half_spaces_come_back_if_passed(answer, tmp_path):
-    problem = je.HalfSpaces(answer, Y, np.array([[0.1], [1 / 3]]))
+def test_half_spaces_come_back_if_passed(tmp_path):
+    problem = je.HalfSpaces(larger, Y, np.array([[0.1], [1 / 3]]))
     instance = je.Instance(np.eye(2), [1.0, 0.5])
     result = result_of(instance, width=2, problem=problem, elimination_times=None)
     text = back(result, tmp_path)
     assert text.problem == str(problem) and text.equals(result)
-    with pytest.raises(
-        je.errors.ArgumentError, match=r"problem: got .*load_result\(path, problem=...\)"
-    ):
+    with pytest.raises(je.errors.ArgumentError, match=r"got .*load_result\(path, problem=...\)"):
         text.efficiency()
     assert_same(back(result, tmp_path, problem=problem), result)
-    other = je.HalfSpaces(answer, Y, np.array([[0.1], [0.25]]))
-    with pytest.raises(
-        je.errors.ArgumentError, match="problem: got HalfSpaces.* which the file holds"
-    ):
+    other = je.HalfSpaces(larger, Y, np.array([[0.1], [0.25]]))
+    with pytest.raises(je.errors.ArgumentError, match="got HalfSpaces.* which the file holds"):
         je.load_result(tmp_path / "result.nc", problem=other)
 
 
@@ -144,16 +133,14 @@ def test_large_parts_come_back(tmp_path):
     np.testing.assert_array_equal(found.problem.items, items)
 
 
-@pytest.mark.slow
 def test_parts_of_ones_own_are_text_until_they_are_passed(tmp_path):
     instance = je.Instance.unstructured(MEANS, MyFamily())
     result = result_of(instance, **OWN)
     text = back(result, tmp_path)
     assert text.equals(result) and result.equals(text)
     assert text.rule == "Mine(rate=1.5)" and repr(text.rule) == "Mine(rate=1.5)"
-    assert text.threshold == repr(MyThreshold(0.1 + 0.2)) and repr(text.instance.family) == repr(
-        MyFamily()
-    )
+    assert text.threshold == repr(MyThreshold(0.1 + 0.2))
+    assert repr(text.instance.family) == repr(MyFamily())
     assert str(text.summary()) == str(result.summary())
     assert text.to_xarray().identical(result.to_xarray())
     passed = dict(family=MyFamily(), **OWN)
@@ -173,9 +160,7 @@ def test_what_a_file_cannot_name_is_refused(tmp_path):
 
     for threshold in (lambda t, delta: t, nested):
         result = result_of(threshold=threshold)
-        with pytest.raises(
-            je.errors.ArgumentError, match=r"^threshold: .*frozen dataclass.*not a lambda"
-        ):
+        with pytest.raises(je.errors.ArgumentError, match=r"^threshold: .*frozen .*not a lambda"):
             result.save(tmp_path / "no.nc")
         assert not list(tmp_path.iterdir())
         assert result.equals(result) and not result.equals(result_of())
@@ -193,12 +178,15 @@ def test_results_that_differ_are_not_equal():
     """Every part and array counts; names, timings and layout do not."""
     result = result_of()
     renamed = je.Instance(COINS.arms, COINS.theta, name="others", family=COINS.family)
+    other = je.Instance.unstructured((0.5, 0.3, 0.1), je.Bernoulli(), name="coins")
+    hashes = [result_of(one).settings["instance_sha256"] for one in (COINS, renamed, other)]
+    assert hashes[0] == hashes[1] != hashes[2]
     for same in (result_of(), result_of(renamed), result_of(timings={}, layout={})):
         assert result.equals(same) and same.equals(result)
     for changes in (dict(rule=je.LinGapE(1.0)), dict(problem=je.TopM(1)), dict(threshold=je.GK16()),
                     dict(stopping=(je.LLR(), je.FullElimination())), dict(solves=result.samples),
                     dict(elimination=je.FullElimination()), dict(elimination_times=None),
-                    dict(seed=4)):  # fmt: skip
+                    dict(seed=4), dict(instance=other)):  # fmt: skip
         assert not result.equals(result_of(**changes)) and not result_of(**changes).equals(result)
     for name in ARRAYS:
         if getattr(result, name) is not None:
@@ -206,29 +194,6 @@ def test_results_that_differ_are_not_equal():
             array.ravel()[-1] = ~array.ravel()[-1] if array.dtype == bool else array.ravel()[-1] + 1
             assert not result.equals(dataclasses.replace(result, **{name: array})), name
     assert not result.equals(dataclasses.replace(result, samples=result.samples.astype(np.int64)))
-
-
-def test_two_instances_of_one_name_are_told_apart(tmp_path):
-    other = je.Instance.unstructured((0.5, 0.3, 0.1), je.Bernoulli(), name="coins")
-    one, two = back(result_of(COINS), tmp_path), back(result_of(other), tmp_path)
-    assert not one.equals(two) and one.instance.name == two.instance.name
-    hashes = [one.settings["instance_sha256"], two.settings["instance_sha256"]]
-    rewarded = je.Instance.unstructured(MEANS, name="coins")
-    hashes.append(result_of(rewarded).settings["instance_sha256"])
-    assert len(set(hashes)) == 3
-
-
-@pytest.mark.slow
-def test_figures_take_loaded_results(tmp_path):
-    result = result_of(**{name: OWN[name] for name in ("rule", "stopping", "threshold")})
-    found = back(result, tmp_path, threshold=OWN["threshold"])
-    draws = (figures.tau_figure, figures.survival_figure, figures.pulls_figure,
-             figures.active_arms_figure)  # fmt: skip
-    for i, draw in enumerate(draws):
-        for name, one in (("fresh", result), ("loaded", found)):
-            figures.save(draw(one), tmp_path / f"{name}{i}", endings=["png"])
-        fresh, loaded = (tmp_path / f"{name}{i}.png" for name in ("fresh", "loaded"))
-        assert fresh.read_bytes() == loaded.read_bytes()
 
 
 def test_xarray_opens_the_file(tmp_path):
@@ -245,9 +210,9 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     path = tmp_path / "r.nc"
     result_of().save(path)
     whole = path.read_bytes()
-    # Each byte may be free space; a flip of each of 60 either shows or changes nothing.
+    # Each byte may be free space; a flip of each of 20 either shows or changes nothing.
     shown = 0
-    for at in np.linspace(8, len(whole) - 1, 60).astype(int):
+    for at in np.linspace(8, len(whole) - 1, 20).astype(int):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         try:
             assert je.load_result(path).equals(result_of())
@@ -256,7 +221,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         except je.errors.StoreError as error:  # the name of an attribute
             assert "no result" in str(error) or "format" in str(error)
             shown += 1
-    assert shown >= 12
+    assert shown >= 4
     for size in (100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(je.errors.DamagedFileError, match="no readable NetCDF"):
@@ -265,7 +230,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         path.write_bytes(contents)
         with pytest.raises(je.errors.StoreError, match="it is no NetCDF file"):
             je.load_result(path)
-    xr.Dataset({"a": ("x", [1, 2])}).to_netcdf(path, engine="h5netcdf")
+    result_of().to_xarray().to_netcdf(path, engine="h5netcdf")  # has no theta and no checksum
     with pytest.raises(je.errors.StoreError, match="it holds no result of jaxelim"):
         je.load_result(path)
     for wrong in (tmp_path / "none.nc", tmp_path):
@@ -303,9 +268,7 @@ def test_files_of_other_versions(tmp_path):
         je.load_result(path)
     result_of().save(path)
     rewritten(path, text('"value":"LinGapE()"', '"value":"LinGapE(more=1)"'))
-    with pytest.raises(
-        je.errors.StoreError, match=r"its rule is LinGapE.* load_result\(path, rule="
-    ):
+    with pytest.raises(je.errors.StoreError, match=r"its rule is LinGapE.* load_result\(path, ru"):
         je.load_result(path)
     result_of().save(path)
     rewritten(path, text('"value":"LinGapE()"', '"value":"Later()"'))
@@ -314,13 +277,6 @@ def test_files_of_other_versions(tmp_path):
     result_of(threshold=MyThreshold()).save(path)
     rewritten(path, text("tests.results.result_cases.MyThreshold", "subprocess.Popen"))
     assert je.load_result(path).threshold == repr(MyThreshold())
-
-
-def test_a_file_of_the_arrays_alone_is_no_result(tmp_path):
-    """`to_xarray` has no arms, no theta and no checksum."""
-    result_of().to_xarray().to_netcdf(tmp_path / "arrays.nc", engine="h5netcdf")
-    with pytest.raises(je.errors.StoreError, match="it holds no result of jaxelim"):
-        je.load_result(tmp_path / "arrays.nc")
 
 
 def test_texts_of_plain_values():
@@ -334,18 +290,3 @@ def test_texts_of_plain_values():
     for wrong in (object(), int, lambda: 0, {1, 2}):
         with pytest.raises(je.errors.ArgumentError, match="^x: got"):
             text_of("x", wrong)
-
-
-@pytest.mark.slow
-def test_a_file_is_read_in_another_process(tmp_path):
-    """Also where the module of a rule of one's own does not exist."""
-    result_of(**OWN).save(tmp_path / "r.nc")
-    code = (
-        "import sys, jaxelim as je; r = je.load_result(sys.argv[1]); "
-        "print(r.rule, r.instance.K, r.stopping[1].name, r.equals(je.load_result(sys.argv[1])))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "r.nc")],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.stdout.split() == ["Mine(rate=1.5)", "3", "my-stop", "True"]

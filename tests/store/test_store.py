@@ -104,62 +104,39 @@ def test_an_interrupt_without_a_store(whole):
     assert simple().equals(whole)
 
 
-LINEAR = """
-import os, signal, sys
-import numpy as np
-import jaxelim as je
-from jaxelim.simulation import blocks
-
-arms = np.random.default_rng(0).normal(size=(8, 4))
-
-def linear(**more):
-    return je.simulate(
-        je.Instance(arms, [0.2, 0.3, -0.6, 1.0]), je.BestArm(), je.LinGapE(), delta=0.05,
-        stopping=(je.LLR(), je.SelectiveElimination()), runs=40, seed=5, max_samples=5000,
-        engine=je.Engine(lanes=16, devices=1, shrink=False), **more
-    )
-"""
 KILLED = """
+import os, signal, sys
+from tests.store.test_store import simple
+
 def killed(done, *_):
-    if done >= 20:  # the second block is done, and not written
+    if done >= 4:  # the second block is done, and not written
         os.kill(os.getpid(), signal.SIGKILL)
 
-linear(store=sys.argv[1], block=10, progress=killed)
+simple(store=sys.argv[1], block=2, progress=killed)
 """
 
 
-def test_a_killed_call_is_resumed_by_another_process(tmp_path, monkeypatch):
+def test_a_killed_call_is_resumed_by_another_process(tmp_path, whole, monkeypatch):
     """The blocks of a process that was killed, and those of the next, are one call's arrays."""
-    command = [sys.executable, "-c", LINEAR + KILLED, str(tmp_path)]
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, timeout=300, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
     before = {path: path.read_bytes() for path in paths(tmp_path)}
     assert len(before) == 1
-    here: dict = {}
-    exec(LINEAR, here)
-    seen, whole = asked(monkeypatch), here["linear"]()
-    assert here["linear"](store=tmp_path, block=10).equals(whole)
-    assert seen[40:] == list(range(10, 40))
+    seen = asked(monkeypatch)
+    assert simple(store=tmp_path, block=2).equals(whole) and seen == [2, 3, 4, 5]
     assert all(path.read_bytes() == text for path, text in before.items())
 
 
-def truncate(contents):
-    return contents[:-9]
+DAMAGES = {
+    "truncated": lambda x: x[:-9],
+    "empty": lambda _: b"",
+    "flipped": lambda x: x[:200] + bytes([x[200] ^ 1]) + x[201:],
+    "text": lambda _: b"text",
+}
 
 
-def empty(contents):
-    return b""
-
-
-def flipped(contents):
-    return contents[:200] + bytes([contents[200] ^ 1]) + contents[201:]
-
-
-def text(contents):
-    return b"text"
-
-
-@pytest.mark.parametrize("damage", [truncate, empty, flipped, text])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_files_are_set_aside_and_computed_again(damage, tmp_path, whole, monkeypatch):
     simple(store=tmp_path, block=3)
     first, second = paths(tmp_path)

@@ -25,6 +25,9 @@ def test_studies_that_share_names_are_told_apart(tmp_path):
     stored(tmp_path, delta=0.1, stopping=je.SelectiveElimination(), threshold=je.GK16())
     found = je.load_store(tmp_path)
     assert len(found) == 3 and {len(name) for name in found.rules} == {len("even (12345678)")}
+    top = je.simulate(EASY, je.TopM(2), je.Uniform(), delta=0.1, store=tmp_path, **SHARED)
+    (again,) = je.load_store(tmp_path).select(problem="TopM(m=2)").results.values()
+    assert again.equals(top)
 
 
 def test_equal_settings_under_two_names_are_one_result(tmp_path):
@@ -32,22 +35,6 @@ def test_equal_settings_under_two_names_are_one_result(tmp_path):
     whole = stored(tmp_path, delta=0.1, runs=9)["even"]
     (found,) = je.load_store(tmp_path).results.values()
     assert found.equals(whole)
-
-
-@pytest.mark.slow
-def test_results_of_two_noises_are_not_paired(tmp_path):
-    one, other = np.random.default_rng(0).standard_normal((2, 6, 300))
-    given = {}
-    for name, rule, noise in (("a", je.Uniform(), one), ("b", je.Oracle(), other)):
-        given[name] = je.simulate(EASY, je.BestArm(), rule, delta=0.1, noise=noise,
-                                  store=tmp_path / name, **SHARED)  # fmt: skip
-        (loaded,) = je.load_store(tmp_path / name).results.values()
-        assert loaded.equals(given[name])
-        assert loaded.settings["noise_sha256"] == given[name].settings["noise_sha256"]
-        given[name] = loaded
-    assert not je.compare(given)["paired"][0]
-    same = je.simulate(EASY, je.BestArm(), je.Oracle(), delta=0.1, noise=one, **SHARED)
-    assert je.compare({"a": given["a"], "same": same})["paired"][0]
 
 
 def test_runs_of_two_versions_are_named(tmp_path, monkeypatch):
