@@ -60,8 +60,8 @@ test: install check
 test-x64: install
 	JAX_ENABLE_X64=1 $(PYTEST) -m "not slow" tests/faces/test_public_face.py
 
-# The rest: some hours on two cores. Some rows start a kernel, of the extra `docs`.
-test-slow: $(DOCS)
+# The rest, in one go.
+test-slow: install
 	$(PYTEST) -m "slow and not devices" tests
 	JAX_NUM_CPU_DEVICES=2 $(PYTEST) -m devices tests
 

@@ -16,10 +16,7 @@ OPTIONS = {
     "xla_backend_optimization_level": "3",
     "xla_llvm_disable_expensive_passes": False,
 }
-"""XLA makes a kernel of some loops by itself: of those up to 1 kB, from jaxlib 0.12 on of most.
-
-Without LLVM's optimisation, as in `make test`, one kernel takes as long as many.
-"""
+"""XLA makes a kernel of some loops by itself: of those up to 1 kB, from jaxlib 0.12 on of most."""
 
 
 def looped(flag, matrix, x, kernel):

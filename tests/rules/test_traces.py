@@ -118,11 +118,9 @@ def test_trace(entry, first):
 
 # The twin.
 
-PULLS = 200
-
 
 @functools.cache
-def trajectory(name, problem, m, rule, at_sampling):
+def trajectory(name, problem, m, rule, at_sampling, pulls):
     """The twin's run for a trace; LLR and selective stopping share a trajectory."""
     entry = {"instance": name, "problem": problem, "rule": rule}
     instance, (_, rule) = je.load_instance(name), RULES[rule]
@@ -131,28 +129,44 @@ def trajectory(name, problem, m, rule, at_sampling):
         twin.Linear(instance.arms, instance.theta),
         {"bai": ("bai",), "topm": ("topm", m), "osi": ("osi", 0.0)}[problem],
         rule,
-        noise=noise()[:PULLS],
+        noise=noise()[:pulls],
         stopping=("native",) if native else ("selective",) if at_sampling else ("llr", "selective"),
         elimination="selective" if at_sampling else None,
-        max_samples=PULLS,
+        max_samples=pulls,
         **settings(entry),
     )
 
 
-@pytest.mark.parametrize("entry", INDEX, ids=lambda entry: entry["file"].removesuffix(".npz"))
-def test_the_twins_first_pulls(entry):
+def first_pulls():
+    """200 of each trace, and 3000 of one of each rule."""
+    long = {entry["rule"]: entry for entry in reversed(INDEX)}.values()
+    for entry in INDEX:
+        name = entry["file"].removesuffix(".npz")
+        yield pytest.param(entry, 200, id=name)
+        if entry in long:
+            yield pytest.param(entry, 3000, id=f"{name}, 3000 pulls", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("entry", "pulls"), list(first_pulls()))
+def test_the_twins_first_pulls(entry, pulls):
     trace = np.load(DATA / "traces" / entry["file"])
-    n, variant = PULLS, entry["variant"]
+    n, variant = min(pulls, int(trace["samples"])), entry["variant"]
     m = entry["m"] if entry["problem"] == "topm" else None
     given = entry["instance"], entry["problem"], m, entry["rule"]
-    run = trajectory(*given, variant == "both")
+    run = trajectory(*given, variant == "both", pulls)
     stop = run.stops[{"llr": "llr", "native": "native"}.get(variant, "selective")]
 
     np.testing.assert_allclose(run.first.theta, trace["theta_hat_0"], rtol=0, atol=1e-10)
     np.testing.assert_array_equal(run.arms[:n], trace["arms"][:n])
     checks = n - len(stop.pulls) + 1
     np.testing.assert_array_equal(stop.active[:checks], trace["active"][:checks])
-    assert stop.truncated
+    assert stop.truncated == (not trace["stopped"] or trace["samples"] > n)
+    if not stop.truncated:
+        assert stop.samples == trace["samples"]
+        expected = trace["answer"].astype(bool)
+        if entry["problem"] != "osi":
+            expected = np.isin(np.arange(len(stop.pulls)), trace["answer"])
+        np.testing.assert_array_equal(stop.answer, expected)
     if entry["problem"] != "topm" and trace["stopped"]:
         times = trace["elimination_times"]
         np.testing.assert_array_equal(stop.elimination_times, np.where(times <= n, times, 0))
