@@ -261,7 +261,10 @@ class Family:
         raise undefined(self, "log_mixture(stat, at, c)")
 
     def priors(self, grid: "Grid") -> tuple[Sequence[float], Sequence[float]]:
-        """The strengths c of tests that a mean is at most `at`, and that it is at least that."""
+        """The strengths c of tests that a mean is at most `at`, and that it is at least that.
+
+        Both are of one length.
+        """
         return grid.strengths, grid.strengths
 
     def together(self, a: Array, b: Array) -> Array:

@@ -87,10 +87,10 @@ def refuted_against(seen: "Snapshot", beta: Array) -> Array:
 
 
 def of_every_answer(seen: "Snapshot") -> Array:
-    """log e of every piece of every answer at this look, as `none_so_far`; else -inf.
+    """log e of every piece of every answer, shaped as `none_so_far`; -inf where no run looks.
 
     [i, k] of {mu_i <= mu_k}, of items or candidates too, or with slack; [K, 2] of
-    {mu_k >= level} and {mu_k <= level}. Here no gate keeps a run from looking.
+    {mu_k >= level} and {mu_k <= level}. A run looks here without passing a gate.
     """
     if seen.shape.signs:
         return jnp.swapaxes(ask(seen, _may_look(seen), _both_sides), 0, 1)
@@ -116,6 +116,8 @@ def ask(
     level: Array | None = None, every: bool = False,
 ) -> Array:  # fmt: skip
     """log e of some pieces of the runs that are `wanted`, [] bool, -inf of others: [.., Q].
+
+    Where the snapshot has log e of every piece of every answer, it is read from there.
 
     Args:
         seen: with a mixture as threshold.
@@ -152,8 +154,9 @@ def _in_groups(
         def one(shape: Any) -> Array:
             if alone.log_e is None:
                 return log_e(dataclasses.replace(alone, shape=shape), above)
-            i, k = shape.places()
-            return alone.log_e[(k, shape.above.astype(k.dtype)) if shape.signs else (i, k)]
+            if shape.signs:
+                return alone.log_e[jnp.arange(shape.candidates), shape.above.astype(jnp.int32)]
+            return alone.log_e[shape.places()]
 
         value = jax.vmap(one)(shape) if shape.exists.ndim > 1 else one(shape)
         return jnp.where(shape.exists, value, -jnp.inf)

@@ -160,7 +160,8 @@ class Snapshot:
     """One whose level depends on the piece; None: beta alone is compared."""
     live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
     since: Array | None = None  # [] int32: samples at the last check; None: one fewer
-    log_e: Array | None = None  # at this look, of every piece of every answer, if it is recorded
+    log_e: Array | None = None
+    """[C, C] or [K, 2], `looks.of_every_answer` at this t, if a run records it."""
 
     @staticmethod
     def of(
@@ -179,8 +180,9 @@ class Snapshot:
         )  # fmt: skip
 
     def about(self, shape: Pieces) -> "Snapshot":
-        """The snapshot with other pieces than those of the answer."""
-        return dataclasses.replace(self, shape=shape, evidence=self.evidence.about(shape))
+        """The snapshot with other pieces than those of the answer, such as with another slack."""
+        evidence = self.evidence.about(shape)
+        return dataclasses.replace(self, shape=shape, evidence=evidence, log_e=None)
 
     def refuted(self, beta: Array, among: Array) -> Array:
         """The pieces of the answer that are refuted at level beta []: [Q] bool.
@@ -220,7 +222,8 @@ class Snapshot:
         decided, shape = self.decided, self.shape
         if decided is None:
             return self
-        return self.about(dataclasses.replace(shape, exists=shape.exists & ~decided, count=None))
+        left = dataclasses.replace(shape, exists=shape.exists & ~decided, count=None)
+        return dataclasses.replace(self.about(left), log_e=self.log_e)
 
     @property
     def lanes(self) -> LaneOps:

@@ -135,7 +135,7 @@ class Observing:
         ends = ends if known is None else ends | jnp.all(known, 0)  # whatever a rule tests
         return Observed(tuple(states), ends, jnp.stack(tested))
 
-    def looked(self, seen: Snapshot) -> Snapshot:
+    def with_log_e(self, seen: Snapshot) -> Snapshot:
         """The snapshot with log e of every piece of every answer, if it is recorded."""
         if self.spec.evidence is None:
             return seen

@@ -162,10 +162,10 @@ class Step:
     def choose(self, inputs: Inputs, lane: Lane) -> Taken:
         """A step whose reward comes from outside: the pull is pending, and nothing is tested."""
 
-        def none(_: Lane, arm: Array) -> Array:
+        def no_reward(_: Lane, arm: Array) -> Array:
             return jnp.zeros(arm.shape, self.spec.dtype)
 
-        return self._taken(inputs, lane, none, tests=False)
+        return self._taken(inputs, lane, no_reward, tests=False)
 
     def _taken(
         self, inputs: Inputs, lane: Lane,
@@ -180,7 +180,7 @@ class Step:
         beta = self.observing.betas(lane)
         observed = self.observing.untested(lane, beta)
         if tests:
-            checked = self.observing.looked(checked)
+            checked = self.observing.with_log_e(checked)
             observed = self.observing.observed(checked, lane, beta)
         bad_answer, live = self.observing.bad_answer(seen, lane)
         sampling = self.observing.sampling(checked, lane)

@@ -3,7 +3,7 @@
 A live run is a simulated one whose pulls are pending until a caller tells their rewards. So
 `told` and `chosen` are halves of the engine's own step: its test, and its choice. They compute
 lane 0 of a group; the other lanes are finished from the start. A CPU computes them, as it is
-faster at one run than a GPU, and a run asks for the same arms on every machine.
+faster at one run than a GPU, and a run asks for the same arms with and without one.
 """
 
 import dataclasses

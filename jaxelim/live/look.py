@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxelim import scope
 from jaxelim.errors import OverError, UnsupportedError
 from jaxelim.live import evidence
 from jaxelim.live.evidence import PValues
@@ -182,7 +183,8 @@ class Look:
         Raises:
             UnsupportedError: the family has no mixture, or there is a ridge.
         """
-        ends = self._last_means("intervals").intervals(self._level(level))
+        with scope.on_cpu():
+            ends = self._last_means("intervals").intervals(self._level(level))
         return Intervals(ends.values[0], ends.low[0], ends.high[0], ends.level)
 
     def difference(
@@ -202,7 +204,8 @@ class Look:
         """
         pair, k = confidence.pair_of(self._fold.arms, a, b), self._fold.arms.most or len(self.names)
         pairs = k * (k - 1) // 2 if together else 1
-        ends = self._last_means("difference").differences(*pair, self._level(level), pairs)
+        with scope.on_cpu():
+            ends = self._last_means("difference").differences(*pair, self._level(level), pairs)
         return Estimated(*(float(x[0, 0]) for x in (ends.values, ends.low, ends.high)))
 
     def forecast(self, runs: int = 32, most: int = 10**6, seed: int = 0) -> LiveForecast:

@@ -78,7 +78,7 @@ def convex(
         return jnp.minimum(u, last - (last - now) * part) if bounded[1] else u
 
     def step(done: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        """The next u, and F'' before the step; the last one does not move."""
+        """The next u, and F'' at u; the last call only finds F''."""
         u = carry[0]
         fall, bend = curve(u)
         size, tilt = jax.jvp(lambda u: harmonic(scale(u), scale(u + slack)), (u,), (u * 0 + 1,))
@@ -140,7 +140,7 @@ def over_cells(
     both = components(u)
     for more in CELLS[1:]:
         a, b = both
-        # In one call, as each compiles.
+        # One call: each call of `together` is compiled.
         value = together(jnp.concatenate([a[1:], a]), jnp.concatenate([b[:-1], b]))
         cell, value = value[: len(u) - 1], value[len(u) - 1 :]
         value = jnp.minimum(value[1:], value[:-1])

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxelim.mixtures import infimum
@@ -94,9 +93,9 @@ def of_pairs(family: Any, a: Tree, b: Tree, slack: Any, priors: Any) -> Array:
     )  # fmt: skip
 
 
-def _both(priors: tuple) -> np.ndarray:
+def _both(priors: tuple) -> Array:
     """The priors of a and b, to broadcast: [2, 1, J]."""
-    return np.stack(priors)[:, None]
+    return jnp.stack([jnp.asarray(one) for one in priors])[:, None]
 
 
 def _range(family: Any, a: Tree, b: Tree, slack: Any, known: Any) -> tuple[Array, Array]:

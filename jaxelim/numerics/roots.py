@@ -147,10 +147,11 @@ def outermost(
         return i + 1, new, jet(f, at(new)[0]), inner, outer
 
     def unfinished(carry: Any) -> Array:
-        return jnp.any(~near(carry[1], *carry[2])) & (carry[0] < _MOST) | (carry[0] == 0)
+        return jnp.any(~near(carry[1], *carry[2])) & (carry[0] <= _MOST) | (carry[0] == 0)
 
     y = jax.lax.reduce_precision(guess / (4 * unit), *rounded)
-    carry = jnp.int32(0), y, (y, y, y), jnp.zeros_like(y), jnp.full_like(y, jnp.inf)
+    unknown = y, y, y
+    carry = jnp.int32(0), y, unknown, jnp.zeros_like(y), jnp.full_like(y, jnp.inf)
     _, y, jets, _, _ = jax.lax.while_loop(unfinished, body, carry)
     # Where f is steep the root is within rounding, and a step would leave it.
     x, step, value = at(y)[0], halley(*jets), jets[0]

@@ -21,6 +21,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.live import fold, log
+from tests.calls import rows
 from tests.live.live_cases import CASES, PROVEN, Case, fed, same_run
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -222,9 +223,10 @@ def test_a_rule_of_ones_own_is_given_again(tmp_path):
     assert again.ask() == "b"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["resets", "items", "optimistic-tas", "xy-adaptive", "top-two",
-                                  "lingifa", "oracle", *PROVEN])  # fmt: skip
+KEPT = ("resets", "items", "optimistic-tas", "xy-adaptive", "top-two", "lingifa", "oracle", *PROVEN)
+
+
+@pytest.mark.parametrize("name", rows(KEPT, {"signs"}))
 def test_states_of_rules_are_saved_and_loaded(name, tmp_path):
     """Saved and loaded at every 20th pull, between ask and tell, the run stays the same.
 
