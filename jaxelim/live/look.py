@@ -213,7 +213,8 @@ class Look:
 
         The simulated runs take the estimates for the truth. So the range is that of chance
         alone. Pending pulls are left out: simulated runs choose all further arms, each
-        after the reward of the one before.
+        after the reward of the one before. A rule with rounds, such as Racing, counts them as
+        pulled, so take its forecast where no pull is pending.
 
         Args:
             runs: number of simulated runs.
