@@ -105,5 +105,7 @@ def test_the_program_of_a_rule(name):
     {"instance": je.Instance(LINEAR.arms, [LINEAR.theta, -LINEAR.theta])},
 ], ids=lambda changes: ", ".join(changes))  # fmt: skip
 def test_the_program_in_other_forms(changes):
-    number, bad = low(program(je.LinGapE(), **changes))
+    traced = program(je.LinGapE(), **changes)
+    number, bad = low(traced)
     assert number > 0 and not bad, bad
+    assert not LIBRARY & {one.primitive.name for one in equations(traced)}

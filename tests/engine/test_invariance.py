@@ -65,6 +65,11 @@ def test_layout_order_and_choice_of_runs_do_not_matter(observed):
         equal(found, observed, np.arange(40) if np.ndim(runs) == 0 else runs)
 
 
+def test_means_and_noise_in_another_unit_give_the_same_runs(observed):
+    instance = je.Instance(INSTANCE.arms, 4 * INSTANCE.theta, noise_std=4.0)
+    equal(simulated(instance, stopping=ALL), observed)
+
+
 @pytest.mark.slow
 def test_rare_work_of_some_lanes_leaves_all_choices():
     settings = dict(stopping=SELECTIVE, elimination=SELECTIVE)

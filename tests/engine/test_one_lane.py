@@ -100,14 +100,15 @@ GAUSSIAN = je.Instance.unstructured([1.0, 0.4, 0.0])
     [
         (1, Hesitant(), {}, EASIER),
         (16, je.LinGapE(), {}, EASIER),
+        (16, je.LinGapE(), {"lanes": 7}, EASIER),
         (16, Hesitant(), {"shrink": False}, EASIER),
         (16, Hesitant(), {"shrink": True, "lanes": 16}, EASIER),
         (16, OfOneRun(), {}, EASIER),
         (16, Sorted(), {}, EASIER),
         (16, je.TrackAndStop(), {}, GAUSSIAN),
     ],
-    ids=["rare work", "none", "never", "lanes by hand", "under vmap", "a library's call",
-         "an equation at every sample"],
+    ids=["rare work", "none", "lanes go in groups", "never", "lanes by hand", "under vmap",
+         "a library's call", "an equation at every sample"],
 )  # fmt: skip
 def test_which_runs_are_taken_in_turn(lanes, rule, layout, instance, monkeypatch):
     """Those of a rule whose problem needs rare work, where steps may be one kernel."""

@@ -40,8 +40,10 @@ EQUAL = {
     ),
     "checks": (
         "JAX_DEBUG_NANS=1", "JAX_DEBUG_INFS=1", "JAX_CHECK_TRACER_LEAKS=1", "JAX_ENABLE_CHECKS=1",
-        "JAX_DISABLE_JIT=1", "JAX_DISABLE_MOST_OPTIMIZATIONS=1",
-        "XLA_FLAGS=--xla_backend_optimization_level=0",
+    ),
+    "not compiled": ("JAX_DISABLE_JIT=1",),
+    "less optimised": (
+        "JAX_DISABLE_MOST_OPTIMIZATIONS=1", "XLA_FLAGS=--xla_backend_optimization_level=0",
     ),
 }  # fmt: skip
 """Flags that are set together, by process."""

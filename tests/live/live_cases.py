@@ -84,6 +84,10 @@ DEFAULT = dict(threshold=je.Mixture())
 PROVEN = {
     "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4], je.Gaussian(std=[1.0, 2.0, 0.5])),
                   je.Thresholding(0.3), je.Uniform(), **DEFAULT),
+    "full": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.BestArm(), je.Uniform(),
+                 je.FullElimination(), **DEFAULT),
+    "items, mixture": Case(LINEAR, je.BestArm(items=[[1.0, 0.2], [0.1, 1.0]]), je.Uniform(),
+                           **DEFAULT),
     "slack": Case(je.Instance.unstructured([2.0, 1.9, 0.5], je.Poisson()), je.BestArm(epsilon=0.4),
                   je.EBTCI(), je.LLR(), **DEFAULT),
     "native": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.BestArm(), je.Racing(),

@@ -196,6 +196,10 @@ def test_bad_paths(tmp_path):
     for path in (tmp_path, tmp_path / "none" / "mine.live"):
         with pytest.raises(je.errors.ArgumentError, match="path: got"):
             live.save(path)
+    nameless = je.LiveRun(2, je.BestArm(), je.LUCB(), threshold=lambda t, delta: t / delta)
+    with pytest.raises(je.errors.ArgumentError, match="threshold"):
+        nameless.save(tmp_path / "mine.live")
+    assert not list(tmp_path.iterdir())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,7 +230,7 @@ def test_a_rule_of_ones_own_is_given_again(tmp_path):
 KEPT = ("resets", "items", "optimistic-tas", "xy-adaptive", "top-two", "lingifa", "oracle", *PROVEN)
 
 
-@pytest.mark.parametrize("name", rows(KEPT, {"signs"}))
+@pytest.mark.parametrize("name", rows(KEPT, {"signs", "full"}))
 def test_states_of_rules_are_saved_and_loaded(name, tmp_path):
     """Saved and loaded at every 20th pull, between ask and tell, the run stays the same.
 

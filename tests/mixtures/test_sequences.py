@@ -74,6 +74,22 @@ def test_differences_of_gaussian_arms_solve_the_equation():
     np.testing.assert_allclose(value[finite], LEVEL, rtol=1e-9)
 
 
+@pytest.mark.parametrize("family", [je.Exponential(), je.GaussianUnknownVariance(), je.Bounded()])
+def test_other_differences_are_of_intervals_at_half_the_error_each(family, monkeypatch):
+    levels, lower, upper = [], np.array([0.1, 0.4, 0.2]), np.array([0.5, 0.9, 0.3])
+
+    def interval(family, counts, means, grid, level, moments):
+        levels.append(level)
+        return lower, upper
+
+    monkeypatch.setattr(sequences, "interval", interval)
+    a, b = np.array([0, 1]), np.array([2, 0])
+    low, high = sequences.difference(family, upper, lower, a, b, Grid(), LEVEL)
+    assert levels == [LEVEL + np.log(2)]
+    np.testing.assert_array_equal(low, lower[a] - upper[b])
+    np.testing.assert_array_equal(high, upper[a] - lower[b])
+
+
 @pytest.mark.slow
 def test_differences_are_those_of_the_joint_region():
     """Of all pairs of means with F below the level, on a grid, none has a difference outside."""

@@ -29,6 +29,13 @@ def test_fws_with_equal_costs_and_with_a_dear_arm():
     assert shares[0] < shares[1]
 
 
+def test_the_oracles_weights_are_shares_of_pulls():
+    instance = given("bernoulli")
+    shares = je.complexity(instance, je.BestArm()).allocation / COSTS
+    found = je.Oracle().prepare(instance, je.BestArm(), None)
+    np.testing.assert_allclose(found, shares / shares.sum(), rtol=1e-5)  # two gaps
+
+
 def test_instances_keep_their_costs(tmp_path):
     one = given("bernoulli")
     other = given("bernoulli")

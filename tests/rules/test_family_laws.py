@@ -105,12 +105,15 @@ def test_laws(family, problem, rule, elimination):
     where = PLACES[family]
     stopping = (elimination,) if elimination else (LLR, SELECTIVE, FULL)
     ridge = {"ridge": 0.0} if where.family.name == "gaussian" else {}
-    found = [
-        je.simulate(one, PROBLEMS[problem](where), rule, delta=DELTA, stopping=stopping,
-                    elimination=elimination, runs=RUNS, seed=8, max_samples=20_000,
-                    engine=je.Engine(devices=1), **ridge)
-        for one in instances(where)
-    ]  # fmt: skip
+
+    def simulated(one, runs=RUNS, **layout):
+        return je.simulate(one, PROBLEMS[problem](where), rule, delta=DELTA, stopping=stopping,
+                           elimination=elimination, runs=runs, seed=8, max_samples=20_000,
+                           engine=je.Engine(devices=1, **layout), **ridge)  # fmt: skip
+
+    found = [simulated(one) for one in instances(where)]
+    last = simulated(instances(where)[0], [RUNS - 1], lanes=16, chunk=37)
+    np.testing.assert_array_equal(last.samples, found[0].samples[..., -1:])
     critical, far = limits()
     for result in found:
         assert result.stopped.all()

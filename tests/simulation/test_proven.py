@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.simulation.results.descriptions import origin
 from jaxelim.simulation.results.proven import proven
 from jaxelim.thresholds import LinearThreshold
 from tests import calls
@@ -185,14 +186,15 @@ def test_given_noise_has_no_proof():
         assert words in str(proven(calls.checked(*given, threshold=threshold, noise=noise)))
     with pytest.raises(je.errors.UnsupportedError, match="ridge"):
         je.simulate(*given, threshold=OF_TWO, ridge=1.0, runs=2, noise=noise)
+    hashes = [origin(calls.checked(*given, noise=one))["noise_sha256"] for one in (noise, -noise)]
+    assert hashes[0] != hashes[1] and "noise_sha256" not in origin(calls.checked(*given))
 
 
 def test_in_results_and_files(tmp_path):
     sure = je.simulate(NORMAL, BEST, UNIFORM, delta=0.1, runs=3, max_samples=3000,
                        stopping=je.SelectiveElimination(), threshold=OF_TWO)  # fmt: skip
     call = sure.experiment.replace(threshold=je.Heuristic())
-    origin = sure.origin | {"proven": proven(call)}
-    plain = dataclasses.replace(sure, experiment=call, origin=origin)
+    plain = dataclasses.replace(sure, experiment=call, origin=origin(call))
     assert sure.proven is True and "alone" in str(plain.proven)
     text, other = str(sure.summary()), str(plain.summary())
     assert f"Threshold {OF_TWO}, proven" in text and "Elimination" not in text

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -119,7 +120,9 @@ simple(store=sys.argv[1], block=2, progress=killed)
 def test_a_killed_call_is_resumed_by_another_process(tmp_path, whole, monkeypatch):
     """The blocks of a process that was killed, and those of the next, are one call's arrays."""
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, timeout=300, check=False)
+    ended = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, timeout=300, check=False
+    )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     before = {path: path.read_bytes() for path in paths(tmp_path)}
     assert len(before) == 1
