@@ -53,7 +53,8 @@ PROBLEMS = {
 @pytest.mark.parametrize("rule, problem, order, wait", [
     ("ebtci, ids", "slack", "permuted", {"batch": 3, "delay": 4}),
     *(pytest.param(*row, marks=pytest.mark.slow) for row in (
-        ("ebtc, 0.5", "best", "bootstrap", {}), ("lucb", "top", "bootstrap", {"batch": 5}),
+        ("ebtc, 0.5", "top", "bootstrap", {}), ("ebtci, ids", "best", "bootstrap", {}),
+        ("lucb", "top", "bootstrap", {"batch": 5}),
     )),
 ])  # fmt: skip
 def test_runs_are_those_of_the_twin(rule, problem, order, wait):
