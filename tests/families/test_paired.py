@@ -174,5 +174,5 @@ def test_errors_are_below_delta(correlation):
     assert binom.sf(critical, 5000, 0.13) > 0.9
     instance = on(scores(correlation, 500, gap=0.003), family=je.Paired(LOW, HIGH, items=300))
     found = je.simulate(instance, je.BestArm(), je.EBTCI("ids"), runs=5000, delta=DELTA,
-                        threshold=je.Mixture())  # fmt: skip
+                        threshold=je.Mixture(), max_samples=4000)  # fmt: skip
     assert (found.stopped & ~found.correct).sum() <= critical and found.proven is True
