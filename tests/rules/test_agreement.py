@@ -161,7 +161,7 @@ LINEAR = [
     Row("linear", "topm", "optimistic tas", pulls=True, length=30),
     Row("linear", "bai", "fws", "selective", pulls=True, vmapped=True),
     Row("identical", "topm", "lingifa"),
-    Row("linear", "items", "lingifa", "full", (0.1,), length=300),
+    Row("linear", "items", "lingifa", deltas=(0.1,), length=300),
     Row("linear", "items", "rage", deltas=(0.1,), length=4000),
     Row("unstructured", "bai", "tas", "selective", pulls=True, length=40),
     Row("unstructured", "topm", "racing", deltas=(0.1,), vmapped=True, length=300),
