@@ -114,7 +114,9 @@ class LazyTaS(SamplingRule):
         else:
             spanned, counts = view.prepared.spanned, view.evidence.per_cost(view.counts)
             spanned = spanned if spanned.ndim == counts.ndim else spanned[:, None]
-            fewest = lanes.min(jnp.where(spanned, counts, jnp.inf)) + view.family.ridge
+            # lambda_min of a diagonal V; elsewhere the least count, without a prior's ridge.
+            ridge = view.family.ridge if view.family.design else 0.0
+            fewest = lanes.min(jnp.where(spanned, counts, jnp.inf)) + ridge
             least = dataclasses.replace(state.least, low=fewest, high=fewest)
         turn = (view.t - 1 - view.start) % view.features.shape[1]
         explored = lanes.take(view.prepared.spanner, turn)

@@ -90,9 +90,11 @@ def drawn(instance: Instance, rng: Generator, n: int, last: int = 2**15) -> np.n
 
     @jax.jit
     def draw(nature: Any, arm: Any, pull: Any, z: Any) -> Any:
+        x = origin.draw(LaneOps(), nature, arm, pull, z)
+        if instance.source is not None:  # such instances come one at a time
+            return x, x[some]
         own = jax.tree.map(lambda x: jnp.broadcast_to(x[..., None], (*x.shape, 16)), nature)
-        few = origin.draw(LaneOps(), own, arm[some], pull[some], z[some])
-        return origin.draw(LaneOps(), nature, arm, pull, z), few
+        return x, origin.draw(LaneOps(), own, arm[some], pull[some], z[some])
 
     x, few = map(np.asarray, draw(nature, arm, pull, jnp.asarray(z.ravel())))
     have, want = f"{x.dtype}{list(x.shape)}", f"float64[{z.size}]"
