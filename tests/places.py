@@ -129,13 +129,12 @@ PLACES: dict[str, Callable[[], Place]] = {
     "near-equal": lambda: linear(6, 3, "near-equal"),
     "identical": lambda: linear(6, 4, "identical", m=3),
     "K >> d": lambda: linear(9, 2, m=3, noise_std=0.5),
-    "linear-d10": lambda: shipped("linear-d10"),
     "linear-d10-topm": lambda: shipped("linear-d10-topm", 3),
-    "unstructured-k40": lambda: shipped("unstructured-k40", 3),
     "unstructured-k40-osi": lambda: shipped("unstructured-k40-osi"),
 }  # fmt: skip
 ARMS = tuple(PLACES)[:7]
 """Independent arms of one unknown each; the Gaussian ones of one variance run as linear ones."""
+
 
 @functools.cache
 def place(name):
