@@ -18,24 +18,18 @@ from jaxelim.contracts.pieces import HalfSpaces, Interval, Pieces
 from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.designs import DiagonalDesign, LinearContext
+from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.evidence.directions import Directions
 from jaxelim.evidence.half_spaces import HalfSpaceEvidence
 from jaxelim.evidence.linear import LinearEvidence, cached, refutes
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
-from jaxelim.families.linear_statistics import (
-    CrossCache,
-    LinearStatistics,
-    initial_tables,
-    may_cancel,
-    started,
-    updated,
-)
+from jaxelim.families.linear_statistics import CrossCache, LinearStatistics, may_cancel
 from jaxelim.families.one_parameter import OneParameter
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import LaneOps, index_like
 from jaxelim.mixtures import gaussian
 from jaxelim.mixtures.grid import Grid
+from jaxelim.numerics import host
 from jaxelim.numerics.logarithm import log1p
 
 if TYPE_CHECKING:
@@ -72,8 +66,14 @@ class Gaussian(OneParameter):
     square: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        several = isinstance(self.std, list | tuple) or np.ndim(self.std) > 0
-        std = _each(self.std) if several else checks.real("std", self.std, low=0, open=True)
+        if not (isinstance(self.std, list | tuple) or np.ndim(self.std) > 0):
+            std: Any = checks.real("std", self.std, low=0, open=True)
+        else:
+            several = checks.real_array("std", list(self.std), ndim=1)
+            if not len(several) or several.min() <= 0 or several.max() > _RATIO * several.min():
+                allowed = "a number above 0, or one for each arm, at most 1e6 times one another"
+                raise ArgumentError("std", self.std, allowed)
+            std = tuple(several.tolist())
         object.__setattr__(self, "std", std)
 
     def __repr__(self) -> str:
@@ -129,7 +129,6 @@ class Gaussian(OneParameter):
         return ridge or 0.0
 
     def settled(self, **job: Any) -> "Gaussian":
-        """The family of a job's program: see `LinearGaussian.of`, or in units of the scale."""
         if self.by_arm:
             return Gaussian(tuple(std / self.scale for std in self.std))
         return LinearGaussian.of(self.std, **job)
@@ -217,13 +216,11 @@ class Gaussian(OneParameter):
         """Closed forms of independent arms; linear arms: see `jaxelim.mixtures.gaussian`."""
         about = Directions(space, shape)
         margin, y = about.margin(stats.means, stats.theta_hat), about.half_spaces().y
-        value = gaussian.log_e(margin, self._of_directions(grid, y, space, stats))
-        return jnp.where(shape.exists, value, -jnp.inf)
-
-    def _of_directions(
-        self, grid: Grid, y: Array, space: LinearContext, stats: Statistics
-    ) -> gaussian.Weighed:
-        return gaussian.half_spaces(y, self.weighed(grid, stats.counts))
+        if isinstance(stats, LinearStatistics) and isinstance(stats.design, SquareDesign):
+            weighed = gaussian.of_features(grid, y, space.features, stats.counts)  # no ridge
+        else:
+            weighed = gaussian.half_spaces(y, self.weighed(grid, stats.counts))
+        return jnp.where(shape.exists, gaussian.log_e(margin, weighed), -jnp.inf)
 
 
 @jax.tree_util.register_static
@@ -245,11 +242,7 @@ class LinearGaussian(Gaussian):
         std: float, *, instance: "Arms", problem: Problem, ridge: float, max_samples: int,
         sums: bool, theta: bool, tuned: bool,
     ) -> "LinearGaussian":  # fmt: skip
-        """The family of a job's program.
-
-        `sums`: whether the rule reads reward sums; `theta`: whether a log reads theta_hat;
-        `tuned`: whether the program is for a CPU.
-        """
+        """The family of a program; a rule reads `sums`, a log `theta`; `tuned` for a CPU."""
         safe = may_cancel(instance, ridge, min(max_samples, 10_000))
         form = "diagonal" if instance.structure == "unstructured" else "square"
         return LinearGaussian(
@@ -266,7 +259,14 @@ class LinearGaussian(Gaussian):
         return {"design": self.form, "cancellation_safe": self.cancellation_safe}
 
     def tables(self, instance: "Arms") -> dict[str, np.ndarray]:
-        return initial_tables(instance, self.form, self.ridge)
+        """After one pull of each arm: g, V^-1 of the form "square", and theta_hat/rewards."""
+        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
+        design = self.ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms)
+        v_inv = host.inverse(design)
+        estimator = host.product(v_inv, np.swapaxes(arms, 1, 2))
+        matrix = v_inv if self.form == "square" else np.zeros((len(arms), 0))
+        g = np.einsum("ikd,idk->ik", arms, estimator)
+        return {"g": g, "matrix": matrix, "estimator": estimator}
 
     def space(self, lanes: LaneOps, features: Array, constants: Any) -> LinearContext:
         return LinearContext(lanes, features, constants, self.cancellation_safe)
@@ -274,14 +274,53 @@ class LinearGaussian(Gaussian):
     def start(
         self, space: LinearContext, problem: Problem, tables: dict, rewards: Array
     ) -> LinearStatistics:
-        stats = started(space, tables, rewards, self.form, self.keeps_theta, self.keeps_sums)
+        owned = space.features.ndim == 3  # lanes have features of their own
+
+        def of_lanes(table: Array) -> Array:
+            shape = *table.shape, rewards.shape[1]
+            return table if owned else jnp.broadcast_to(table[..., None], shape)
+
+        if owned:
+            theta_hat = jnp.einsum("dkb,kb->db", tables["estimator"], rewards, precision="highest")
+        else:
+            theta_hat = jnp.matmul(tables["estimator"], rewards, precision="highest")
+        means, g = space.over_arms(theta_hat), of_lanes(tables["g"])
+        square = self.form == "square"
+        stats = LinearStatistics(
+            t=jnp.full(rewards.shape[1:], len(rewards), jnp.int32), counts=jnp.ones_like(means),
+            means=means, theta_hat=theta_hat if self.keeps_theta else None,
+            reward_sums=rewards if self.keeps_sums else None, products=None,
+            design=SquareDesign(g, of_lanes(tables["matrix"])) if square else DiagonalDesign(g),
+        )  # fmt: skip
         rows = cached(Snapshot.of(self, problem, space, stats).shape)
         if rows is None or not self.keeps_products:
             return stats
-        return dataclasses.replace(stats, products=CrossCache.nothing(rows, stats.means))
+        return dataclasses.replace(stats, products=CrossCache.nothing(rows, means))
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
-        return updated(seen, arm, reward, go)
+        """As of `Family`. A sample of weight 0 leaves every number as it is.
+
+        That is cheaper than a `where` over the entries of two designs.
+        """
+        stats: LinearStatistics = seen.stats  # type: ignore[assignment]
+        evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
+        space, lanes = evidence.space, seen.lanes
+        design, along, toward = stats.design.add(space, arm, go.astype(stats.means.dtype))
+        surprise = reward - lanes.take(stats.means, arm)
+        chosen = (index_like(stats.means) == arm) & go
+        theta_hat, sums, products = stats.theta_hat, stats.reward_sums, stats.products
+        if theta_hat is not None:
+            theta_hat = theta_hat + toward * surprise
+        if sums is not None:
+            sums = sums + jnp.where(chosen, reward, 0)
+        if products is not None:
+            rows: Any = cached(seen.shape)
+            products = CrossCache(rows, evidence.cross).after(space, along, arm)
+        return LinearStatistics(
+            t=stats.t + go.astype(jnp.int32), counts=stats.counts + chosen.astype(along.dtype),
+            means=stats.means + along * surprise, design=design, theta_hat=theta_hat,
+            reward_sums=sums, products=products,
+        )  # fmt: skip
 
     def with_pending(
         self, space: LinearContext, entered: Statistics, ahead: Statistics, pull: Any = None
@@ -310,14 +349,6 @@ class LinearGaussian(Gaussian):
     def overlap(self, seen: View, beta: Array) -> Array:
         return Family.overlap(self, seen, beta)
 
-    def _of_directions(
-        self, grid: Grid, y: Array, space: LinearContext, stats: Any
-    ) -> gaussian.Weighed:
-        """The design has no ridge."""
-        if isinstance(stats.design, DiagonalDesign):
-            return super()._of_directions(grid, y, space, stats)
-        return gaussian.of_features(grid, y, space.features, stats.counts)
-
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """Independent arms: N(m_k, 1/(N_k + ridge)); the prior is flat without a ridge."""
         return means + draws.normal(key, means) * jnp.sqrt(1 / (counts + self.ridge))
@@ -331,16 +362,3 @@ class LinearGaussian(Gaussian):
         evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
         pairs, slack = evidence.pairs(arms), seen.shape.slack
         return [(i, refutes(x + slack if slack else x, norm, beta)) for i, x, norm in pairs]
-
-
-def _each(std: Any) -> tuple[float, ...]:
-    """The standard deviations of the arms.
-
-    Raises:
-        ArgumentError: they are no such list.
-    """
-    several = checks.real_array("std", list(std), ndim=1)
-    if not len(several) or several.min() <= 0 or several.max() > _RATIO * several.min():
-        allowed = "a number above 0, or one for each arm, at most 1e6 times one another"
-        raise ArgumentError("std", std, allowed)
-    return tuple(several.tolist())
