@@ -128,7 +128,7 @@ class Evidence:
         return dataclasses.replace(self, costs=costs)  # type: ignore[type-var]
 
     def derivatives(self) -> Any:
-        """H_p with two derivatives, for one run, as `jaxelim.evidence.derivatives` has them."""
+        """H_p with two derivatives, for one run, as `jaxelim.evidence.half_spaces` has them."""
         raise undefined(self, "derivatives()")
 
     def with_derivatives(self) -> "Evidence":

@@ -19,7 +19,7 @@ from jax import Array
 
 from jaxelim.contracts.pieces import Interval, Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import ArmContext, Evidence
-from jaxelim.evidence.derivatives import Bent
+from jaxelim.evidence.half_spaces import Bent
 from jaxelim.lanes import PLAIN, LaneOps, index_like, where
 from jaxelim.numerics.roots import jet
 

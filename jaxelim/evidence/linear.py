@@ -20,7 +20,7 @@ from jax import Array
 from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, weighted
-from jaxelim.evidence.directions import Directions
+from jaxelim.evidence.half_spaces import Directions
 from jaxelim.lanes import ArmBlock
 
 Tree = Any

@@ -25,10 +25,8 @@ from jax import Array
 
 from jaxelim.contracts.pieces import HalfSpaces, Pieces
 from jaxelim.contracts.views import Evidence
-from jaxelim.evidence.derivatives import Bent
 from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
-from jaxelim.evidence.directions import Directions
-from jaxelim.evidence.half_spaces import Coordinates
+from jaxelim.evidence.half_spaces import Bent, Coordinates, Directions
 from jaxelim.evidence.linear import LinearEvidence
 from jaxelim.lanes import PLAIN, index_like
 from jaxelim.matrices import factor_inverse, product

@@ -19,8 +19,7 @@ from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
-from jaxelim.evidence.directions import Directions
-from jaxelim.evidence.half_spaces import HalfSpaceEvidence
+from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence
 from jaxelim.evidence.linear import LinearEvidence, cached, refutes
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
