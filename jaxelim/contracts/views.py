@@ -141,7 +141,7 @@ class Evidence:
 
     def about(self, shape: Pieces) -> "Evidence":
         """The evidence about other pieces, from the same samples or weights."""
-        raise undefined(self, "about(shape)")
+        return dataclasses.replace(self, shape=shape)  # type: ignore[type-var]
 
 
 @jax.tree_util.register_dataclass

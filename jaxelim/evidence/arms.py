@@ -20,14 +20,13 @@ from jax import Array
 from jaxelim.contracts.pieces import Interval, Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import ArmContext, Evidence
 from jaxelim.evidence.half_spaces import Bent
-from jaxelim.lanes import PLAIN, LaneOps, index_like, where
+from jaxelim.lanes import LaneOps, index_like, where
 from jaxelim.numerics.roots import jet
 
 if TYPE_CHECKING:
     from jaxelim.families.arm import ArmModel
 
-_ALMOST = 1 - 2.0**-52
-"""The largest share of the way to an end of the range: at the end a loss may be infinite."""
+_ALMOST = 1 - 2.0**-52  # of the way to an end of the range, where a loss may be infinite
 
 
 class End(NamedTuple):
@@ -56,17 +55,12 @@ class ArmEvidence(Evidence):
 
     @classmethod
     def of(
-        cls, model: "ArmModel", space: ArmContext, shape: Pieces, stat: Any, weight: Array
-    ) -> "ArmEvidence":
+        cls, model: "ArmModel", space: ArmContext, shape: Pieces, stat: Any, weight: Array,
+        known: Array | None = None,
+    ) -> "ArmEvidence":  # fmt: skip
         """The evidence under these weights, which are those of pulls at no other cost."""
         one = model.per_pull(stat.mean)
-        return cls(model, space, shape, stat, weight, None if one is None else 1 / one)
-
-    @staticmethod
-    def at_truth(model: "ArmModel", stat: Any, shape: Pieces) -> "ArmEvidence":
-        """The evidence of one run under even weights, of statistics of one pull each."""
-        context = ArmContext(PLAIN, stat.mean)
-        return ArmEvidence(model, context, shape, stat, stat.n, 1 / stat.n).with_derivatives()
+        return cls(model, space, shape, stat, weight, None if one is None else 1 / one, known)
 
     @property
     def closed_form(self) -> bool:  # type: ignore[override]
@@ -84,16 +78,13 @@ class ArmEvidence(Evidence):
     def means(self) -> Array:  # type: ignore[override]
         return self.stat.mean
 
-    def about(self, shape: Pieces) -> "ArmEvidence":
-        return dataclasses.replace(self, shape=shape)
-
     def weighted(self, weights: Array) -> "ArmEvidence":
         return dataclasses.replace(self, weight=self.per_cost(weights))
 
     # The closest point of each piece.
 
     def _candidates(self) -> End:
-        """All candidates: [C] each. The statistics of a reference are an arm's at its mean."""
+        """All candidates: [C] each. A reference has the statistics of an arm at its mean."""
         p = self.pieces
         if p.level is None:
             return End(self.stat, self.weight, self.known)

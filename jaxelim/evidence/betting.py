@@ -1,30 +1,13 @@
 """Evidence from bounded rewards of any distribution: what bets against a mean have won.
 
-Rewards are scaled to [0, 1]. A bet b > 0 against "the mean is u" multiplies its stake by
-1 + b (x - u) at each reward x, with b u < 1, or by 1 - b (x - u), with b (1 - u) < 1. The
-first wins where the mean is above u, the second where it is below. At the true mean each
-stake is a martingale of mean 1. The best bet wins N KL_inf in the limit. (Honda & Takemura
-2010; Waudby-Smith & Ramdas 2024; Orabona & Jun 2024)
+Rewards are scaled to [0, 1]. A bet b > 0 against "the mean is at most u" multiplies its stake
+by 1 + b (x - u) at each reward x. A bet against "at least u" is one on 1 - x against 1 - u. An
+arm keeps the sums of four powers of x, and of 1 - x. They give the lower bounds on a stake's
+logarithm of docs/reference/definitions.md, "Bounded rewards". What rounding may add to a bound
+is taken off it. No term of a sum of powers is negative, so each sum has small relative errors.
+Powers of x - 1/2 would not do: large bets need T_i = sum (x - u)^i to a fraction of N u^i.
 
-An arm keeps the sums of four powers of its rewards x, and of 1 - x: the second kind of bet is
-the first one on 1 - x against 1 - u. With T_i = sum (x - u)^i and edge = b u, a stake's
-logarithm is at least
-
-    b T_1 - b^2 T_2/2 + b^3 T_3/3 - kappa(edge) b^4 T_4,
-
-where kappa(e) = 1/4 + e/5 + e^2/(6 (1 - e)) is above the remainder's coefficient
-1/4 + e/5 + e^2/6 + ..: the remainder over z^4 rises with z, and z = b (x - u) >= -edge. It is
-also at least that of N rewards of 0 and 1 with the same mean m, as a logarithm lies above its
-chords: the best bet wins N kl(m, u) or more. Every value here is the larger of these two lower
-bounds, and needs no grid of means. What rounding may add to a bound is taken off it. No term of
-a sum of powers is negative, so each sum has small relative errors. Powers of x - 1/2 would not
-do: large bets need T_i to a fraction of N u^i.
-
-Without replacement, from a stack of n rewards, the mean m_s of those left moves. A stake over
-prod_s (1 + b (m_s - u)) is a martingale at the true mean u, as its factors are bets against m_s.
-With S the sums before each reward, the logarithm is larger by at least
-
-    b sum_s (u - m_s) = b (P - u Q),  P = sum_s S/(n - s + 1),  Q = sum_s (s - 1)/(n - s + 1).
+(Honda & Takemura 2010; Waudby-Smith & Ramdas 2024; Orabona & Jun 2024)
 """
 
 import functools
@@ -40,21 +23,14 @@ from jaxelim.numerics import roots
 from jaxelim.numerics.logarithm import log, log1p
 
 POWERS = 4
-LARGEST_EDGE = 0.98
-"""The largest share of a stake that one reward may lose."""
-BETS = 2.0 ** np.arange(-12, 6, 0.5)
-"""The bets of the mixture."""
-_KEPT = -math.log(64)
-"""The share of the stakes on one arm alone, as a logarithm: of each of the two."""
+LARGEST_EDGE = 0.98  # the largest share of a stake that one reward may lose
+BETS = 2.0 ** np.arange(-12, 6, 0.5)  # the bets of the mixture
+_KEPT = -math.log(64)  # the share of the stakes on one arm alone, as a logarithm
 _TOGETHER = math.log1p(-2 / 64) - math.log(len(BETS) * (3 + 2**1.5))
 """The share of a product of two equal bets, as a logarithm: sum_d 2^(-|d|/2) = 3 + 2^(3/2)."""
-_LEAST = -1e300
-"""In place of -inf, the logarithm of stakes that are not made, where it is subtracted."""
-_NEWTON = 3
-"""Newton steps from the bet of the second order to the best bet."""
-_ENOUGH = 1e-3
-"""Relative size of the last step to a common mean, whose error is of second order in a sum of
-wins; that to an interval's end is the square."""
+_LEAST = -1e300  # in place of -inf, the logarithm of stakes that are not made
+_NEWTON = 3  # Newton steps from the bet of the second order to the best bet
+_ENOUGH = 1e-3  # relative size of the last step to a common mean; squared, to an interval's end
 
 
 class Wins(NamedTuple):
@@ -89,7 +65,7 @@ class Wins(NamedTuple):
         return side._replace(more=more, speed=1 + self.drawn / self.n)
 
     def bet(self, u: Array, up: Array | bool) -> tuple[Array, Array]:
-        """The best bet, and how fast it grows with the distance from the mean; see `slopes`."""
+        """The best bet, and its derivative by the distance from the mean."""
         return self.side(u, up).slopes()
 
     def won(self, u: Array, up: Array | bool) -> Array:
@@ -126,7 +102,7 @@ class Side(NamedTuple):
         return value if self.more is None else value + bet * self.more
 
     def logarithm(self, bet: Array) -> Array:
-        """The first lower bound on a stake's logarithm; the bet's edge is below 1."""
+        """The lower bound by powers; the bet's edge is below 1."""
         edge, n, t = bet * self.unit, self.counts, self.t
         squares, fourth = bet * bet * t[1], (bet * bet) ** 2 * t[3]
         kappa = _kappa(edge)
@@ -136,7 +112,7 @@ class Side(NamedTuple):
         return self.plus(value - _error(n) * (size + 8 * n * edge), bet)
 
     def chord(self, bet: Array) -> Array:
-        """The second one, of rewards of 0 and 1."""
+        """The lower bound by rewards of 0 and 1: a logarithm lies above its chords."""
         edge = bet * self.unit
         each = (1 - self.share) * log1p(-edge) + self.share * log1p(bet - edge)
         return self.plus(self.counts * each, bet)
@@ -144,10 +120,8 @@ class Side(NamedTuple):
     def best(self) -> tuple[Array, Array, Array, Array]:
         """The best bet and its rise, and the bets of Newton's method and of the second order.
 
-        No bet is worse than the best on 0/1 rewards of that mean, (m - v)/(v (1 - v)). With
-        win' = -b, the win's second derivative for each reward is 1/c + b^2, c the mean of
-        ((x - v)/(1 + b (x - v)))^2, and b^2 for the largest bet. All are 0 where no bet wins, but
-        for the rise.
+        No bet is below the best on 0/1 rewards of that mean, (m - v)/(v (1 - v)). All are 0 where
+        no bet wins, but for the rise: 1/c + b^2, c the mean of ((x - v)/(1 + b (x - v)))^2.
         """
         t, v, gains = (self.first, *self.t[1:]), self.unit, self.gains()
         t = tuple(jnp.where(gains, x, 1) for x in t)
@@ -221,10 +195,7 @@ class Truth(NamedTuple):
         return off, v, jnp.sum(jnp.where(p > 0, p * ratio, 0), -1) >= 0
 
     def bet(self, u: Array, up: Array | bool) -> tuple[Array, Array]:
-        """The best bet, and its derivative by the distance from the mean.
-
-        The derivative of KL_inf in u is -b, or b. (Honda & Takemura 2010, theorem 8)
-        """
+        """As of `Wins`. KL_inf has the derivative -b or b in u. (Honda & Takemura, theorem 8)"""
         (_, p), (off, v, whole) = self.wide(u), self.side(u, up)
         first = jnp.sum(p * off, -1)
         inside, largest = (first > 0) & ~whole, 1 / v
@@ -259,10 +230,7 @@ class Truth(NamedTuple):
 
 
 def _error(counts: Array) -> Array:
-    """The relative error of a sum of N powers that are not negative, at most.
-
-    Each sum adds 2^-53, and a power at most 16 times that.
-    """
+    """The relative error of a sum of N powers, at most: 2^-53 a sum, and 2^-49 a power."""
     return (counts + 16) * 2.0**-50
 
 
@@ -299,22 +267,13 @@ def stake(wins: Wins, u: Array, bet: Array, up: Array | bool) -> Array:
 def together(a: Array, b: Array) -> Array:
     """The logarithm of what all products of stakes, and those of each arm alone, have won.
 
-    Stakes of a pair, [.., J] -> [..]. Bets against a mean beyond an arm's estimate may be
-    lost; those on the other arm alone are then left.
+    Stakes of a pair, [.., J] -> [..]. Bets that are d places apart have 2^(-|d|/2) of the
+    stakes: with equal counts the best bets on both arms are equal, with others their ratio is
+    that of the counts. Bets beyond an arm's estimate may be lost; the other arm's are then left.
     """
     a, b = (jnp.moveaxis(x, -1, 0) for x in (a, b))
     alone = (jax.nn.logsumexp(x, axis=0) - math.log(len(BETS)) + _KEPT for x in (a, b))
-    return functools.reduce(jnp.logaddexp, alone, mixed_pair(a, b))
-
-
-def mixed_pair(of_a: Array, of_b: Array) -> Array:
-    """The logarithm of the mean of products of two arms' stakes [J, ..]: [..].
-
-    Bets that are d places apart have 2^(-|d|/2) of the stakes: with equal counts the best
-    bets on both arms are equal, and with other counts their ratio is that of the counts.
-    """
-    most = [jnp.maximum(jnp.max(x, 0), _LEAST) for x in (of_a, of_b)]
-    a, b = (jnp.exp(x - top) for x, top in zip((of_a, of_b), most, strict=True))
+    most = [jnp.maximum(jnp.max(x, 0), _LEAST) for x in (a, b)]
 
     def add(sums: tuple[Array, ...], stakes: tuple[Array, Array]) -> tuple[tuple, None]:
         total, lower, up_to = sums  # of smaller bets on a, and of bets on b, with their weights
@@ -322,15 +281,16 @@ def mixed_pair(of_a: Array, of_b: Array) -> Array:
         up_to = up_to * 0.5**0.5 + b
         return (total + (a * up_to + b * lower), (lower + a) * 0.5**0.5, up_to), None
 
-    (total, *_), _ = jax.lax.scan(add, (jnp.zeros_like(most[0]),) * 3, (a, b))
-    return most[0] + most[1] + jnp.log(total) + _TOGETHER
+    stakes = tuple(jnp.exp(x - top) for x, top in zip((a, b), most, strict=True))
+    (total, *_), _ = jax.lax.scan(add, (jnp.zeros_like(most[0]),) * 3, stakes)
+    mixed = most[0] + most[1] + jnp.log(total) + _TOGETHER
+    return functools.reduce(jnp.logaddexp, alone, mixed)
 
 
 def meet(w_a: Array, a: Wins | Truth, w_b: Array, b: Wins | Truth, off: Array) -> Array:
     """The x in [0, off] with the least sum of wins of a at m_a - x, and b at m_b + off - x.
 
-    There w_a times the best bet on a is w_b times that on b. The first guess takes bets as
-    proportional to the distance from the mean.
+    There w_a times the best bet on a is w_b times that on b.
     """
     m_a, m_b = a.mean, b.mean
     shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in (w_a, m_a, w_b, m_b, off)))
@@ -352,10 +312,7 @@ def meet(w_a: Array, a: Wins | Truth, w_b: Array, b: Wins | Truth, off: Array) -
 
 
 def reach(arm: Wins, level: Array, up: Array | bool) -> Array:
-    """The largest x for which the bets against mean + x if `up`, or mean - x, win `level`.
-
-    They win no more for each reward. x is the distance to the end where they do not there.
-    """
+    """`ArmModel.reach`: where the bets against mean + x if `up`, or mean - x, win `level`."""
     mean = arm.mean
     room = jnp.where(up, 1 - mean, mean)
     aim, sign = jnp.sqrt(2 * level), jnp.where(up, 1.0, -1.0)
@@ -374,10 +331,7 @@ def reach(arm: Wins, level: Array, up: Array | bool) -> Array:
 
 
 def two_points(wins: Wins) -> Truth:
-    """Two points of each arm and their probabilities, with the first three moments of its rewards.
-
-    Those of the Gauss quadrature of the rewards, so inside their range.
-    """
+    """Two points of each arm and their probabilities: the Gauss quadrature of its rewards."""
     mean, (first, second, third) = wins.mean, (x / wins.n for x in wins[2:5])
     variance = jnp.maximum(second - first**2, 1e-12)
     skew = (third - 3 * first * second + 2 * first**3) / variance**1.5

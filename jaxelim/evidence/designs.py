@@ -22,8 +22,7 @@ from jax import Array
 from jaxelim.contracts.views import ArmContext
 from jaxelim.lanes import ArmBlock, index_like
 
-CANCELLATION = 1e-10
-"""Below this share of g_i + g_j the Gram form of ||phi_i - phi_j||^2 has cancelled."""
+CANCELLATION = 1e-10  # share of g_i + g_j, below which the Gram form of a distance has cancelled
 
 
 @jax.tree_util.register_dataclass

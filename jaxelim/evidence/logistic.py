@@ -31,12 +31,9 @@ from jaxelim.evidence.linear import LinearEvidence
 from jaxelim.lanes import PLAIN, index_like
 from jaxelim.matrices import factor_inverse, product
 
-STEPS = 100
-"""Most Newton steps of one search. Warm searches take two or three, cold ones about five."""
-LEAST_CURVATURE = 1e-13
-"""Added to the matrix of a step, as a share of its trace: arms need not span R^d."""
-_ROUNDING = 1e-9
-"""What an upper bound on an LLR is raised by, as a share."""
+STEPS = 100  # most Newton steps of one search; warm ones take two or three, cold ones five
+LEAST_CURVATURE = 1e-13  # added to a step's matrix, in its trace: arms need not span R^d
+_ROUNDING = 1e-9  # what an upper bound on an LLR is raised by, as a share
 
 
 def sides(scores: Array) -> tuple[Array, Array]:
@@ -208,9 +205,6 @@ class LogisticEvidence(Evidence):
 
     def weighted(self, weights: Array) -> "LogisticEvidence":
         return dataclasses.replace(self, weights=self.per_cost(weights), slope=None, ridge=0.0)
-
-    def about(self, shape: Pieces) -> "LogisticEvidence":
-        return dataclasses.replace(self, shape=shape)
 
     def metric(self) -> SquareDesign:
         """The metric of squares above the divergences; see `largest_curvature`."""

@@ -19,7 +19,7 @@ from jaxelim.contracts.pieces import Interval, Pieces
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, undefined
 from jaxelim.evidence.arms import ArmEvidence
-from jaxelim.lanes import index_like
+from jaxelim.lanes import PLAIN, index_like
 from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics import roots
 
@@ -42,9 +42,8 @@ class ArmStatistics(Statistics):
 class ArmModel(Family):
     """The contract of a family of independent arms: a frozen dataclass of settings.
 
-    A model defines `draw` and `loss`. Where its statistics are more than counts and means it
-    defines `first` and `more` too, and its `kind` of `Stat`. The rest has defaults. These
-    methods go entry by entry, for arrays of any one shape.
+    A model defines `draw` and `loss`; with statistics beyond counts and means also `first`,
+    `more` and its `kind` of `Stat`. These go entry by entry, for arrays of any one shape.
     """
 
     low: ClassVar[float] = -np.inf  # the range of means
@@ -54,15 +53,9 @@ class ArmModel(Family):
     kind: ClassVar[Callable[..., Any]] = Stat
     statistics: ClassVar[Callable[..., Any]] = ArmStatistics
     exponential: ClassVar[bool] = False
-    """Whether w_a loss_a + w_b loss_b is least at the weighted mean of the two means.
-
-    It is so in one-parameter exponential families.
-    """
+    """Whether w_a loss_a + w_b loss_b is least at the weighted mean of the two means."""
     smooth: ClassVar[bool] = True
-    """Whether the least sum of a pair has second derivatives everywhere.
-
-    Else there are no H* and no information-directed shares.
-    """
+    """Whether the least sum of a pair has second derivatives, as H* and shares need."""
 
     def has(self, method: str) -> bool:
         return super().has(method) and (self.smooth or method not in ("truth", "share"))
@@ -83,7 +76,7 @@ class ArmModel(Family):
         raise undefined(self, "loss(stat, by)")
 
     def weight(self, stat: Any) -> Array:
-        """What `loss` is multiplied by: pulls times `per_pull`, or the degrees of freedom."""
+        """What `loss` is multiplied by: pulls times `per_pull`, or degrees of freedom."""
         one = self.per_pull(stat.n)
         return stat.n if one is None else stat.n * one
 
@@ -94,13 +87,8 @@ class ArmModel(Family):
     def meet(self, w_a: Array, a: Any, w_b: Array, b: Any, off: Array) -> Array:
         """The x in [0, off] with the least w_a loss(a, -x) + w_b loss(b, off - x).
 
-        This default finds the root of the derivative by Newton's method, guarded by bisection.
-        It has to be the only one.
-
-        Args:
-            w_a, w_b: weights, at least 0.
-            a, b: statistics.
-            off: at least 0.
+        Weights and off are at least 0. This default finds the root of the derivative, which
+        has to be the only one.
         """
         shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in (w_a, a.mean, w_b, b.mean, off)))
         off = jnp.broadcast_to(off, shape)
@@ -114,20 +102,18 @@ class ArmModel(Family):
         high = jnp.maximum(low, high)
 
         def slope(x: Array) -> Array:
-            down, up = (slope_of(self, stat, by) for stat, by in ((a, -x), (b, off - x)))
+            down, up = (
+                jax.jvp(lambda by, stat=stat: self.loss(stat, by), (by,), (jnp.ones_like(by),))[1]
+                for stat, by in ((a, -x), (b, off - x))
+            )
             return -(p * down + (1 - p) * up)
 
         return roots.rising(slope, low, high, low + (high - low) * (1 - p))
 
     def reach(self, stat: Any, radius: Array, up: Array | bool) -> Array:
-        """The largest x with loss(stat, x) <= radius, or loss(stat, -x) where not `up`.
+        """The largest x >= 0 with loss(stat, x) <= radius, or loss(stat, -x) where not `up`.
 
-        At least 0. It is the distance to the end of the range where loss stays below there.
-
-        Args:
-            stat: statistics.
-            radius: at least 0.
-            up: bool, the side.
+        It is the distance to the end of the range where the loss stays below there.
         """
         room, other = self.high - stat.mean, stat.mean - self.low
         room, other = jnp.where(up, room, other), jnp.where(up, other, room)
@@ -151,9 +137,6 @@ class ArmModel(Family):
         rest = () if moments is None else jnp.moveaxis(moments, -1, 0)
         return self.kind(counts, means, *rest)
 
-    def _sums(self) -> bool:
-        return type(self).more is ArmModel.more
-
     def start(
         self, space: ArmContext, problem: Problem, tables: tuple, rewards: Array
     ) -> ArmStatistics:
@@ -166,7 +149,7 @@ class ArmModel(Family):
         chosen = (index_like(stats.means) == arm) & go
         counts = stats.counts + chosen.astype(stats.means.dtype)
         sums = stats.reward_sums + jnp.where(chosen, reward, 0)
-        if self._sums():
+        if type(self).more is ArmModel.more:
             new = (sums / counts,)
         else:
             _, *new = (x for x in self.more(self.stat(stats), reward) if x is not None)
@@ -187,8 +170,7 @@ class ArmModel(Family):
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Pieces) -> ArmEvidence:
         stat = self.stat(stats)
-        found = ArmEvidence.of(self, space, shape, stat, self.weight(stat))
-        return dataclasses.replace(found, known=stats.used_up)
+        return ArmEvidence.of(self, space, shape, stat, self.weight(stat), stats.used_up)
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         return seen.evidence.spread(beta)  # type: ignore[attr-defined]
@@ -210,12 +192,12 @@ class ArmModel(Family):
 
     def check_shape(self, problem: Problem, shape: Pieces) -> None:
         super().check_shape(problem, shape)
-        if shape.level is not None and not self.low < shape.level < self.high:
-            allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
-            raise ArgumentError("level", shape.level, allowed)
         most, level = self.high - self.low, shape.level
         if level is not None:
             most = min(level - self.low, self.high - level)
+            if not most > 0:
+                allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
+                raise ArgumentError("level", level, allowed)
         if shape.slack and not shape.slack < most:
             allowed = f"a number below {most:g} for {self!r}"
             raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
@@ -231,9 +213,5 @@ class ArmModel(Family):
     def truth(
         self, features: Array | None, theta: Array, scales: Any, pieces: Pieces
     ) -> ArmEvidence:
-        return ArmEvidence.at_truth(self, scales._replace(mean=theta), pieces)
-
-
-def slope_of(model: ArmModel, stat: Any, by: Array) -> Array:
-    """The derivative of loss in `by`."""
-    return jax.jvp(lambda by: model.loss(stat, by), (by,), (jnp.ones_like(by),))[1]
+        space, stat = ArmContext(PLAIN, theta), scales._replace(mean=theta)
+        return ArmEvidence(self, space, pieces, stat, stat.n, 1 / stat.n).with_derivatives()

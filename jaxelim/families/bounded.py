@@ -9,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim import checks
 from jaxelim.contracts import Source
 from jaxelim.contracts.proofs import BOUNDED
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence import betting
 from jaxelim.evidence.betting import Truth, Wins
 from jaxelim.families.arm import ArmModel
-from jaxelim.families.sources import BETAS, Betas
+from jaxelim.families.sources import BETAS, Betas, set_interval
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures.grid import Grid
 
@@ -27,9 +26,8 @@ class Bounded(ArmModel):
     """Rewards from `low` to `high` of any distribution; each arm has its own mean.
 
     Nothing but the interval is assumed. The evidence is what the best bets against a mean
-    have won, N KL_inf in the limit; `Mixture` tests what the mean of all bets has won. See
-    `jaxelim.evidence.betting`. Without a source rewards are one of the two ends, the widest
-    distribution of their mean.
+    have won, N KL_inf in the limit; `Mixture` tests what the mean of all bets has won. Without
+    a source rewards are one of the two ends.
 
     (Honda & Takemura 2010; Waudby-Smith & Ramdas 2024.)
 
@@ -50,11 +48,7 @@ class Bounded(ArmModel):
     convex_in: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
-        low, high = (checks.real(name, getattr(self, name)) for name in ("low", "high"))
-        if not low < high or not np.isfinite(high - low):
-            raise ArgumentError("high", self.high, f"a finite number above low = {low:g}")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        set_interval(self)
 
     @property
     def width(self) -> float:
@@ -69,7 +63,7 @@ class Bounded(ArmModel):
     ) -> Betas:
         """Beta distributions with the means and variances of the rewards."""
         assert moments is not None
-        m = np.clip((means - self.low) / self.width, 1e-6, 1 - 1e-6)
+        m = np.clip(self._share(means), 1e-6, 1 - 1e-6)
         first, second = (moments[:, power] / counts for power in (0, 1))
         variance = np.clip(second - first**2, 1e-9, 0.999 * m * (1 - m))
         total = m * (1 - m) / variance - 1
@@ -80,8 +74,6 @@ class Bounded(ArmModel):
         """`high` where the noise is at least the probability of `low`."""
         above = 1 - self._share(lanes.take(nature, arm))
         return jnp.where(noise >= above, self.high, self.low).astype(noise.dtype)
-
-    # The model.
 
     def _share(self, means: Any) -> Any:
         return (means - self.low) / self.width
@@ -146,13 +138,10 @@ class Bounded(ArmModel):
         one = jnp.ones_like(means)
         return Truth(one, means, jnp.asarray(points), jnp.asarray(probabilities))
 
-    # E-values.
-
     def log_mixture(self, stat: Wins, at: Array, c: Array) -> Array:
         """The logarithm of the stake of the bet |c|: that the mean is above `at`, where c > 0.
 
-        It is -inf where the bet has lost, as the estimate is on the other side, and where it
-        is not made. So the stakes fall up to the estimate, and rise from there.
+        It is -inf where the estimate is on the other side, or the bet is not made.
         """
         value = betting.stake(self._scaled(stat), self._share(at), jnp.abs(c), c > 0)
         return jnp.where((stat.mean - at) * c >= 0, value, -jnp.inf)

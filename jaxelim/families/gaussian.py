@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
-_RATIO = 1e6
-"""Bound on the ratio of two standard deviations; their squares are costs."""
+_RATIO = 1e6  # bound on the ratio of two standard deviations; their squares are costs
 
 
 @jax.tree_util.register_static

@@ -20,8 +20,7 @@ from jaxelim.lanes import LaneOps, index_like
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
-_LARGEST_SCORE = 30.0
-"""Largest |phi . theta| of an arm. Beyond it hardly any reward differs from the others."""
+_LARGEST_SCORE = 30.0  # |phi . theta|, beyond which hardly any reward differs from the others
 
 
 @jax.tree_util.register_static

@@ -24,8 +24,7 @@ from jaxelim.numerics.logarithm import log, log1p, log_ratio
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
-_NEAR = 0.01
-"""Below this |r| r - log(1 + r) cancels; its series is then right to rounding."""
+_NEAR = 0.01  # below this |r| r - log(1 + r) cancels; its series is then right to rounding
 _SERIES = tuple((-1) ** k / k for k in range(2, 11))
 
 

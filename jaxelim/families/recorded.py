@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 ORDERS = ("permuted", "bootstrap", "given")
 _FEW_NUMBERS = 24  # repr shows at most so many rewards
-ROUNDS = 96
-"""Rounds of the shuffle. The law of pi is within 1e-13 of uniform at 64 for n <= 6."""
+ROUNDS = 96  # rounds of the shuffle. The law of pi is within 1e-13 of uniform at 64 for n <= 6
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 

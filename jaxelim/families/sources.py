@@ -18,17 +18,21 @@ from jaxelim.lanes import LaneOps, index_like
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
-MOST_POINTS = 1000
-"""The largest number of points of an arm: a draw compares with every one."""
-_SUM = 1e-9
-"""How far probabilities may sum from 1."""
-CELLS = 4096
-"""Cells of equal probability that a Beta distribution is drawn from."""
-BETAS = (0.01, 1e6)
-"""The range of the numbers of a Beta distribution."""
+MOST_POINTS = 1000  # the largest number of points of an arm: a draw compares with every one
+_SUM = 1e-9  # how far probabilities may sum from 1
+CELLS = 4096  # cells of equal probability that a Beta distribution is drawn from
+BETAS = (0.01, 1e6)  # the range of the numbers of a Beta distribution
 _STDS = (1e-100, 1e100)  # squares of rewards are finite and positive
-_LARGEST_RATIO = 1e12
-"""Largest |mean|/std. Beyond it rewards round to few distinct numbers."""
+_LARGEST_RATIO = 1e12  # largest |mean|/std. Beyond it rewards round to few distinct numbers
+
+
+def set_interval(of: Any) -> None:
+    """Check the ends `low` and `high` of a family or source, and set them as floats."""
+    low, high = (checks.real(name, getattr(of, name)) for name in ("low", "high"))
+    if not low < high or not np.isfinite(high - low):
+        raise ArgumentError("high", of.high, f"a finite number above low = {low:g}")
+    object.__setattr__(of, "low", low)
+    object.__setattr__(of, "high", high)
 
 
 class Numbers(Source):
@@ -141,14 +145,12 @@ class Betas(Numbers):
     name: ClassVar[str] = "betas"
 
     def __post_init__(self) -> None:
-        low, high = (checks.real(name, getattr(self, name)) for name in ("low", "high"))
-        if not low < high or not np.isfinite(high - low):
-            raise ArgumentError("high", self.high, f"a finite number above low = {low:g}")
+        set_interval(self)
         (least, most), table = BETAS, checks.real_array("table", self.table, ndim=2)
         if not len(table) or table.shape[1] != 2 or table.min() < least or table.max() > most:
             allowed = f"two numbers from {least:g} to {most:g} for each arm"
             raise ArgumentError("table", self.table, allowed)
-        self._set(table=_rows(table), low=low, high=high)
+        self._set(table=_rows(table))
 
     def _quantiles(self) -> np.ndarray:
         """Quantiles at 0, 1/CELLS, .., 1 on [0, 1]: [K, CELLS + 1]."""

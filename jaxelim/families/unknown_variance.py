@@ -42,10 +42,8 @@ if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 _DEGREES = ("free", "glr")
-_MOST = 1e30
-"""Largest ratio v/gap^2: beyond it a pair costs less than rounding."""
-_FARTHEST = 1e75
-"""Largest distance over the standard deviation in a mixture; its powers are finite."""
+_MOST = 1e30  # largest ratio v/gap^2: beyond it a pair costs less than rounding
+_FARTHEST = 1e75  # largest distance over the standard deviation in a mixture; its powers are finite
 _STEPS, _POLISH, _FAR = 3, 2, 1e-3
 """Newton steps for the distance to a root, and for the root itself; the longest of these."""
 
