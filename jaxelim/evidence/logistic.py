@@ -3,15 +3,12 @@
 s_k = phi_k . theta is the score of arm k, and d(x, y) the divergence of the means at
 scores x and y. The LLR of a piece {y . theta <= c} is the least over the piece of
 
-    D(theta) = sum_k N_k d(phi_k . theta_hat, phi_k . theta) + ridge ||theta - theta_hat||^2/2,
+    D(theta) = sum_k N_k d(phi_k . theta_hat, phi_k . theta) + ridge ||theta - theta_hat||^2/2.
 
-which is ell(theta_hat) - ell(theta) for the penalised log-likelihood ell, as theta_hat
-maximises that. Weights w in place of N, and no ridge, give H_p(w), and dH_p/dw_k is the
-divergence at the closest point. (McCullagh & Nelder 1989, chapter 4.)
-
-Every least point comes from Newton steps. Moving the scores by at most m multiplies
-the curvatures by at most exp(m) (Bach 2010). So a step by the share log(1 + m)/m of the
-full one, m its largest change of a score, always descends. Near the end the share is 1.
+Weights in place of N, and no ridge, give H_p(w), and dH_p/dw_k is the divergence at the
+closest point. (McCullagh & Nelder 1989, chapter 4.) Every least point comes from Newton steps.
+A step by the share log(1 + m)/m of the full one, m its largest change of a score, always
+descends. (Bach 2010)
 """
 
 import dataclasses
@@ -48,8 +45,7 @@ def sides(scores: Array) -> tuple[Array, Array]:
 def divergence(x: Array, y: Array) -> Array:
     """d(x, y), of the means at scores x and y: any shape.
 
-    log(1 + p (exp(h) - 1)) - p h with h = y - x and p the probability of 1 at x. With
-    that of 0 and -h it is the same. The smaller probability rounds less.
+    log(1 + p (exp(h) - 1)) - p h, h = y - x, p the probability of 1 at x; or that of 0, with -h.
     """
     p, q = sides(x)
     share, h = jnp.where(p <= q, p, q), jnp.where(p <= q, y - x, x - y)
@@ -57,23 +53,15 @@ def divergence(x: Array, y: Array) -> Array:
 
 
 def forces(p: Array, q: Array, p_hat: Array, q_hat: Array) -> Array:
-    """p - p_hat, the derivative of d(x, y) by y: from the smaller probabilities, any shape."""
+    """p - p_hat, the derivative of d(x, y) by y: from the smaller probabilities."""
     return jnp.where(p > q, q_hat - q, p - p_hat)
 
 
 def largest_curvature(scores: Array) -> Array:
-    """The least b with d(x, y) <= b (y - x)^2/2 for all y, at scores x: any shape.
-
-    tanh(x/2)/(2 x). (Jaakkola & Jordan 2000.)
-    """
+    """tanh(x/2)/(2 x), the least b with d(x, y) <= b (y - x)^2/2. (Jaakkola & Jordan 2000)"""
     near = jnp.abs(scores) < 1e-3
     apart = jnp.where(near, 1, scores)
     return jnp.where(near, 0.25 - scores**2 / 48, jnp.tanh(apart / 2) / (2 * apart))
-
-
-def score(mean: float) -> float:
-    """log(mean/(1 - mean)), of a number in (0, 1)."""
-    return math.log(mean) - math.log1p(-mean)
 
 
 def ratio(a: Array, b: Array) -> Array:
@@ -90,7 +78,6 @@ def least(
     Args:
         slope: the derivatives of the sum by the scores, [K], from the probabilities of 1 and 0.
         weights: the sum's curvature by score k is weights_k p_k (1 - p_k), [K].
-        ridge, centre: a number of at least 0, and [d].
         theta: where to start, [d]; it stays where `go` [] does not hold.
         side: y [d] and c []: only theta with y . theta = c. The first step goes there.
     """
@@ -133,10 +120,7 @@ def least(
 def fitted(
     space: LinearContext, ones: Array, zeros: Array, ridge: float, theta: Array, go: Array
 ) -> Array:
-    """The penalised maximum likelihood estimate, from theta [d] on where `go` [] holds: [d].
-
-    `ones` and `zeros` [K] are how many rewards of each arm are 1, and 0; the ridge is above 0.
-    """
+    """The penalised maximum likelihood estimate of numbers of ones and zeros, from theta: [d]."""
 
     def slope(p: Array, q: Array) -> Array:
         return zeros * p - ones * q
@@ -149,9 +133,8 @@ def fitted(
 class LogisticEvidence(Evidence):
     """The evidence about pieces, under counts or weights.
 
-    With a ridge a value is never above the LLR, wherever the Newton steps end. The
-    penalised log-likelihood is concave with curvature of at least the ridge, so on the
-    boundary it exceeds its value at a point by at most |slope along the boundary|^2/(2 ridge).
+    With a ridge a value is never above the LLR, wherever the Newton steps end: on the boundary
+    the penalised log-likelihood exceeds its value at a point by |slope|^2/(2 ridge) at most.
     """
 
     closed_form = False
@@ -166,10 +149,7 @@ class LogisticEvidence(Evidence):
 
     @staticmethod
     def at_truth(features: Array, theta: Array, pieces: HalfSpaces) -> "LogisticEvidence":
-        """The evidence at theta [d] about half-spaces of scores, for features [K, d] of any rank.
-
-        It is that of one run and uniform weights, in coordinates with Phi' Phi = identity.
-        """
+        """The evidence of one run under even weights, for features [K, d] of any rank."""
         frame = Coordinates.of(features)
         exists = jnp.any(pieces.y != 0, 1)
         shape = HalfSpaces(product(pieces.y, frame.map), pieces.c, exists)
@@ -193,14 +173,13 @@ class LogisticEvidence(Evidence):
 
     @property
     def _directions(self) -> Directions:
-        """The pieces as half-spaces of scores."""
         shape: Any = self.shape
         if shape.level is not None:
-            shape = dataclasses.replace(shape, level=score(shape.level))
+            level = math.log(shape.level) - math.log1p(-shape.level)
+            shape = dataclasses.replace(shape, level=level)
         return Directions(self.space, shape)
 
     def outside(self) -> Array:
-        """y_p . theta_hat - c_p: [Q]."""
         return self._directions.margin(self.scores, self.theta_hat)
 
     def weighted(self, weights: Array) -> "LogisticEvidence":
@@ -253,14 +232,10 @@ class LogisticEvidence(Evidence):
     def _bent(self, y: Array, c: Array) -> tuple[Array, Array, Array]:
         """H_p(w) of {y . theta <= c}, its slope [K] and `Bent.bend` [K, d].
 
-        The slope is the vector of divergences at the closest point, and the second derivative
-        is minus a square, by implicit differentiation of that point. The Newton steps are of
-        constants. One more, with a constant matrix, gives the point its derivatives in theta,
-        features and the half-space.
-
-        The value is D less nu^2 where the steps end, nu the Newton decrement there. In exact
-        arithmetic that is at most H_p if nu r <= 1/2, r the largest change of a score by a move
-        of length 1 (Bach 2010, Lemma 1). So the steps need not be trusted.
+        The Newton steps are of constants. One more, with a constant matrix, gives the point its
+        derivatives in theta, features and the half-space. The value is D less nu^2, nu the Newton
+        decrement where the steps end: at most H_p if nu r <= 1/2, r the largest change of a score
+        by a move of length 1. (Bach 2010, Lemma 1)
         """
         features, hat = self.space.features, self.scores
         fixed, side, offset = jax.lax.stop_gradient((self, y, c))
@@ -297,8 +272,8 @@ class LogisticEvidence(Evidence):
     def _tested(self, beta: Array, all_or_none: bool) -> Array:
         """Which pieces have values above beta []: [Q] bool.
 
-        Only those whose upper bound exceeds beta are solved, in the order of these bounds. With
-        `all_or_none` a run may stop at the first piece that is not above beta.
+        Only those whose upper bound exceeds beta are solved, in the order of these bounds; with
+        `all_or_none` until the first that is not above beta.
         """
         metric, lanes = self.metric(), self.space.lanes
         largest = float(jnp.finfo(self.weights.dtype).max)
@@ -328,7 +303,6 @@ class LogisticEvidence(Evidence):
         return self._closest(*self._side(piece))
 
     def _side(self, piece: Array) -> tuple[Array, Array]:
-        """y [d] and c [] of a piece []."""
         y, c = self._directions.side(piece)
         return y, c + jnp.zeros_like(self.theta_hat[0])
 

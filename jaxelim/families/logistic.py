@@ -15,6 +15,7 @@ from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import LinearContext
 from jaxelim.evidence.logistic import LogisticEvidence, fitted, sides
+from jaxelim.families.one_parameter import Bernoulli
 from jaxelim.lanes import LaneOps, index_like
 
 if TYPE_CHECKING:
@@ -35,18 +36,13 @@ class Logistic(Family):
       \rVert^2}{2}
     $$
 
-    s_k = phi_k . theta, S_k the number of ones among N_k rewards. The likelihood alone has no
-    maximum where a hyperplane separates ones from zeros, as it often does in the first
-    samples. The LLR of a piece is the maximum of ell less its maximum over the piece.
-
-    For a truth theta in a piece that LLR is at most the maximum of the likelihood over its
-    value at theta, in logarithms, plus ridge ||theta||^2/2. So a level beta tests what a level
-    beta - ridge ||theta||^2/2 tests without a ridge: with the default, 0.0045 less at
-    ||theta|| = 3. No threshold is proven for these LLRs.
+    s_k = phi_k . theta, S_k the number of ones among N_k rewards. The LLR of a piece is the
+    maximum of ell less its maximum over the piece. A level beta tests what a level
+    beta - ridge ||theta||^2/2 tests without a ridge. No threshold is proven for these LLRs.
 
     An arm's estimated mean is 1/(1 + exp(-phi_k . theta_hat)), not the average of its
-    rewards. Means are those of rewards, from 0 to 1, and so is the level of
-    `Thresholding`. Directions of `HalfSpaces` and items are compared by y . theta.
+    rewards. Means and levels are those of rewards, from 0 to 1. Directions of `HalfSpaces`
+    and items are compared by y . theta.
 
     Args:
         ridge: of the penalty, above 0.
@@ -92,8 +88,8 @@ class Logistic(Family):
         if shape.level is not None and not 0 < shape.level < 1:
             raise ArgumentError("level", shape.level, f"a mean above 0 and below 1 for {self!r}")
 
-    def check_rewards(self, rewards: np.ndarray) -> None:
-        self.refuse_rewards(rewards, (rewards != 0) & (rewards != 1), "0 or 1")
+    check_rewards = Bernoulli.check_rewards  # type: ignore[assignment]
+    draw = Bernoulli.draw  # type: ignore[assignment]
 
     def nature(self, instance: "Instance") -> np.ndarray:
         """The means, [I, K]."""
@@ -101,10 +97,6 @@ class Logistic(Family):
 
     def space(self, lanes: LaneOps, features: Array, constants: Any) -> LinearContext:
         return LinearContext(lanes, features, constants)
-
-    def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
-        """1 where the noise, uniform on [0, 1), is below the mean, else 0."""
-        return (noise < lanes.take(nature, arm)).astype(noise.dtype)
 
     def start(
         self, space: LinearContext, problem: Problem, tables: tuple, rewards: Array
@@ -135,10 +127,7 @@ class Logistic(Family):
     def with_pending(
         self, space: LinearContext, entered: Statistics, ahead: Statistics, pull: Any = None
     ) -> Statistics:
-        """theta_hat stays; of pending rewards the fit's own means are counted.
-
-        With them theta_hat is, but for the ridge, the estimate of these counts and sums.
-        """
+        """theta_hat stays; of pending rewards the fit's own means are counted."""
         now: Any = super().with_pending(space, entered, ahead, pull)
         assert entered.reward_sums is not None
         waits = jnp.any(now.counts != entered.counts, 0)
