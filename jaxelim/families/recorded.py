@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts import Family, Source
+from jaxelim.contracts import Family
 from jaxelim.contracts.proofs import states
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.sources import MOST_POINTS, Numbers
@@ -64,8 +64,28 @@ def shuffled(seed: Array, place: Array, n: Array, rounds: int = ROUNDS) -> Array
     return jax.lax.fori_loop(0, rounds, step, place)
 
 
+class Stacks(Numbers):
+    """Rewards of which each arm has so many."""
+
+    order: str
+    sizes: Any  # the numbers of rewards: [K]
+
+    def law(self, family: Family) -> str:
+        """That of the family for draws in a random order that it knows of."""
+        known = family.without_replacement and states(family, "without_replacement")
+        return family.stated_law() if self.order == "permuted" and known else super().law(family)
+
+    def check_runs(self, runs: np.ndarray, initial_pulls: int) -> None:
+        if self.order == "given" and runs.size != 1:
+            allowed = "one run: rewards in the given order are the same in every run"
+            raise ArgumentError("runs", runs, allowed)
+        if self.order != "bootstrap" and initial_pulls > min(self.sizes):
+            allowed = f"at most {min(self.sizes)}, the length of the shortest stack"
+            raise ArgumentError("initial_pulls", initial_pulls, allowed)
+
+
 @dataclasses.dataclass(frozen=True)
-class Stack(Numbers):
+class Stack(Stacks):
     """Rewards from outside, of which each arm has so many: those of a live run.
 
     They come without replacement, in a random order.
@@ -79,12 +99,6 @@ class Stack(Numbers):
     order: ClassVar[str] = "permuted"
     dependence: ClassVar[str] = "rewards drawn without replacement are no independent draws"
 
-    def law(self, family: Family) -> str:
-        return law_of_stacks(self, family)
-
-    def check_runs(self, runs: np.ndarray, initial_pulls: int) -> None:
-        refuse_longer(initial_pulls, min(self.sizes))
-
     def nature(self, instance: Any) -> np.ndarray:
         """The sizes: [1, K]."""
         return np.array([self.sizes], np.int32)
@@ -93,34 +107,21 @@ class Stack(Numbers):
         return nature
 
 
-def law_of_stacks(source: Source, family: Family) -> str:
-    """`Source.law` of draws without replacement, in a random order."""
-    known = family.without_replacement and states(family, "without_replacement")
-    return family.stated_law() if known else Source.law(source, family)
-
-
-def refuse_longer(initial_pulls: int, least: int) -> None:
-    """Refuse more initial pulls than the shortest stack has rewards."""
-    if initial_pulls > least:
-        allowed = f"at most {least}, the length of the shortest stack"
-        raise ArgumentError("initial_pulls", initial_pulls, allowed)
-
-
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Recorded(Numbers):
+class Recorded(Stacks):
     """Recorded rewards of each arm, for trying a rule on past data.
 
-    A stack holds those of an arm. Its j-th reward in a run is a function of (seed, run, arm,
-    j) alone, whatever else was pulled. An arm without rewards left has a known mean: it is
-    not pulled, and a run ends with an answer where all are known. A bootstrap never ends.
+    An arm's j-th reward in a run is a function of (seed, run, arm, j) alone. An arm without
+    rewards left has a known mean: it is not pulled, and a run ends with an answer where all
+    are known. A bootstrap never ends.
 
     Args:
         rewards: a stack of two or more numbers for each arm, in a sequence
             or in a mapping from names; lengths may differ.
         order: "permuted": without replacement, in a random order for every run.
             "bootstrap": with replacement. "given": as recorded, for one run.
-        common: whether the arms have the same items in the same order, as `Paired` needs: the
-            j-th reward of every arm in a run is of the same place in all stacks.
+        common: whether the j-th reward of every arm in a run is of one item, at the same place
+            in all stacks, as `Paired` needs.
 
     Raises:
         ArgumentError: no arms, fewer than two rewards, NaN, another order, or stacks of several
@@ -143,9 +144,13 @@ class Recorded(Numbers):
         if not isinstance(self.common, bool):
             raise ArgumentError("common", self.common, "True or False")
         self._set(rewards=_stacks(self.rewards))
-        if self.common and len({stack.size for stack in self.rewards}) > 1:
-            sizes = [stack.size for stack in self.rewards]
-            raise ArgumentError("rewards", sizes, "stacks of one length: each item for every arm")
+        if self.common and len(set(self.sizes)) > 1:
+            allowed = "stacks of one length: each item for every arm"
+            raise ArgumentError("rewards", self.sizes, allowed)
+
+    @property
+    def sizes(self) -> list[int]:  # type: ignore[override]
+        return [stack.size for stack in self.rewards]
 
     @functools.cached_property
     def means(self) -> np.ndarray:
@@ -159,22 +164,23 @@ class Recorded(Numbers):
         """SHA-256 of the stacks and their lengths; "" of a static part."""
         if self.rewards is None:
             return ""
-        total = hashlib.sha256(repr([stack.size for stack in self.rewards]).encode())
+        total = hashlib.sha256(repr(self.sizes).encode())
         for stack in self.rewards:
             total.update((stack + 0.0).astype("<f8").tobytes())
         return total.hexdigest()
 
+    @property
+    def _key(self) -> tuple:
+        return self.order, self.common, self.digest
+
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Recorded):
-            return NotImplemented
-        mine, theirs = ((one.order, one.common, one.digest) for one in (self, other))
-        return mine == theirs
+        return self._key == other._key if isinstance(other, Recorded) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self.order, self.common, self.digest))
+        return hash(self._key)
 
     def __repr__(self) -> str:
-        sizes = [stack.size for stack in self.rewards]
+        sizes = self.sizes
         shown = str([stack.tolist() for stack in self.rewards])
         if sum(sizes) > _FEW_NUMBERS:
             few = ", ".join(map(str, sizes[:6])) + (", .." if len(sizes) > 6 else "")
@@ -189,22 +195,12 @@ class Recorded(Numbers):
         words = f"recorded rewards {drawn[self.order]} are no independent draws"
         return f'{words}: those of the order "bootstrap" are'
 
-    def law(self, family: Family) -> str:
-        return law_of_stacks(self, family) if self.order == "permuted" else super().law(family)
-
     def check(self, instance: "Instance") -> None:
         if self.common and instance.family.items is None:
             allowed = f"common=False: {instance.family!r} takes arms as independent"
             raise ArgumentError("source", self, allowed)
         for k, stack in enumerate(self.rewards):
             self._refuse_others(instance, stack, f"in the stack of arm {k}")
-
-    def check_runs(self, runs: np.ndarray, initial_pulls: int) -> None:
-        if self.order == "given" and runs.size != 1:
-            allowed = "one run: rewards in the given order are the same in every run"
-            raise ArgumentError("runs", runs, allowed)
-        if self.order != "bootstrap":
-            refuse_longer(initial_pulls, min(stack.size for stack in self.rewards))
 
     def points(self) -> tuple[np.ndarray, np.ndarray]:
         """The different rewards of each stack, each with its share."""
@@ -213,23 +209,19 @@ class Recorded(Numbers):
         if size > MOST_POINTS:
             allowed = f"stacks of at most {MOST_POINTS} different rewards: H* is that of points"
             raise UnsupportedError("source", self, f"{allowed}; one has {size}")
-        more = [size - len(values) for values, _ in found]
-        places = [np.pad(x, (0, n), "edge") for (x, _), n in zip(found, more, strict=True)]
-        shares = [np.pad(x / x.sum(), (0, n)) for (_, x), n in zip(found, more, strict=True)]
+        places = [np.pad(x, (0, size - len(x)), "edge") for x, _ in found]
+        shares = [np.pad(n / n.sum(), (0, size - len(n))) for _, n in found]
         return np.stack(places), np.stack(shares)
 
     def nature(self, instance: "Instance") -> dict[str, np.ndarray]:
         """All rewards in units of the family, and where each stack begins: [1, ..]."""
-        sizes = np.array([stack.size for stack in self.rewards], np.int32)
+        sizes = np.array(self.sizes, np.int32)
         rewards = np.concatenate(self.rewards) / instance.family.scale
         first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
         return {"rewards": rewards[None], "first": first[None], "length": sizes[None]}
 
     def draw(self, lanes: LaneOps, nature: Any, arm: Array, pull: Array, noise: Array) -> Array:
-        """The reward at the place of this pull; after the last one any. `noise`: of the run.
-
-        With u_j output j of the arm as a uniform on [0, 1), a bootstrap takes place floor(n u_j).
-        """
+        """The reward at the place of this pull; after the last one any. `noise`: of the run."""
         first, n = (lanes.take(nature[name], arm) for name in ("first", "length"))
         own = 0 * arm if self.common else arm
         if self.order == "given":
