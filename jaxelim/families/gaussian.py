@@ -1,7 +1,8 @@
 """Gaussian rewards of known standard deviations, linear and unstructured.
 
 X = phi_k . theta + std z, z ~ N(0, 1), or independent arms with a std each. What a program of
-linear arms depends on is in `LinearGaussian`.
+linear arms depends on is in `LinearGaussian`. Its statistics have V^-1, diagonal or whole, of
+V = lambda I + sum_k N_k phi_k phi_k', lambda the ridge.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy  # its parts are imported on first use
 from jax import Array
 
 from jaxelim import checks
@@ -18,17 +20,17 @@ from jaxelim.contracts.pieces import HalfSpaces, Interval, Pieces
 from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
+from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence
 from jaxelim.evidence.linear import LinearEvidence, cached, refutes
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
-from jaxelim.families.linear_statistics import CrossCache, LinearStatistics, may_cancel
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.mixtures import gaussian
 from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics import host
+from jaxelim.numerics.jacobi import svd
 from jaxelim.numerics.logarithm import log1p
 
 if TYPE_CHECKING:
@@ -38,17 +40,84 @@ if TYPE_CHECKING:
 _RATIO = 1e6  # bound on the ratio of two standard deviations; their squares are costs
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class CrossCache:
+    """A cache of phi_j' V^-1 phi_i, for the arms i that `linear.cached` names, in its order.
+
+    The answer changes rarely. While it stays, a pull changes these products by rank one, as
+    it changes g. In a lane whose answer changes they are recomputed. Arrays must have the axis
+    of lanes; their rank then separates one arm [] from several [m].
+    """
+
+    arms: Array  # [] or [m] int32; -1 where the entry is invalid
+    cross: Array  # [K] or [K, m]
+
+    @staticmethod
+    def nothing(arms: Array, means: Array) -> "CrossCache":
+        """An invalid cache for as many arms as `arms` [] or [m]; means [K] give its K and dtype."""
+        cross = jnp.zeros(means.shape[:1] + arms.shape, means.dtype)
+        return CrossCache(jnp.full_like(arms, -1), cross)
+
+    def of(self, space: LinearContext, design: Design, arms: Array) -> "CrossCache":
+        """The cache for `arms`: recompute the entries that hold another arm."""
+        stale = self.arms != arms
+
+        def renewed(cross: Array) -> Array:
+            return jnp.where(stale, design.cross(space, arms), cross)
+
+        return CrossCache(arms, jax.lax.cond(jnp.any(stale), renewed, lambda x: x, self.cross))
+
+    def after(self, space: LinearContext, gain: Array, arm: Array) -> "CrossCache":
+        """Update by rank one after a pull of `arm`; `gain` [K] is that of `Design.add`."""
+        lanes, several = space.lanes, self.arms.ndim > 1
+        along = lanes.row(self.cross, arm) if several else lanes.take(self.cross, arm)
+        step = (gain[:, None] if several else gain) * along
+        return dataclasses.replace(self, cross=self.cross - step)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinearStatistics(Statistics):
+    """The statistics of linear Gaussian rewards."""
+
+    design: Design  # V^-1
+    products: CrossCache | None  # of the last snapshot, updated by the sample since; None: no cache
+
+    def of_one_run(self) -> "LinearStatistics":
+        return dataclasses.replace(self, products=None)
+
+
+def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
+    """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 (g_i + g_j).
+
+    Then distances must be formed from phi_i - phi_j. The bound covers runs of up to
+    `max_samples` samples. Identical arms do not count, as their distance is 0 in both
+    forms. Identity features never cancel.
+    """
+    if instance.structure == "unstructured":
+        return False
+    for features in np.reshape(instance.arms, (-1, instance.K, instance.d)):
+        largest = np.sum(features**2, 1).max()
+        smallest = svd(features)[1][-1] if len(features) >= instance.d else 0.0
+        condition = (ridge + max_samples * largest) / max(smallest**2 + ridge, 1e-300)
+        # Pulls rarely reach the worst conditioning, so its square root is taken.
+        least = 1e-10 * np.sqrt(condition) * 2 * largest
+        different = np.unique(features, axis=0)
+        tree = scipy.spatial.cKDTree(different)
+        if tree.count_neighbors(tree, np.sqrt(least)) > len(different):
+            return True
+    return False
+
+
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)
 class Gaussian(OneParameter):
     """Gaussian rewards of known standard deviations.
 
-    With one std: linear or independent arms, perhaps with a ridge. A run computes in
-    units of std.
-
-    With a std for each arm: independent arms alone. These are unit Gaussians,
-    d(x, y) = (x - y)^2/2 and V = 1, of costs c_k = std[k]^2. A run computes in units of
-    the largest std. The estimates are averages: there is no ridge.
+    With one std: linear or independent arms, perhaps with a ridge. With a std for each arm:
+    independent arms without a ridge, which are unit Gaussians, d(x, y) = (x - y)^2/2 and V = 1,
+    of costs c_k = std[k]^2. A run computes in units of std, or of the largest.
 
     Args:
         std: the standard deviation of the noise, > 0, in the units of the rewards; or
@@ -138,10 +207,7 @@ class Gaussian(OneParameter):
         return LinearContext(lanes, features, constants)
 
     def nature(self, instance: "Instance") -> Any:
-        """With one std the means in its units, [I, K]; else means and stds, [I, K] each.
-
-        They are in the unit of `std`, which in a program is the family's scale.
-        """
+        """With one std the means in its units, [I, K]; else means and stds, [I, K] each."""
         if self.by_arm:
             means = super().nature(instance) / (instance.family.scale / self.scale)
             return {"mean": means, "std": np.broadcast_to(np.array(self.std), means.shape)}
@@ -163,8 +229,6 @@ class Gaussian(OneParameter):
             return super().truth(features, theta, scales, pieces)
         assert features is not None and isinstance(pieces, HalfSpaces)
         return HalfSpaceEvidence.of(features, theta, pieces)
-
-    # Independent arms.
 
     def loss(self, stat: Stat, by: Array) -> Array:
         """by^2/2."""
@@ -192,8 +256,6 @@ class Gaussian(OneParameter):
         """N(m_k, std_k^2/N_k): the prior is flat."""
         precision = self.weight(Stat(counts, means))
         return means + draws.normal(key, means) * jnp.sqrt(1 / precision)
-
-    # Mixtures.
 
     def weighed(self, grid: Grid, counts: Array) -> gaussian.Weighed:
         """What each prior makes of the arms: [.., J]; with one std means are in its units."""

@@ -10,7 +10,7 @@ import pytest
 import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.evidence.designs import LinearContext, SquareDesign
-from jaxelim.families.linear_statistics import CrossCache
+from jaxelim.families.gaussian import CrossCache
 from jaxelim.lanes import LaneOps
 from tests.calls import planned
 from tests.engine.test_invariance import INSTANCE
