@@ -2,12 +2,18 @@
 
 `loss(stat, by)` is the least log-likelihood ratio of moving an arm's mean by `by`, for each
 unit of the arm's weight, which is its number of pulls in most families. All evidence follows
-from it (see `jaxelim.evidence.arms`).
+from it. With weights W_k, or counts, the piece {mu_k >= mu_i + slack} has
+
+    H = min over x of  W_i loss_i(-x) + W_k loss_k(off - x),   0 <= x <= off,
+
+off how far the estimates lie outside it. A reference never moves, so that the arm moves all of
+off. By the envelope theorem dH/dW_k is loss_k at the closest point. With l' and l'' the
+derivatives there, d2H/dW2 is minus the square of (l_i', l_k')/sqrt(W_i l_i'' + W_k l_k'').
 """
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +21,18 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Family, Problem
-from jaxelim.contracts.pieces import Interval, Pieces
-from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
+from jaxelim.contracts.pieces import Interval, Pairs, Pieces, pairs_of
+from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, undefined
-from jaxelim.evidence.arms import ArmEvidence
-from jaxelim.lanes import PLAIN, index_like
+from jaxelim.evidence.half_spaces import Bent
+from jaxelim.lanes import PLAIN, LaneOps, index_like, where
 from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics import roots
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
+
+_ALMOST = 1 - 2.0**-52  # of the way to an end of the range, where a loss may be infinite
 
 
 @jax.tree_util.register_dataclass
@@ -168,7 +176,7 @@ class ArmModel(Family):
         more = now.counts / jnp.maximum(entered.counts, 1)
         return dataclasses.replace(now, rest=tuple(x * more for x in now.rest))
 
-    def evidence(self, space: ArmContext, stats: Statistics, shape: Pieces) -> ArmEvidence:
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Pieces) -> "ArmEvidence":
         stat = self.stat(stats)
         return ArmEvidence.of(self, space, shape, stat, self.weight(stat), stats.used_up)
 
@@ -212,6 +220,197 @@ class ArmModel(Family):
 
     def truth(
         self, features: Array | None, theta: Array, scales: Any, pieces: Pieces
-    ) -> ArmEvidence:
+    ) -> "ArmEvidence":
         space, stat = ArmContext(PLAIN, theta), scales._replace(mean=theta)
         return ArmEvidence(self, space, pieces, stat, stat.n, 1 / stat.n).with_derivatives()
+
+
+class End(NamedTuple):
+    """One end of each pair."""
+
+    stat: Any
+    weight: Array
+    still: Array | None = None  # bool: whether it never moves; None: nowhere
+
+    def taken(self, lanes: LaneOps, i: Array) -> "End":
+        return jax.tree.map(lambda x: lanes.take(x, i), self)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ArmEvidence(Evidence):
+    """The evidence about pieces of one answer, at given estimates, under counts or weights."""
+
+    model: ArmModel = dataclasses.field(metadata={"static": True})
+    space: ArmContext
+    shape: Pieces
+    stat: Any  # [K] each
+    weight: Array  # [K], not negative
+    costs: Array | None = None  # [K] what a unit of weight costs, positive; None: 1
+    known: Array | None = None  # [K] bool: arms of known means; None: there are none
+
+    @classmethod
+    def of(
+        cls, model: ArmModel, space: ArmContext, shape: Pieces, stat: Any, weight: Array,
+        known: Array | None = None,
+    ) -> "ArmEvidence":  # fmt: skip
+        """The evidence under these weights, which are those of pulls at no other cost."""
+        one = model.per_pull(stat.mean)
+        return cls(model, space, shape, stat, weight, None if one is None else 1 / one, known)
+
+    @property
+    def closed_form(self) -> bool:  # type: ignore[override]
+        return self.model.exponential and not self.pieces.refers
+
+    @property
+    def square(self) -> bool:  # type: ignore[override]
+        return self.model.square
+
+    @property
+    def pieces(self) -> Pairs:
+        return pairs_of(self.shape)
+
+    @property
+    def means(self) -> Array:  # type: ignore[override]
+        return self.stat.mean
+
+    def weighted(self, weights: Array) -> "ArmEvidence":
+        return dataclasses.replace(self, weight=self.per_cost(weights))
+
+    # The closest point of each piece.
+
+    def _candidates(self) -> End:
+        """All candidates: [C] each. A reference has the statistics of an arm at its mean."""
+        p = self.pieces
+        if p.level is None:
+            return End(self.stat, self.weight, self.known)
+        stat = jax.tree.map(lambda x: jnp.concatenate([x, x[:1]]), self.stat)
+        weight = p.with_reference(self.weight, 0)
+        still = jnp.broadcast_to(index_like(weight) == weight.shape[0] - 1, weight.shape)
+        still = still if self.known is None else p.with_reference(self.known, True)
+        return End(stat._replace(mean=p.with_reference(self.means, p.level)), weight, still)
+
+    def values(self) -> Array:
+        p, model = self.pieces, self.model
+        if p.signs:
+            return self.weight * self._of_level()
+        leaves, tree = jax.tree.flatten(self._candidates())
+        sides = zip(*(p.ends(self.space.lanes, x) for x in leaves), strict=True)
+        a, b = (jax.tree.unflatten(tree, x) for x in sides)
+
+        def least(a: End, b: End) -> Array:
+            at_a, at_b = losses(model, a, b, p.slack)
+            return a.weight * at_a + b.weight * at_b
+
+        return p.flat(self.space.lanes.materialize(least, a, b))
+
+    def _of_level(self) -> Array:
+        """The loss of moving each arm to its piece, where its mean is outside: [K]."""
+        by = jnp.where(self.outside() > 0, self.pieces.edge - self.means, 0)
+        return self.model.loss(self.stat, by)
+
+    def gradient(self, piece: Array) -> Array:
+        p, lanes, arm = self.pieces, self.space.lanes, index_like(self.means)
+        if p.signs:
+            return self.per_cost(jnp.where(arm == piece, self._of_level(), 0))
+        i, k = p.pair(lanes, piece)
+        a, b = (self._candidates().taken(lanes, j) for j in (i, k))
+        at_i, at_k = lanes.materialize(lambda a, b: losses(self.model, a, b, p.slack), a, b)
+        return self.per_cost(jnp.where(arm == i, at_i, jnp.where(arm == k, at_k, 0)))
+
+    def share(self, i: Array, k: Array) -> Array:
+        """The share of arm i in the LLR of mu_i = mu_k: [], of two arms [] in any order.
+
+        W_k/(W_i + W_k) at equal means. (You, Qin, Wang & Yang 2023.)
+        """
+        lanes, own = self.space.lanes, End(self.stat, self.weight)
+        a, b = (own.taken(lanes, j) for j in (i, k))
+        ahead = a.stat.mean >= b.stat.mean
+        upper, lower = where(ahead, a, b), where(ahead, b, a)
+        at = losses(self.model, upper, lower, 0.0)
+        parts = upper.weight * at[0], lower.weight * at[1]
+        total, rest = parts[0] + parts[1], a.weight + b.weight
+        apart = (a.stat.mean != b.stat.mean) & (total > 0)
+        part = jnp.where(apart, jnp.where(ahead, *parts), b.weight)
+        return part / jnp.where(apart, total, rest)
+
+    # Intervals.
+
+    def spread(self, level: Array) -> Interval:
+        """The means u with weight loss(u) <= level, of every arm."""
+        radius = level / self.weight
+        down, up = (self.model.reach(self.stat, radius, side) for side in (False, True))
+        return Interval(self.means - down, self.means + up)
+
+    def overlap(self, level: Array) -> Array:
+        """How far the two sides' intervals overlap: [Q]. One end of each arm is found."""
+        p, arm = self.pieces, index_like(self.means)
+        if p.signs:
+            lower = p.above
+        elif p.several:
+            lower = jnp.any(arm[:, None] == p.first[None], 1)
+        else:
+            lower = arm == p.first
+        lower = jnp.broadcast_to(lower, self.means.shape)
+        by = self.model.reach(self.stat, level / self.weight, ~lower)
+        end = jnp.where(lower, self.means - by, self.means + by)
+        return p.overlap(self.space.lanes, Interval(end, end))
+
+    # Of one run: H_p with two derivatives.
+
+    def with_derivatives(self) -> "ArmEvidence":
+        even = jnp.full_like(self.means, 1 / self.means.shape[0])
+        stat = self.model.bending(self.stat)
+        return dataclasses.replace(self, stat=stat, weight=self.per_cost(even))
+
+    def derivatives(self) -> Bent:
+        model, count, (i, k) = self.model, self.means.shape[0], self.pieces.places()
+        a, b = (jax.tree.map(lambda x, j=j: x[j], self._candidates()) for j in (i, k))
+        off = jnp.where(i == k, 0, self.outside())
+        down, up = shifts(model, a, b, off, self.pieces.slack)
+        jets = [
+            roots.jet(lambda by, stat=end.stat: model.loss(stat, by), by)
+            for end, by in ((a, down), (b, up))
+        ]
+        value = a.weight * jets[0][0] + b.weight * jets[1][0]
+        curve = a.weight * jets[0][2] + b.weight * jets[1][2]
+        bent = (off > 0) & (i < count) & (k < count) & (curve > 0) & jnp.isfinite(curve)
+        size = jnp.where(bent, jnp.sqrt(1 / jnp.where(bent, curve, 1)), 0)
+
+        def placed(x: Array, y: Array) -> Array:
+            arm = jnp.arange(count, dtype=jnp.int32)[:, None]
+            return jnp.where(arm == i[None], x[None], 0) + jnp.where(arm == k[None], y[None], 0)
+
+        gradient = placed(jets[0][0], jets[1][0])
+        bend = placed(*(jnp.where(bent, size * x[1], 0) for x in jets))
+        return Bent(value, gradient, bend).by(self.costs)
+
+
+def shifts(
+    model: ArmModel, a: End, b: End, off: Array, slack: float | Array
+) -> tuple[Array, Array]:
+    """How far both ends move to the closest point: a by at most 0, b by at least 0."""
+    apart = off > 0
+    still = None if a.still is None else a.still | b.still  # type: ignore[operator]
+    free = jnp.where(apart if still is None else apart & ~still, off, 0)
+    if model.exponential and not slack:
+        total = a.weight + b.weight
+        down = free * (b.weight / jnp.where(total > 0, total, 1))
+    else:
+        down = model.meet(a.weight, a.stat, b.weight, b.stat, free)
+    up = free - down
+    if still is not None:
+        down = jnp.where(apart & b.still, off, down)  # type: ignore[operator]
+        up = jnp.where(apart & a.still, off, up)  # type: ignore[operator]
+    if np.isfinite(model.low):
+        down = jnp.minimum(down, (a.stat.mean - model.low) * _ALMOST)
+    if np.isfinite(model.high):
+        up = jnp.minimum(up, (model.high - b.stat.mean) * _ALMOST)
+    return -down, up
+
+
+def losses(model: ArmModel, a: End, b: End, slack: float) -> tuple[Array, Array]:
+    """The losses of both ends at the closest point of {mu_b >= mu_a + slack}."""
+    off = a.stat.mean - b.stat.mean
+    down, up = shifts(model, a, b, off + slack if slack else off, slack)
+    return model.loss(a.stat, down), model.loss(b.stat, up)

@@ -15,8 +15,8 @@ from jaxelim import scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
 from jaxelim.evidence import betting
-from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.evidence.betting import Truth, Wins
+from jaxelim.families.arm import ArmEvidence
 from jaxelim.lanes import PLAIN
 from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid, log_mean_exp

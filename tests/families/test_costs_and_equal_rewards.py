@@ -13,10 +13,9 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
-from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.evidence.designs import LinearContext, weighted
 from jaxelim.evidence.linear import LinearEvidence
-from jaxelim.families.arm import Stat
+from jaxelim.families.arm import ArmEvidence, Stat
 from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
 

@@ -16,8 +16,7 @@ from hypothesis import example, given
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.evidence.arms import End, shifts
-from jaxelim.families.arm import Stat
+from jaxelim.families.arm import End, Stat, shifts
 from jaxelim.families.one_parameter import count_loss, excess, time_loss
 from tests.families import family_cases
 from tests.families.family_cases import Binomial, Faces, Geometric

@@ -10,9 +10,8 @@ import jaxelim as je
 from jaxelim import catalogue, scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
-from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.families import draws, noise
-from jaxelim.families.arm import Stat
+from jaxelim.families.arm import ArmEvidence, Stat
 from jaxelim.lanes import LaneOps
 from tests.calls import NAMES
 
