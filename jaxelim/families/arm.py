@@ -218,9 +218,7 @@ class ArmModel(Family):
         """Statistics of one pull at a truth with these means, whose loss is the truth's: [K]."""
         return self.first(means)
 
-    def truth(
-        self, features: Array | None, theta: Array, scales: Any, pieces: Pieces
-    ) -> "ArmEvidence":
+    def truth(self, features: Any, theta: Array, scales: Any, pieces: Pieces) -> "ArmEvidence":
         space, stat = ArmContext(PLAIN, theta), scales._replace(mean=theta)
         return ArmEvidence(self, space, pieces, stat, stat.n, 1 / stat.n).with_derivatives()
 

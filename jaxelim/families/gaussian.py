@@ -221,9 +221,7 @@ class Gaussian(OneParameter):
             return lanes.take(nature["mean"], arm) + lanes.take(nature["std"], arm) * noise
         return lanes.take(nature, arm) + noise
 
-    def truth(
-        self, features: Array | None, theta: Array, scales: Array, pieces: Pieces
-    ) -> Any:
+    def truth(self, features: Any, theta: Array, scales: Any, pieces: Pieces) -> Any:
         """With one std in its units: theta and offsets over the standard deviation."""
         if self.by_arm:
             return super().truth(features, theta, scales, pieces)

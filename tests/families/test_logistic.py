@@ -9,9 +9,8 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.contracts.views import Statistics
-from jaxelim.evidence import logistic as evidence_of
-from jaxelim.evidence.logistic import divergence, fitted, largest_curvature
-from jaxelim.families.logistic import Logistic
+from jaxelim.families import logistic as evidence_of
+from jaxelim.families.logistic import Logistic, divergence, largest_curvature
 from jaxelim.lanes import PLAIN
 from tests.twin import logistic
 
@@ -19,14 +18,14 @@ from tests.twin import logistic
 def evidence(arms, counts, ones, theta, y, c):
     """Of one run with these counts and sums, about half-spaces; theta: [d], or None for hat."""
     family = Logistic()
-    space = family.space(PLAIN, arms, ())
+    space, t = family.space(PLAIN, arms, ()), jnp.int32(0)
     if theta is None:
-        theta = fitted(space, ones, counts - ones, family.ridge, jnp.zeros(arms.shape[1]), True)
-    means = evidence_of.sides(space.over_arms(theta))[0]
-    stats = Statistics(t=jnp.int32(0), counts=counts, means=means, reward_sums=ones,
-                       theta_hat=theta)  # fmt: skip
+        stats = family._fitted(space, t, counts, ones, jnp.zeros(arms.shape[1]), True)
+    else:
+        stats = Statistics(t=t, counts=counts, means=evidence_of.sides(arms @ theta)[0],
+                           reward_sums=ones, theta_hat=theta)  # fmt: skip
     shape = HalfSpaces(y, c, jnp.ones(c.shape, bool), c.shape[0])
-    return theta, family.evidence(space, stats, shape)
+    return stats.theta_hat, family.evidence(space, stats, shape)
 
 
 @jax.jit
@@ -34,7 +33,7 @@ def looked(arms, counts, ones, y, c):
     """theta_hat, values, gradient of piece 0, its closest theta, refuted: of one run."""
     hat, found = evidence(arms, counts, ones, None, y, c)
     values = found.values()
-    point = found.point(jnp.int32(0))
+    point = found._closest(y[0], c[0])
     tests = jnp.stack([found.refuted(0.9 * values[0]), found.refuted(1.1 * values[0] + 1e-9)])
     least = jnp.min(values)
     every = found.all_refuted(0.99 * least), found.all_refuted(1.01 * least + 1e-9)
