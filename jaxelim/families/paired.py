@@ -23,8 +23,7 @@ from jaxelim.contracts.pieces import Pieces, pairs_of
 from jaxelim.contracts.proofs import BOUNDED
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.evidence.betting import LARGEST_EDGE
-from jaxelim.families.bounded import Bounded
+from jaxelim.families.bounded import LARGEST_EDGE, Bounded
 from jaxelim.families.sources import set_interval
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.numerics.logarithm import log, log1p

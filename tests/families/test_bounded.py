@@ -14,9 +14,8 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
-from jaxelim.evidence import betting
-from jaxelim.evidence.betting import Truth, Wins
 from jaxelim.families.arm import ArmEvidence
+from jaxelim.families.bounded import BETS, POWERS, Truth, Wins
 from jaxelim.lanes import PLAIN
 from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid, log_mean_exp
@@ -27,7 +26,7 @@ from tests.twin import bounded as twin
 
 def wins_of(x, size=None):
     """What rewards x say, by definition; `size`: of a stack drawn from without replacement."""
-    powers = [np.cumsum(term)[-1] for term in betting.terms(x, 1 - x)]
+    powers = [np.cumsum(y**i)[-1] for y in (x, 1 - x) for i in range(1, POWERS + 1)]
     if size is not None:
         s = np.arange(len(x))
         powers += [np.sum((np.cumsum(x) - x) / (size - s)), np.sum(s / (size - s)), float(size)]
@@ -174,7 +173,7 @@ def test_rounding_refutes_no_truth():
         with scope.engine():
             wins = wins_of(np.full(1_000_000, reward))
             for up in (True, False):
-                bets = betting.BETS if up else -betting.BETS
+                bets = BETS if up else -BETS
                 assert float(log_mean_exp(each(FAMILY, wins, jnp.asarray(reward), bets))) <= 0
                 assert float(wins.won(jnp.asarray(reward), up)) == 0
 
@@ -204,7 +203,7 @@ def test_e_values_with_slack_have_a_mean_of_at_most_1_at_the_truth():
     with scope.engine():
         arms = []
         for n, ones in zip(sizes, (jnp.asarray(x.ravel() + 0.0) for x in numbers), strict=True):
-            powers = (ones,) * betting.POWERS + (n - ones,) * betting.POWERS
+            powers = (ones,) * POWERS + (n - ones,) * POWERS
             arms.append(Wins(jnp.full_like(ones, n), ones / n, *powers))
         won = np.asarray(log_e(*arms, 0.2))
     for ends in ((0.0, 0.2), (0.05, 0.25), (0.8, 1.0)):
@@ -264,7 +263,7 @@ def test_kl_inf_against_scipy():
 def test_two_points_have_the_moments_of_the_rewards():
     for x, _ in samples(12, seed=2):
         with scope.engine():
-            two = jax.tree.map(np.asarray, betting.two_points(wins_of(x)))
+            two = jax.tree.map(np.asarray, FAMILY.bending(wins_of(x)))
         for power in (1, 2, 3):
             found = np.sum(two.probabilities * two.points**power)
             np.testing.assert_allclose(found, np.mean(x**power), rtol=1e-9)
