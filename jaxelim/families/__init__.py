@@ -7,8 +7,7 @@ from jaxelim.families.gaussian import Gaussian
 from jaxelim.families.logistic import Logistic
 from jaxelim.families.one_parameter import Bernoulli, Exponential, OneParameter, Poisson
 from jaxelim.families.paired import Paired
-from jaxelim.families.recorded import Recorded
-from jaxelim.families.sources import Betas, Normal, Points
+from jaxelim.families.sources import Betas, Normal, Points, Recorded
 from jaxelim.families.unknown_variance import GaussianUnknownVariance
 
 KINDS = (

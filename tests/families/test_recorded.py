@@ -11,7 +11,7 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.families.recorded import ROUNDS, shuffled
+from jaxelim.families.sources import ROUNDS, shuffled
 from jaxelim.simulation.results.descriptions import hash_of
 from jaxelim.simulation.results.proven import law, proven
 from tests.calls import checked
