@@ -189,8 +189,6 @@ class ArmModel(Family):
     def share(self, seen: View, i: Array, k: Array) -> Array:
         return seen.evidence.share(i, k)  # type: ignore[attr-defined]
 
-    # Checks, and the truth.
-
     def check(self, instance: "Instance") -> None:
         means, low, high = instance.means, max(self.low, self.least), min(self.high, self.most)
         bad = means[(means < low) | (means > high)]
@@ -275,8 +273,6 @@ class ArmEvidence(Evidence):
     def weighted(self, weights: Array) -> "ArmEvidence":
         return dataclasses.replace(self, weight=self.per_cost(weights))
 
-    # The closest point of each piece.
-
     def _candidates(self) -> End:
         """All candidates: [C] each. A reference has the statistics of an arm at its mean."""
         p = self.pieces
@@ -331,8 +327,6 @@ class ArmEvidence(Evidence):
         apart = (a.stat.mean != b.stat.mean) & (total > 0)
         part = jnp.where(apart, jnp.where(ahead, *parts), b.weight)
         return part / jnp.where(apart, total, rest)
-
-    # Intervals.
 
     def spread(self, level: Array) -> Interval:
         """The means u with weight loss(u) <= level, of every arm."""

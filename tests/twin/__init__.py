@@ -23,24 +23,7 @@ from tests.twin.thresholds import gk16, heuristic
 from tests.twin.worlds import Linear, halfspaces
 
 __all__ = [
-    "Bernoulli",
-    "Exponential",
-    "Gaussian",
-    "Linear",
-    "Logistic",
-    "Pending",
-    "Pieces",
-    "Poisson",
-    "RULES",
-    "Resets",
-    "Stacks",
-    "UnknownVariance",
-    "gk16",
-    "halfspaces",
-    "heuristic",
-    "maximin",
-    "paper_alpha",
-    "piece_weights",
-    "run",
-    "slack_weights",
-]
+    "Bernoulli", "Exponential", "Gaussian", "Linear", "Logistic", "Pending", "Pieces", "Poisson",
+    "RULES", "Resets", "Stacks", "UnknownVariance", "gk16", "halfspaces", "heuristic", "maximin",
+    "paper_alpha", "piece_weights", "run", "slack_weights",
+]  # fmt: skip

@@ -5,8 +5,6 @@
 `stop` to its answer. `reads` is the number of pieces tested by the last choice.
 """
 
-import abc
-
 import numpy as np
 
 from tests.twin.allocations import FLOOR, maximin, piece_weights, unique, weights_of
@@ -24,7 +22,7 @@ def clear(x, exact=True):
     return others.size == 0 or others.min() > 1e-9 * max(abs(x.max()), 1e-9)
 
 
-class Rule(abc.ABC):
+class Rule:
     """A sampling rule; `start` is called once, after the initial pulls.
 
     follow: arms of another program, for choices that rounding decides. With it `sure` turns
@@ -41,15 +39,11 @@ class Rule(abc.ABC):
         self.delta, self.beta = delta, beta
         self.configure(**settings)
 
-    def configure(self):  # noqa: B027 (not every rule has settings)
+    def configure(self):
         """Set the rule's settings."""
 
-    def start(self, seen):  # noqa: B027 (nor a state)
+    def start(self, seen):
         """Initialize the rule's state."""
-
-    @abc.abstractmethod
-    def choose(self, seen, t, active):
-        """The next arm."""
 
     def needs(self, *kinds, unstructured=False):
         if self.pieces.kind not in kinds:

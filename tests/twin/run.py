@@ -5,29 +5,19 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from tests.twin import native_rules, rules
 from tests.twin.arms import Stacks
 from tests.twin.elimination import Resets, ResetSets, elimination_set
-from tests.twin.native_rules import Lucb, Racing, Rage, UGapE, XyAdaptive
-from tests.twin.rules import (
-    Fws,
-    LazyTas,
-    LinGame,
-    LinGapE,
-    LinGifa,
-    OptimisticTas,
-    Oracle,
-    Tas,
-    Uniform,
-)
 from tests.twin.thresholds import heuristic
 from tests.twin.top_two import TopTwo
 from tests.twin.worlds import Rewards
 
 RULES = {
-    "uniform": Uniform, "oracle": Oracle, "lingape": LinGapE, "lingame": LinGame, "fws": Fws,
-    "lazy_tas": LazyTas, "tas": Tas, "optimistic_tas": OptimisticTas, "lingifa": LinGifa,
-    "lucb": Lucb, "ugape": UGapE, "racing": Racing, "rage": Rage, "xy_adaptive": XyAdaptive,
-    "top_two": TopTwo,
+    "uniform": rules.Uniform, "oracle": rules.Oracle, "lingape": rules.LinGapE,
+    "lingame": rules.LinGame, "fws": rules.Fws, "lazy_tas": rules.LazyTas, "tas": rules.Tas,
+    "optimistic_tas": rules.OptimisticTas, "lingifa": rules.LinGifa, "lucb": native_rules.Lucb,
+    "ugape": native_rules.UGapE, "racing": native_rules.Racing, "rage": native_rules.Rage,
+    "xy_adaptive": native_rules.XyAdaptive, "top_two": TopTwo,
 }  # fmt: skip
 
 

@@ -4,8 +4,6 @@ A `World` is an instance with its truth: it draws rewards and says what is seen.
 the data of one check (section 1, step 1): estimates, LLRs, information at weights, bounds.
 """
 
-import abc
-
 import numpy as np
 
 from tests.twin.pieces import Pieces
@@ -28,8 +26,13 @@ class Rewards:
         return self.sums / self.counts
 
 
-class World(abc.ABC):
-    """An instance of K arms; `prices` are the costs of their pulls, None for none."""
+class World:
+    """An instance of K arms; `prices` are the costs of their pulls, None for none.
+
+    `draw(k, noise)` is the reward of a pull of arm k, in units of the run. `seen(pieces, rewards,
+    counts)` is what rewards say, with the counts of all pulls: a Seen. `truth(pieces)` is the
+    same of the truth, without counts.
+    """
 
     normal = True  # whether its noise is normal; else uniform
     initial = 1  # pulls of each arm at the start
@@ -41,25 +44,17 @@ class World(abc.ABC):
         """The pieces of a problem, in units of the run."""
         return Pieces(spec, self.K)
 
-    @abc.abstractmethod
-    def draw(self, k, noise):
-        """The reward of a pull of arm k, in units of the run."""
-
-    @abc.abstractmethod
-    def seen(self, pieces, rewards, counts):
-        """What `rewards` say, with the counts of all pulls: a Seen."""
-
-    @abc.abstractmethod
-    def truth(self, pieces):
-        """The same of the truth, without counts."""
-
     def spanner(self):
         """The arms that LazyTaS explores in turn, and its c0."""
         return np.arange(self.K), 1 / np.sqrt(self.K)
 
 
-class Seen(abc.ABC):
-    """The data of a check. Labels are int [Q, 2], weights [K] are shares of the cost."""
+class Seen:
+    """The data of a check. Labels are int [Q, 2], weights [K] are shares of the cost.
+
+    `values(labels, weights=None)` are LLRs at the counts, or H at weights: [Q].
+    `gradients(labels, weights)` are dH/dw at weights: [Q, K].
+    """
 
     exact = False  # whether ties on paper tie to the last digit; w* of best arm and signs too
 
@@ -76,14 +71,6 @@ class Seen(abc.ABC):
     @property
     def answer(self):
         return self.pieces.answer(self.candidates)
-
-    @abc.abstractmethod
-    def values(self, labels, weights=None):
-        """LLRs at the counts, or H at weights: [Q]."""
-
-    @abc.abstractmethod
-    def gradients(self, labels, weights):
-        """dH/dw at weights: [Q, K]."""
 
     def least(self):
         """What LazyTaS compares with c0 sqrt(t)."""
