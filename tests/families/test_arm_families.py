@@ -95,25 +95,6 @@ def test_exponential_loss_far_from_the_mean():
     np.testing.assert_allclose(found, known, rtol=1e-8)
 
 
-def test_the_gradient_of_a_level_is_that_of_its_value():
-    """dH_p/dw_k = d(m_k, l)/c_k with costs c_k = std_k^2."""
-    std = (1.0, 0.5, 2.0)
-    family = je.Gaussian(std=std)
-    with scope.engine():
-        means, weights = jnp.asarray([1.0, -0.5, 0.3]), jnp.asarray([0.2, 0.5, 0.3])
-        shape = Pairs(None, jnp.ones(3, bool), means > 0.1, level=0.1)
-        stat, space = Stat(weights, means), ArmContext(LaneOps(), jnp.eye(3))
-        evidence = ArmEvidence.of(family, space, shape, stat, family.weight(stat))
-        for piece in range(3):
-            found = np.asarray(evidence.gradient(jnp.int32(piece)))
-            known = np.zeros(3)
-            known[piece] = (float(means[piece]) - 0.1) ** 2 / 2
-            known /= np.square(family.std)
-            np.testing.assert_allclose(found, known, rtol=1e-12)
-            value = lambda w, p=piece: evidence.weighted(w).values()[p]  # noqa: E731
-            np.testing.assert_allclose(found, jax.grad(value)(weights), rtol=1e-12)
-
-
 def test_pairs_without_weight_have_finite_bends():
     """Second derivatives of H_p at weights 0 of both arms: 0, as its value and gradient."""
     with scope.engine():

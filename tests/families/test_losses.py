@@ -7,12 +7,10 @@ found by search.
 import functools
 from decimal import Decimal, localcontext
 
-import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import example, given
 
 import jaxelim as je
 from jaxelim import scope
@@ -23,7 +21,6 @@ from tests.families.family_cases import Binomial, Faces, Geometric
 
 EPS = 2.0**-53
 FAMILIES = {"bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential()}
-MEANS = st.floats(1e-12, 1 - 1e-12) | st.sampled_from([0.0, 1.0, 1e-300, 2.0**-30, 0.5, 1 - EPS])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -87,14 +84,6 @@ def test_losses_are_divergences(name):
     if name in ends:
         m, by, known = (np.array(x) for x in ends[name])
         np.testing.assert_allclose(LOSS[name](m, by), known, rtol=1e-15)
-
-
-@given(MEANS, st.floats(-1, 1))
-@example(1e-9, 1e-16)
-def test_losses_are_positive(mean, share):
-    by = share * (1 - mean) if share > 0 else share * mean
-    value = float(LOSS["bernoulli"](np.float64(mean), np.float64(by * (1 - EPS))))
-    assert value == 0 if by == 0 else value > 0 or by * by < 1e-300
 
 
 def exact_pair(name, n_a, a, n_b, b):
