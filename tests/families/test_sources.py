@@ -245,13 +245,6 @@ def test_means_of_betas():
     np.testing.assert_allclose(source.means, [0.5, 2 / 3, 0.05 / 3.05], atol=2e-5)
 
 
-@pytest.mark.slow
-def test_a_source_is_certified():
-    source = Betas([(4, 1), (1, 2)])
-    instance = je.Instance.unstructured(source=source, family=je.Gaussian(0.5))
-    assert je.testing.check(instance).verdict == "passed"
-
-
 @pytest.mark.parametrize("call, words", [
     (lambda: Points([0, 1], [[0.5, 0.6], [0.5, 0.5]]), "sum to 1"),
     (lambda: Points([0, 1], [[1.5, -0.5], [0.5, 0.5]]), "at least 0"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.twin.top_two import TopTwo
+from tests.twin.rules import TopTwo
 from tests.twin.worlds import Seen, World
 
 BETS = 0.98 * 2.0 ** (-np.arange(18) / 2)
