@@ -15,7 +15,6 @@ from jaxelim import scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
 from jaxelim.families.arm import ArmEvidence, Stat
-from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import families, rewards
 from jaxelim.testing.instances import means_at
@@ -106,18 +105,6 @@ def test_pairs_without_weight_have_finite_bends():
         found = evidence.with_derivatives().weighted(weights).derivatives()
     chex.assert_tree_all_finite(found)
     np.testing.assert_array_equal(found.value[1:], 0)
-
-
-@pytest.mark.parametrize("counts, said", [((2, 2, 5), 0), ((2, 3, 5), 2), ((4, 3, 5), 1)])
-def test_an_arm_of_equal_rewards_is_told_from_three_on(counts, said):
-    """Two rewards may be equal by rounding; from three on it is an error of the model."""
-    family = je.GaussianUnknownVariance()
-    with scope.engine():
-        counts = jnp.asarray(counts, jnp.float64)
-        t, zero = jnp.sum(counts).astype(jnp.int32), jnp.zeros(3)
-        rest = (jnp.asarray([0.0, 0.0, 1.0]),)
-        stats = StudentStatistics(t=t, counts=counts, means=zero, reward_sums=zero, rest=rest)
-        assert int(family.degenerate(stats)) == said
 
 
 def wrong(base, **members):

@@ -160,7 +160,6 @@ def test_nothing_is_ever_nan():
                 assert np.isfinite(value).all()
 
 
-
 def test_slack_at_the_ends_of_coins():
     """Above 1 - epsilon a piece costs at least n d(m, 1 - epsilon); ends pin the point."""
     cost = jax.jit(lambda *x: family_cases.pair(je.Bernoulli(), *x, 0.25))

@@ -224,6 +224,8 @@ def test_values():
 
 def test_draws_are_those_of_the_distributions():
     """20,000 draws of each of three points, and of a Beta: six standard errors, 2e-9 of luck."""
+    means = Betas([(0.5, 0.5), (4, 2), (0.05, 3)]).means
+    np.testing.assert_allclose(means, [0.5, 2 / 3, 0.05 / 3.05], atol=2e-5)
     points = Points([0, 1, 5], [[0.5, 0.3, 0.2], [0.2, 0, 0.8]])
     betas = Betas([(0.5, 0.5), (4, 2)], -1, 1)
     for source, family in ((points, je.Bounded(0, 5)), (betas, je.Bounded(-1, 1))):
@@ -238,11 +240,6 @@ def test_draws_are_those_of_the_distributions():
             if source is points:
                 shares = [(own == point).mean() for point in (0, 1, 5)]
                 np.testing.assert_allclose(shares, source.probabilities[arm], atol=0.02)
-
-
-def test_means_of_betas():
-    source = Betas([(0.5, 0.5), (4, 2), (0.05, 3)])
-    np.testing.assert_allclose(source.means, [0.5, 2 / 3, 0.05 / 3.05], atol=2e-5)
 
 
 @pytest.mark.parametrize("call, words", [

@@ -14,8 +14,6 @@ from jaxelim.families.unknown_variance import Spread, StudentStatistics
 from jaxelim.lanes import LaneOps
 
 MU, STD = [3.0, 1.4, -0.4, -1.6], (1.0, 0.5, 1.0, 0.8)
-
-
 FAMILY = je.GaussianUnknownVariance()
 INSTANCE = je.Instance.unstructured(MU, FAMILY, source=je.families.Normal(STD))
 
@@ -23,9 +21,6 @@ INSTANCE = je.Instance.unstructured(MU, FAMILY, source=je.families.Normal(STD))
 def compiled(f, *given):
     with scope.engine():
         return jax.tree.map(np.asarray, jax.jit(f)(*map(jnp.asarray, given)))
-
-
-# Costs.
 
 
 def shapes_of_costs(rng, n):
@@ -144,6 +139,14 @@ def test_statistics_by_welford():
         stat = functools.reduce(FAMILY.more, map(jnp.asarray, x[1:]), FAMILY.first(x[0]))
     np.testing.assert_allclose(stat.mean, x.mean(0), rtol=1e-13)
     np.testing.assert_allclose(stat.variance, [*x[:, :2].var(0), 0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("counts, said", [((2, 2, 5), 0), ((2, 3, 5), 2), ((4, 3, 5), 1)])
+def test_an_arm_of_equal_rewards_is_told_from_three_on(counts, said):
+    """Two rewards may be equal by rounding; from three on it is an error of the model."""
+    with scope.engine():
+        given = jnp.zeros(3), jnp.asarray([0.0, 0.0, 1.0]), jnp.asarray(counts, float)
+        assert int(FAMILY.degenerate(seen_of(*given, je.BestArm(), FAMILY).stats)) == said
 
 
 @pytest.mark.slow
