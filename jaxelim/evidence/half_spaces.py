@@ -99,7 +99,11 @@ class Directions:
 
 
 class Bent(NamedTuple):
-    """Where each second derivative is minus a product B B': of rank one for independent arms."""
+    """H_p at one allocation, where each second derivative is minus a product B B'.
+
+    H_p is concave and homogeneous of degree one. `curvature(q, pull)`, of arguments [Q] that are
+    not negative, is -sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K].
+    """
 
     value: Array  # [Q]
     gradient: Array  # [K, Q]
@@ -114,7 +118,7 @@ class Bent(NamedTuple):
         return inner + product(self.gradient * pull[None, :], self.gradient.T)
 
     def by(self, costs: Array | None) -> "Bent":
-        """The same by weights in units of `costs` [K]; None: as it is."""
+        """The same by weights in units of `costs` [K]."""
         if costs is None:
             return self
         of_bend = costs.reshape((-1,) + (1,) * (self.bend.ndim - 1))
@@ -126,7 +130,7 @@ class Bent(NamedTuple):
 
 
 class Crossed(NamedTuple):
-    """Linear features: cross_kp = phi_k' V_w^-1 y_p."""
+    """As `Bent`, of linear features: cross_kp = phi_k' V_w^-1 y_p."""
 
     value: Array  # [Q]
     gradient: Array  # [K, Q]
@@ -135,7 +139,6 @@ class Crossed(NamedTuple):
     push: Array  # [Q] (g_p/n_p)^2, n_p = ||y_p||^2 in V_w^-1
 
     def over(self, unit: Array) -> "Crossed":
-        """The same of H_p over a unit []."""
         value, gradient = self.value / unit, self.gradient / unit
         return self._replace(value=value, gradient=gradient, push=self.push / unit)
 
@@ -161,7 +164,7 @@ class Coordinates(NamedTuple):
 
     @staticmethod
     def of(arms: Array) -> "Coordinates":
-        """The coordinates of features [K, d] of any rank; constants to a derivative."""
+        """Those of features [K, d] of any rank; constants to a derivative."""
         _, s, vt = jacobi.svd(jax.lax.stop_gradient(arms))
         tol = max(arms.shape) * jnp.finfo(arms.dtype).eps * jnp.max(s)
         reached = s > tol
@@ -186,8 +189,7 @@ class Coordinates(NamedTuple):
 class HalfSpaceEvidence(Evidence):
     """The evidence about any half-spaces under weights, with its derivatives; of one run.
 
-    It is in coordinates with Phi' Phi = identity. Information does not change under a
-    linear map of the features. In these coordinates it is computed stably, and directions
+    It is in coordinates with Phi' Phi = identity, in which it is computed stably, and directions
     that no arm reaches have separate coordinates.
     """
 
@@ -200,10 +202,7 @@ class HalfSpaceEvidence(Evidence):
 
     @staticmethod
     def of(arms: Array, theta: Array, pieces: HalfSpaces) -> "HalfSpaceEvidence":
-        """The evidence at theta [d] of features [K, d] of any rank, under uniform weights.
-
-        r = min(K, d). No derivative passes through the map to the coordinates.
-        """
+        """The evidence at theta [d] of features [K, d] of any rank, under uniform weights."""
         frame = Coordinates.of(arms)
         margin = product(pieces.y, theta) - pieces.c
         gaps = jnp.where((margin > 0) & frame.spanned(pieces.y), margin, 0)

@@ -1,12 +1,8 @@
 """Evidence from linear Gaussian rewards: margins y . theta_hat - c and norms ||y||^2_{V^-1}.
 
-The LLR of a piece is max(margin, 0)^2/(2 norm). (Paper, appendix: the infimum LLR of
-a half-space in linear Gaussian models.) V_w = sum_k w_k phi_k phi_k' in place of V
-gives H_p(w), with
-
-    dH_p/dw_k = (phi_k . (theta - lambda_p))^2/2,
-
-lambda_p the point of the piece closest to theta. (Tirinzoni & Degenne 2022, section 2.)
+The LLR of a piece is max(margin, 0)^2/(2 norm). (Paper, appendix) V_w = sum_k w_k phi_k phi_k'
+in place of V gives H_p(w), with dH_p/dw_k = (phi_k . (theta - lambda_p))^2/2, lambda_p the point
+of the piece closest to theta. (Tirinzoni & Degenne 2022, section 2)
 """
 
 import dataclasses
