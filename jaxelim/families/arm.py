@@ -181,13 +181,40 @@ class ArmModel(Family):
         return ArmEvidence.of(self, space, shape, stat, self.weight(stat), stats.used_up)
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
-        return seen.evidence.spread(beta)  # type: ignore[attr-defined]
+        """The means u with weight loss(u) <= beta, of every arm."""
+        at: Any = seen.evidence
+        radius = beta / at.weight
+        down, up = (self.reach(at.stat, radius, side) for side in (False, True))
+        return Interval(at.means - down, at.means + up)
 
     def overlap(self, seen: View, beta: Array) -> Array:
-        return seen.evidence.overlap(beta)  # type: ignore[attr-defined]
+        """As of `Family`. One end of each arm is found."""
+        at: Any = seen.evidence
+        p, arm = at.pieces, index_like(at.means)
+        if p.signs:
+            lower = p.above
+        elif p.several:
+            lower = jnp.any(arm[:, None] == p.first[None], 1)
+        else:
+            lower = arm == p.first
+        lower = jnp.broadcast_to(lower, at.means.shape)
+        by = self.reach(at.stat, beta / at.weight, ~lower)
+        end = jnp.where(lower, at.means - by, at.means + by)
+        return p.overlap(at.space.lanes, Interval(end, end))
 
     def share(self, seen: View, i: Array, k: Array) -> Array:
-        return seen.evidence.share(i, k)  # type: ignore[attr-defined]
+        """As of `Family`: W_k/(W_i + W_k) at equal means. (You, Qin, Wang & Yang 2023.)"""
+        at: Any = seen.evidence
+        lanes, own = at.space.lanes, End(at.stat, at.weight)
+        a, b = (own.taken(lanes, j) for j in (i, k))
+        ahead = a.stat.mean >= b.stat.mean
+        upper, lower = where(ahead, a, b), where(ahead, b, a)
+        loss = losses(self, upper, lower, 0.0)
+        parts = upper.weight * loss[0], lower.weight * loss[1]
+        total, rest = parts[0] + parts[1], a.weight + b.weight
+        apart = (a.stat.mean != b.stat.mean) & (total > 0)
+        part = jnp.where(apart, jnp.where(ahead, *parts), b.weight)
+        return part / jnp.where(apart, total, rest)
 
     def check(self, instance: "Instance") -> None:
         means, low, high = instance.means, max(self.low, self.least), min(self.high, self.most)
@@ -311,42 +338,6 @@ class ArmEvidence(Evidence):
         a, b = (self._candidates().taken(lanes, j) for j in (i, k))
         at_i, at_k = lanes.materialize(lambda a, b: losses(self.model, a, b, p.slack), a, b)
         return self.per_cost(jnp.where(arm == i, at_i, jnp.where(arm == k, at_k, 0)))
-
-    def share(self, i: Array, k: Array) -> Array:
-        """The share of arm i in the LLR of mu_i = mu_k: [], of two arms [] in any order.
-
-        W_k/(W_i + W_k) at equal means. (You, Qin, Wang & Yang 2023.)
-        """
-        lanes, own = self.space.lanes, End(self.stat, self.weight)
-        a, b = (own.taken(lanes, j) for j in (i, k))
-        ahead = a.stat.mean >= b.stat.mean
-        upper, lower = where(ahead, a, b), where(ahead, b, a)
-        at = losses(self.model, upper, lower, 0.0)
-        parts = upper.weight * at[0], lower.weight * at[1]
-        total, rest = parts[0] + parts[1], a.weight + b.weight
-        apart = (a.stat.mean != b.stat.mean) & (total > 0)
-        part = jnp.where(apart, jnp.where(ahead, *parts), b.weight)
-        return part / jnp.where(apart, total, rest)
-
-    def spread(self, level: Array) -> Interval:
-        """The means u with weight loss(u) <= level, of every arm."""
-        radius = level / self.weight
-        down, up = (self.model.reach(self.stat, radius, side) for side in (False, True))
-        return Interval(self.means - down, self.means + up)
-
-    def overlap(self, level: Array) -> Array:
-        """How far the two sides' intervals overlap: [Q]. One end of each arm is found."""
-        p, arm = self.pieces, index_like(self.means)
-        if p.signs:
-            lower = p.above
-        elif p.several:
-            lower = jnp.any(arm[:, None] == p.first[None], 1)
-        else:
-            lower = arm == p.first
-        lower = jnp.broadcast_to(lower, self.means.shape)
-        by = self.model.reach(self.stat, level / self.weight, ~lower)
-        end = jnp.where(lower, self.means - by, self.means + by)
-        return p.overlap(self.space.lanes, Interval(end, end))
 
     # Of one run: H_p with two derivatives.
 

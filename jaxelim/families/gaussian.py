@@ -390,7 +390,7 @@ class LinearGaussian(Gaussian):
         if pull is not None:
             arm, go = pull
             design = design.add(space, arm, go.astype(now.means.dtype))[0]
-        return dataclasses.replace(now, design=design, products=None)
+        return dataclasses.replace(now, design=design)
 
     def evidence(self, space: LinearContext, stats: Statistics, shape: Pieces) -> LinearEvidence:
         assert isinstance(stats, LinearStatistics)

@@ -212,12 +212,6 @@ class Paired(Family):
             stakes=stats.stakes + stakes, **more,
         )  # fmt: skip
 
-    def with_pending(
-        self, space: ArmContext, entered: Statistics, ahead: Statistics, pull: Any = None
-    ) -> Statistics:
-        now: Any = super().with_pending(space, entered, ahead, pull)
-        return dataclasses.replace(now, scores=None)
-
     def evidence(self, space: ArmContext, stats: Any, shape: Pieces) -> PairedEvidence:
         return PairedEvidence(space, shape, stats)
 
