@@ -191,6 +191,4 @@ class LinearEvidence(Evidence):
         if self.shape.items:
             return [(i, self.margins(i), self.distances(i)) for i in indices]
         cross = self.toward(arms)  # type: ignore[arg-type]  # one product for the whole block
-        return [
-            (i, self.margins(i), self.distances(i, cross[:, r])) for r, i in enumerate(indices)
-        ]
+        return [(i, self.margins(i), self.distances(i, cross[:, r])) for r, i in enumerate(indices)]

@@ -295,9 +295,7 @@ class Bounded(ArmModel):
     def law(self) -> str:
         return BOUNDED
 
-    def estimated(
-        self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
-    ) -> Betas:
+    def estimated(self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None) -> Betas:
         """Beta distributions with the means and variances of the rewards."""
         assert moments is not None
         m = np.clip(self._share(means), 1e-6, 1 - 1e-6)

@@ -73,8 +73,7 @@ def llr(a, b, slack=0.0, exact=False, points=200, size=None):
     if low >= high:
         return 0.0
     grid = low + (high - low) * (np.arange(points) + 0.5) / points
-    return min(best(a, u, True, exact, size) + best(b, u + slack, False, exact, size)
-               for u in grid)  # fmt: skip
+    return min(best(a, u, True, exact, size) + best(b, u + slack, False, exact, size) for u in grid)
 
 
 def made(x, u, up, size=None):

@@ -67,8 +67,7 @@ def llr(arms, counts, ones, theta_hat, y, c, ridge=RIDGE):
     if y @ theta_hat <= c:
         return 0.0
     other = closest(arms, counts, ones, theta_hat, y, c, ridge)
-    return (value(arms, counts, ones, theta_hat, ridge)
-            - value(arms, counts, ones, other, ridge))  # fmt: skip
+    return value(arms, counts, ones, theta_hat, ridge) - value(arms, counts, ones, other, ridge)
 
 
 class Logistic(Linear):
