@@ -88,7 +88,6 @@ class Evidence:
     shape: Pieces
     means: Array  # [K] the estimates
     has_matrix: bool = False  # whether a design that is no diagonal takes rank-one updates
-    square: bool = False  # whether a divergence is (x - y)^2/2, in units of the arm's cost
     closed_form: bool = True  # whether allocations of signs and best arm have one
     costs: Array | None = None  # [K] what a unit of precision costs, positive; None: 1
 

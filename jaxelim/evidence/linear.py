@@ -49,8 +49,6 @@ class LinearEvidence(Evidence):
     """Of norms: Phi V^-1 z_i of pairs, [C] or [C, m]; V^-1 z_p of all items, [P, d]; or None."""
     costs: Array | None = None  # [K] of weights, positive; None: all are 1
 
-    square = True
-
     @property
     def has_matrix(self) -> bool:  # type: ignore[override]
         return not isinstance(self.design, DiagonalDesign)

@@ -286,10 +286,6 @@ class ArmEvidence(Evidence):
         return self.model.exponential and not self.pieces.refers
 
     @property
-    def square(self) -> bool:  # type: ignore[override]
-        return self.model.square
-
-    @property
     def pieces(self) -> Pairs:
         return pairs_of(self.shape)
 
