@@ -17,7 +17,7 @@ from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.evidence.designs import LinearContext
-from jaxelim.evidence.directions import Directions
+from jaxelim.evidence.half_spaces import Directions
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import PLAIN
 from jaxelim.problems.traced import traced_shape

@@ -11,7 +11,7 @@ import numpy as np
 from jaxelim import scope
 from jaxelim.contracts import Family
 from jaxelim.contracts.pieces import HalfSpaces, Pieces
-from jaxelim.evidence.derivatives import Derivatives
+from jaxelim.evidence.half_spaces import Derivatives
 from jaxelim.instances.instance import Instance
 
 

@@ -203,7 +203,7 @@ class Family:
             t, counts = t + go.astype(t.dtype), counts + chosen.astype(counts.dtype)
         if sums is not None:
             sums = sums * (counts / jnp.maximum(entered.counts, 1))
-        return dataclasses.replace(entered, t=t, counts=counts, reward_sums=sums)
+        return dataclasses.replace(entered, t=t, counts=counts, reward_sums=sums).of_one_run()
 
     def degenerate(self, stats: Statistics) -> Array | None:
         """1 + the first arm with rewards that contradict the family, else 0; None: never so.

@@ -88,7 +88,6 @@ class Evidence:
     shape: Pieces
     means: Array  # [K] the estimates
     has_matrix: bool = False  # whether a design that is no diagonal takes rank-one updates
-    square: bool = False  # whether a divergence is (x - y)^2/2, in units of the arm's cost
     closed_form: bool = True  # whether allocations of signs and best arm have one
     costs: Array | None = None  # [K] what a unit of precision costs, positive; None: 1
 
@@ -128,7 +127,7 @@ class Evidence:
         return dataclasses.replace(self, costs=costs)  # type: ignore[type-var]
 
     def derivatives(self) -> Any:
-        """H_p with two derivatives, for one run, as `jaxelim.evidence.derivatives` has them."""
+        """H_p with two derivatives, for one run, as `jaxelim.evidence.half_spaces` has them."""
         raise undefined(self, "derivatives()")
 
     def with_derivatives(self) -> "Evidence":
@@ -141,7 +140,7 @@ class Evidence:
 
     def about(self, shape: Pieces) -> "Evidence":
         """The evidence about other pieces, from the same samples or weights."""
-        raise undefined(self, "about(shape)")
+        return dataclasses.replace(self, shape=shape)  # type: ignore[type-var]
 
 
 @jax.tree_util.register_dataclass

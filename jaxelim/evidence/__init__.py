@@ -1,1 +1,1 @@
-"""What samples, or weights, say of the pieces of an answer, one file for each kind of reward."""
+"""What samples, or weights, say of the pieces of an answer, where arms have features."""

@@ -1,15 +1,9 @@
 """The design matrix V = ridge I + sum_k N_k phi_k phi_k' of a run, in two forms.
 
-- `SquareDesign` holds V^-1. It is accurate where arms nearly coincide: it forms
-  y = phi_i - phi_j before it multiplies.
-- `DiagonalDesign` holds the diagonal of V^-1. It is exact where the features are the
-  identity (unstructured problems).
-
-`cross` and `distances` take one arm i [] or several, [m]; `cross` takes an `ArmBlock`
-too. With several arms the result has their axis m after its own.
-
-Both hold g_k = ||phi_k||^2_{V^-1}. Axis letters: K arms, d dimensions. Shapes
-leave the lanes out (see `jaxelim.lanes`).
+`SquareDesign` holds V^-1. `DiagonalDesign` holds its diagonal, for features that are the
+identity. Both hold g_k = ||phi_k||^2_{V^-1}. `cross` and `distances` take one arm i [] or
+several, [m], whose axis follows that of the result; `cross` takes an `ArmBlock` too. Shapes
+leave the lanes out (see `jaxelim.lanes`): K arms, d dimensions.
 """
 
 import dataclasses
@@ -22,20 +16,16 @@ from jax import Array
 from jaxelim.contracts.views import ArmContext
 from jaxelim.lanes import ArmBlock, index_like
 
-CANCELLATION = 1e-10
-"""Below this share of g_i + g_j the Gram form of ||phi_i - phi_j||^2 has cancelled."""
+CANCELLATION = 1e-10  # share of g_i + g_j, below which the Gram form of a distance has cancelled
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LinearContext(ArmContext):
-    """The context of linear Gaussian rewards.
-
-    With `cancellation_safe` (static) squared distances come from phi_i - phi_j. It is
-    on where some arms are so close that the Gram form could cancel.
-    """
+    """The context of linear Gaussian rewards."""
 
     cancellation_safe: bool = dataclasses.field(default=False, metadata={"static": True})
+    """Whether distances come from phi_i - phi_j, as some arms are too close for the Gram form."""
 
     def feature(self, k: Array | ArmBlock) -> Array:
         """phi_k, [d]."""
@@ -52,10 +42,7 @@ class LinearContext(ArmContext):
         return y[None] - features
 
     def margins(self, means: Array, theta_hat: Array | None, i: Array) -> Array:
-        """(phi_i - phi_k) . theta_hat for every k: [K], or [m, K] for arms i [m].
-
-        With `cancellation_safe` it forms phi_i - phi_k; else it takes differences of means.
-        """
+        """(phi_i - phi_k) . theta_hat for every k: [K], or [m, K] for arms i [m]."""
         if not self.cancellation_safe or theta_hat is None:
             mean = self.lanes.take(means, i)
             return (mean if i.ndim < means.ndim else mean[:, None]) - means
@@ -72,7 +59,7 @@ def _beside(x: Array, i: Array) -> Array:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SquareDesign:
-    """V^-1, stored whole."""
+    """V^-1, stored whole. It forms y = phi_i - phi_j before it multiplies."""
 
     g: Array  # [K]
     v_inv: Array  # [d, d]
@@ -89,18 +76,11 @@ class SquareDesign:
         )
 
     def difference(self, space: LinearContext, cross_i: Array, i: Array, j: Array) -> Array:
-        """phi_k' V^-1 (phi_i - phi_j) for every k: [K].
-
-        Forms phi_i - phi_j; the difference of two products would cancel.
-        """
+        """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""
         return self.along(space, space.feature(i) - space.feature(j))
 
     def distances(self, space: LinearContext, cross_i: Array, i: Array) -> Array:
-        """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K].
-
-        Uses the Gram form g_i + g_k - 2 cross_k. With `cancellation_safe` it forms
-        phi_i - phi_k where that cancels.
-        """
+        """||phi_i - phi_k||^2_{V^-1} = g_i + g_k - 2 cross_k for every k, given `cross(i)`: [K]."""
         total = space.lanes.take(self.g, i) + _beside(self.g, i)
         gram = jnp.maximum(total - 2 * cross_i, 0)
         if not space.cancellation_safe:
@@ -130,8 +110,7 @@ class SquareDesign:
     ) -> tuple["SquareDesign", Array, Array]:
         """The design after `weight` more pulls of k, and the gains of means [K] and theta_hat [d].
 
-        A gain times (reward - means_k) is the step of the estimate. Weight 0 leaves
-        every number of the design as it is, bit for bit.
+        A gain times (reward - means_k) is the step of the estimate. Weight 0 changes no bit.
         """
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
         along = space.over_arms(u)
@@ -159,12 +138,11 @@ class SquareDesign:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class DiagonalDesign:
-    """The inverse g of a diagonal V, for identity features."""
+    """The inverse g of a diagonal V, for identity features. Methods are as of `SquareDesign`."""
 
     g: Array  # [K]
 
     def cross(self, space: LinearContext, k: Array | ArmBlock) -> Array:
-        """phi_j' V^-1 phi_k for every j: [K]."""
         if isinstance(k, ArmBlock):
             g = self.g[:, None]
             return jnp.where(index_like(g) == k.like(g), g, 0)
@@ -172,30 +150,24 @@ class DiagonalDesign:
         return jnp.where(index_like(g) == k, g, 0)
 
     def difference(self, space: LinearContext, cross_i: Array, i: Array, j: Array) -> Array:
-        """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""
         return cross_i - self.cross(space, j)
 
     def distances(self, space: LinearContext, cross_i: Array, i: Array) -> Array:
-        """||phi_i - phi_k||^2_{V^-1} for every k: [K]; 0 at k = i."""
         g = _beside(self.g, i)
         return jnp.where(index_like(g) == i, 0, space.lanes.take(self.g, i) + g)
 
     def along(self, space: LinearContext, y: Array) -> Array:
-        """phi_k' V^-1 y for every k, y [d]: [K]."""
         return self.g * y
 
     def squares(self, space: LinearContext, y: Array) -> Array:
-        """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         return jnp.sum(y**2 * self.g[None], 1)
 
     def images(self, space: LinearContext, y: Array) -> Array:
-        """V^-1 y_p for directions y [P, d] that all lanes share: [P, d]."""
         return (y if self.g.ndim == 1 else y[..., None]) * self.g[None]
 
     def add(
         self, space: LinearContext, k: Array, weight: Array | float = 1.0
     ) -> tuple["DiagonalDesign", Array, Array]:
-        """As `SquareDesign.add`; means and theta_hat have the same gain, [K]."""
         chosen = index_like(self.g) == k
         shrunk = jnp.where(chosen, self.g * (1 / (1 + weight * space.lanes.take(self.g, k))), 0)
         gain = weight * shrunk
@@ -206,10 +178,7 @@ Design = SquareDesign | DiagonalDesign
 
 
 def weighted(space: LinearContext, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
-    """Build the design ridge I + sum_k weights_k phi_k phi_k'; weights [K], ridge [].
-
-    One packed product gives V and one gives g.
-    """
+    """The design ridge I + sum_k weights_k phi_k phi_k'; weights [K], ridge []."""
     features = space.features
     d = features.shape[1]
     row, column = (x.astype(np.int32) for x in np.triu_indices(d))  # of each packed entry

@@ -1,7 +1,12 @@
-"""H_p of linear Gaussian rewards with two derivatives, about half-spaces; of one run."""
+"""Pieces as half-spaces {y . theta <= c}, for arms with features; H_p with two derivatives.
+
+A pair has y = z_i - z_k and c = -slack, z the features of the candidates. The reference is an
+arm of features zero whose mean is the level. Signs are pairs with it: y = phi_k and
+c = level - slack above the level, y = -phi_k and c = -level - slack below it.
+"""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +14,143 @@ from jax import Array
 
 from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.contracts.views import Evidence
-from jaxelim.evidence.derivatives import Crossed
+from jaxelim.evidence.designs import LinearContext
 from jaxelim.lanes import PLAIN, LaneOps
 from jaxelim.matrices import product
 from jaxelim.numerics import jacobi
+
+
+@dataclasses.dataclass(frozen=True)
+class Directions:
+    """The directions and offsets of pieces."""
+
+    space: LinearContext
+    pieces: Any  # Pairs | HalfSpaces
+
+    @property
+    def candidates(self) -> LinearContext:
+        """The context with the candidates' features [C, d] as those of its arms."""
+        space, phi = self.space, self.space.features
+        if self.pieces.items:  # estimates of items are not kept, so that margins need z_i - z_k
+            features, safe = space.constants, True
+        elif self.pieces.refers:
+            features = jnp.concatenate([phi, jnp.zeros_like(phi[:1])])
+            safe = space.cancellation_safe
+        else:
+            return space
+        own = dict(features=features, cancellation_safe=safe, transposed=None)
+        return dataclasses.replace(space, **own)
+
+    def margins(self, means: Array, theta_hat: Array | None, i: Array) -> Array:
+        """(z_i - z_k) . theta_hat for every k: [C], or [m, C] for candidates i [m]."""
+        means = self.pieces.with_reference(means, self.pieces.level)
+        exact = self.candidates.margins(means, theta_hat, i)
+        if not (self.pieces.refers and self.space.cancellation_safe):
+            return exact
+        last = jnp.arange(means.shape[0], dtype=i.dtype).reshape(-1, *[1] * (means.ndim - 1))
+        known = (last == means.shape[0] - 1) | (i == means.shape[0] - 1)
+        return jnp.where(known, self.space.lanes.take(means, i) - means, exact)
+
+    def margin(self, means: Array, theta_hat: Array | None) -> Array:
+        """y_p . theta_hat - c_p: [Q]."""
+        pieces = self.pieces
+        if isinstance(pieces, HalfSpaces):
+            assert theta_hat is not None  # kept, as the problem's `uses_theta` is on
+            return jnp.sum(pieces.y * theta_hat[None], 1) - pieces.c
+        if pieces.signs:
+            return pieces.outside(self.space.lanes, means)
+        margin = pieces.flat(self.margins(means, theta_hat, pieces.first))
+        return margin + pieces.slack if pieces.slack else margin
+
+    def side(self, piece: Array) -> tuple[Array, Array | float]:
+        """y [d] and c [] of one piece []."""
+        space, pieces, row = self.space, self.pieces, self.space.lanes.row
+        if isinstance(pieces, HalfSpaces):
+            return row(pieces.y, piece), space.lanes.take(pieces.c, piece)
+        if pieces.signs:
+            above = space.lanes.take(pieces.above, piece)
+            sign = jnp.where(above, 1, -1).astype(space.features.dtype)
+            return row(space.features, piece) * sign, sign * pieces.level - pieces.slack
+        (i, k), z = pieces.pair(space.lanes, piece), self.candidates.features
+        return row(z, i) - row(z, k), self._offset(i, k)
+
+    def _offset(self, i: Array, k: Array) -> Array | float:
+        """c of the pair (i, k): -slack, + level where k is the reference, - level where i is."""
+        if not self.pieces.refers:
+            return 0.0 - self.pieces.slack
+        last, level = self.pieces.candidates - 1, self.pieces.level
+        offset = jnp.where(k == last, level, 0.0) - jnp.where(i == last, level, 0.0)
+        return offset - self.pieces.slack
+
+    def half_spaces(self) -> HalfSpaces:
+        """The pieces as half-spaces, for one run and in its units."""
+        pieces, phi = self.pieces, self.space.features
+        if isinstance(pieces, HalfSpaces):
+            return dataclasses.replace(pieces, c=pieces.c.astype(phi.dtype))
+        if pieces.signs:
+            y = jnp.where(pieces.above[:, None], phi, -phi)
+            c = jnp.where(pieces.above, pieces.level, -pieces.level) - pieces.slack
+            return HalfSpaces(y, c.astype(phi.dtype), pieces.exists, pieces.count)
+        z, i = self.candidates.features, jnp.atleast_1d(pieces.first)[:, None]
+        k = jnp.arange(z.shape[0], dtype=i.dtype)[None]
+        y = (z[i] - z[k]).reshape(-1, z.shape[1])
+        c = jnp.broadcast_to(self._offset(i, k), (i.shape[0], z.shape[0])).reshape(-1)
+        return HalfSpaces(y, c.astype(phi.dtype), pieces.exists, pieces.count)
+
+
+class Bent(NamedTuple):
+    """H_p at one allocation, where each second derivative is minus a product B B'.
+
+    H_p is concave and homogeneous of degree one. `curvature(q, pull)`, of arguments [Q] that are
+    not negative, is -sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K].
+    """
+
+    value: Array  # [Q]
+    gradient: Array  # [K, Q]
+    bend: Array  # [K, Q], or [K, Q, r]: B of each piece
+
+    def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
+        bend = self.bend
+        scaled = bend * mixture.reshape((1, -1) + (1,) * (bend.ndim - 2))
+        inner = product(scaled.reshape(len(bend), -1), bend.reshape(len(bend), -1).T)
+        if pull is None:
+            return inner
+        return inner + product(self.gradient * pull[None, :], self.gradient.T)
+
+    def by(self, costs: Array | None) -> "Bent":
+        """The same by weights in units of `costs` [K]."""
+        if costs is None:
+            return self
+        of_bend = costs.reshape((-1,) + (1,) * (self.bend.ndim - 1))
+        return Bent(self.value, self.gradient / costs[:, None], self.bend / of_bend)
+
+    def over(self, unit: Array) -> "Bent":
+        """The same of H_p over a unit []."""
+        return Bent(self.value / unit, self.gradient / unit, self.bend * jnp.sqrt(1 / unit))
+
+
+class Crossed(NamedTuple):
+    """As `Bent`, of linear features: cross_kp = phi_k' V_w^-1 y_p."""
+
+    value: Array  # [Q]
+    gradient: Array  # [K, Q]
+    cross: Array  # [K, Q]
+    gram: Array  # [K, K] phi_j' V_w^-1 phi_k
+    push: Array  # [Q] (g_p/n_p)^2, n_p = ||y_p||^2 in V_w^-1
+
+    def over(self, unit: Array) -> "Crossed":
+        value, gradient = self.value / unit, self.gradient / unit
+        return self._replace(value=value, gradient=gradient, push=self.push / unit)
+
+    def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
+        h = jnp.where(self.value > 0, 2 * mixture / jnp.where(self.value > 0, self.value, 1), 0)
+        inner = product(self.cross * (mixture * self.push)[None, :], self.cross.T)
+        return inner * self.gram + product(
+            self.gradient * (-h if pull is None else pull - h)[None, :], self.gradient.T
+        )
+
+
+Derivatives = Bent | Crossed
 
 
 class Coordinates(NamedTuple):
@@ -26,7 +164,7 @@ class Coordinates(NamedTuple):
 
     @staticmethod
     def of(arms: Array) -> "Coordinates":
-        """The coordinates of features [K, d] of any rank; constants to a derivative."""
+        """Those of features [K, d] of any rank; constants to a derivative."""
         _, s, vt = jacobi.svd(jax.lax.stop_gradient(arms))
         tol = max(arms.shape) * jnp.finfo(arms.dtype).eps * jnp.max(s)
         reached = s > tol
@@ -51,8 +189,7 @@ class Coordinates(NamedTuple):
 class HalfSpaceEvidence(Evidence):
     """The evidence about any half-spaces under weights, with its derivatives; of one run.
 
-    It is in coordinates with Phi' Phi = identity. Information does not change under a
-    linear map of the features. In these coordinates it is computed stably, and directions
+    It is in coordinates with Phi' Phi = identity, in which it is computed stably, and directions
     that no arm reaches have separate coordinates.
     """
 
@@ -65,10 +202,7 @@ class HalfSpaceEvidence(Evidence):
 
     @staticmethod
     def of(arms: Array, theta: Array, pieces: HalfSpaces) -> "HalfSpaceEvidence":
-        """The evidence at theta [d] of features [K, d] of any rank, under uniform weights.
-
-        r = min(K, d). No derivative passes through the map to the coordinates.
-        """
+        """The evidence at theta [d] of features [K, d] of any rank, under uniform weights."""
         frame = Coordinates.of(arms)
         margin = product(pieces.y, theta) - pieces.c
         gaps = jnp.where((margin > 0) & frame.spanned(pieces.y), margin, 0)

@@ -1,12 +1,8 @@
 """Evidence from linear Gaussian rewards: margins y . theta_hat - c and norms ||y||^2_{V^-1}.
 
-The LLR of a piece is max(margin, 0)^2/(2 norm). (Paper, appendix: the infimum LLR of
-a half-space in linear Gaussian models.) V_w = sum_k w_k phi_k phi_k' in place of V
-gives H_p(w), with
-
-    dH_p/dw_k = (phi_k . (theta - lambda_p))^2/2,
-
-lambda_p the point of the piece closest to theta. (Tirinzoni & Degenne 2022, section 2.)
+The LLR of a piece is max(margin, 0)^2/(2 norm). (Paper, appendix) V_w = sum_k w_k phi_k phi_k'
+in place of V gives H_p(w), with dH_p/dw_k = (phi_k . (theta - lambda_p))^2/2, lambda_p the point
+of the piece closest to theta. (Tirinzoni & Degenne 2022, section 2)
 """
 
 import dataclasses
@@ -17,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
+from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, weighted
-from jaxelim.evidence.directions import Directions
+from jaxelim.evidence.half_spaces import Directions
 from jaxelim.lanes import ArmBlock
 
 Tree = Any
@@ -33,14 +29,8 @@ def cached(pieces: Any) -> Array | None:
 
 
 def refutes(margin: Array, norm: Array, beta: Array) -> Array:
-    """Whether `likelihood_ratio(margin, norm)` > beta, tested without a division."""
+    """Whether max(margin, 0)^2/(2 norm) > beta, tested without a division."""
     return (margin > 0) & (norm > 0) & (margin**2 > 2 * beta * norm)
-
-
-def likelihood_ratio(margin: Array, norm: Array) -> Array:
-    """max(margin, 0)^2/(2 norm); 0 where the norm is 0."""
-    exists = norm > 0
-    return jnp.where(exists, jnp.maximum(margin, 0) ** 2 / (2 * jnp.where(exists, norm, 1)), 0)
 
 
 @jax.tree_util.register_dataclass
@@ -56,11 +46,8 @@ class LinearEvidence(Evidence):
     margin: Any = None  # [Q] y_p . theta_hat - c_p
     norm: Any = None  # [Q] ||y_p||^2 in the design's metric
     cross: Tree = None
-    """What the norms are made of: Phi V^-1 z_i of pairs, [C] or [C, m]; V^-1 z_p of all items,
-    [P, d]; None of others."""
+    """Of norms: Phi V^-1 z_i of pairs, [C] or [C, m]; V^-1 z_p of all items, [P, d]; or None."""
     costs: Array | None = None  # [K] of weights, positive; None: all are 1
-
-    square = True
 
     @property
     def has_matrix(self) -> bool:  # type: ignore[override]
@@ -75,13 +62,23 @@ class LinearEvidence(Evidence):
         if margin is None:
             margin = Directions(space, shape).margin(means, theta_hat)
         about = LinearEvidence(space, shape, design, means, theta_hat, margin, None, cross)
-        if cross is None:
-            about = dataclasses.replace(about, cross=about._products())
-        return dataclasses.replace(about, norm=about._norm())
+        if isinstance(shape, HalfSpaces):
+            norm = design.squares(space, shape.y)
+        elif shape.signs:
+            norm = design.g
+        else:
+            pairs = pairs_of(shape)
+            if cross is None and pairs.items:
+                cross = design.images(space, about.directions.candidates.features)
+            elif cross is None:
+                cross = about.toward(pairs.first)
+            about = dataclasses.replace(about, cross=cross)
+            norm = about.distances(pairs.first, cross)
+            norm = pairs.flat(jnp.swapaxes(norm, 0, 1)) if pairs.several else norm
+        return dataclasses.replace(about, norm=norm)
 
     @property
     def directions(self) -> Directions:
-        """The pieces as half-spaces."""
         return Directions(self.space, self.shape)
 
     @property
@@ -92,25 +89,11 @@ class LinearEvidence(Evidence):
         g = self.shape.with_reference(self.design.g, 0)
         return self.directions.candidates, dataclasses.replace(self.design, g=g)
 
-    def _products(self) -> Tree:
-        """`cross` of the design."""
-        if self.shape.items:
-            return self.design.images(self.space, self.directions.candidates.features)
-        plain = isinstance(self.shape, Pairs) and not self.shape.signs
-        return self.toward(self.shape.first) if plain else None  # type: ignore[arg-type]
-
-    def _norm(self) -> Array:
-        """||y_p||^2_{V^-1}: [Q]."""
-        shape = self.shape
-        if isinstance(shape, HalfSpaces):
-            return self.design.squares(self.space, shape.y)
-        if shape.signs:
-            return self.design.g
-        norm = self.distances_from(self.cross, shape.first)
-        return shape.flat(jnp.swapaxes(norm, 0, 1)) if shape.several else norm
-
     def values(self) -> Array:
-        return likelihood_ratio(self.margin, self.norm)
+        """max(margin, 0)^2/(2 norm); 0 where the norm is 0."""
+        exists = self.norm > 0
+        norm = 2 * jnp.where(exists, self.norm, 1)
+        return jnp.where(exists, jnp.maximum(self.margin, 0) ** 2 / norm, 0)
 
     def outside(self) -> Array:
         return self.margin
@@ -134,13 +117,13 @@ class LinearEvidence(Evidence):
             along = self.design.cross(space, piece)
             return jnp.where(lanes.take(shape.above, piece), along, -along)
         if not shape.several:
-            return self.difference(self.cross, shape.first, piece)
+            return self.along_pair(shape.first, piece, self.cross)
         i, k = shape.pair(lanes, piece)
         row = self.cross[:, 0]
         r = jax.lax.div(piece, np.asarray(shape.candidates, piece.dtype))
         for other in range(1, shape.first.shape[0]):  # a gather would go entry by entry
             row = jnp.where(r == other, self.cross[:, other], row)
-        return self.difference(row, i, k)
+        return self.along_pair(i, k, row)
 
     def most_informative_arm(self, along: Array) -> Array:
         """argmin_k ||y||_{(V + phi_k phi_k')^-1}, given along = Phi V^-1 y [K]: [] int32."""
@@ -178,39 +161,27 @@ class LinearEvidence(Evidence):
         space, design = self._whole
         return design.cross(space, i)
 
-    def distances_from(self, toward: Array, i: Array) -> Array:
-        """`distances(i)`, given `toward(i)`: [C].
-
-        Of items it is the product of two differences. It loses half as many digits as the Gram
-        form where items are near each other.
-        """
+    def distances(self, i: Array, toward: Array | None = None) -> Array:
+        """||z_i - z_k||^2_{V^-1} for every candidate k: [C]; `toward(i)`, if it is known."""
         space, design = self._whole
         if not self.shape.items:
-            return design.distances(space, toward, i)
-        moved = space.lanes.row(self.cross, i)[None] - self.cross
+            return design.distances(space, self.toward(i) if toward is None else toward, i)
+        moved = space.lanes.row(self.cross, i)[None] - self.cross  # a product of two differences
         y = self.directions.candidates.differences(i, moved.ndim == 3)
         return jnp.maximum(jnp.sum(y * moved, 1), 0)
 
-    def difference(self, toward: Array, i: Array, j: Array) -> Array:
-        """`along_pair(i, j)`, given `toward(i)`: [K]."""
+    def along_pair(self, i: Array, j: Array, toward: Array | None = None) -> Array:
+        """phi_k' V^-1 (z_i - z_j) for every k: [K]; `toward(i)`, if it is known."""
         if self.shape.items:
             row, z = self.space.lanes.row, self.directions.candidates.features
             return self.design.along(self.space, row(z, i) - row(z, j))
         space, design = self._whole
-        along = design.difference(space, toward, i, j)
+        along = design.difference(space, self.toward(i) if toward is None else toward, i, j)
         return along[:-1] if self.shape.refers else along
-
-    def distances(self, i: Array) -> Array:
-        """||z_i - z_k||^2_{V^-1} for every candidate k: [C]."""
-        return self.distances_from(self.toward(i), i)
 
     def margins(self, i: Array) -> Array:
         """(z_i - z_k) . theta_hat for every candidate k: [C]."""
         return self.directions.margins(self.means, self.theta_hat, i)
-
-    def along_pair(self, i: Array, j: Array) -> Array:
-        """phi_k' V^-1 (z_i - z_j) for every k: [K]."""
-        return self.difference(self.toward(i), i, j)
 
     def pairs(self, arms: ArmBlock) -> list[tuple[Array, Array, Array]]:
         """For each candidate of a block: i, `margins(i)` [C] and `distances(i)` [C]."""
@@ -218,7 +189,4 @@ class LinearEvidence(Evidence):
         if self.shape.items:
             return [(i, self.margins(i), self.distances(i)) for i in indices]
         cross = self.toward(arms)  # type: ignore[arg-type]  # one product for the whole block
-        return [
-            (i, self.margins(i), self.distances_from(cross[:, r], i))
-            for r, i in enumerate(indices)
-        ]
+        return [(i, self.margins(i), self.distances(i, cross[:, r])) for r, i in enumerate(indices)]

@@ -1,9 +1,10 @@
 """Draws from a random key, for one run and for many in lanes: a key [] or keys [B].
 
-The draws of a lane depend on its own key and parameters alone. They are made in float64
-and rounded to the type of the parameters. Rejection samplers repeat until every entry
-of every lane is accepted; accepted entries do not change.
+The draws of a lane depend on its own key and parameters alone. Rejection samplers repeat until
+every entry of every lane is accepted; accepted entries do not change.
 """
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +23,7 @@ def fold(key: Array, n: Array | int) -> Array:
 
 def uniform(key: Array, n: int) -> Array:
     """n uniforms of each key, inside (0, 1): odd multiples of 2^-53; [n], float64."""
-
-    def bits_of(key: Array) -> Array:
-        return jax.random.bits(key, (n,), jnp.uint64)
-
+    bits_of = partial(jax.random.bits, shape=(n,), dtype=jnp.uint64)
     bits = jax.vmap(bits_of, out_axes=-1)(key) if key.ndim else bits_of(key)
     exponent = np.float64(1).view(np.uint64)
     return jax.lax.bitcast_convert_type((bits >> np.uint64(12)) | exponent, jnp.float64) - (
@@ -34,7 +32,6 @@ def uniform(key: Array, n: int) -> Array:
 
 
 def _normal(u: Array) -> Array:
-    """Standard normals from uniforms inside (0, 1)."""
     return np.sqrt(2.0) * jax.lax.erf_inv(2 * u - 1)
 
 
@@ -44,22 +41,17 @@ def normal(key: Array, like: Array) -> Array:
 
 
 def gamma(key: Array, shape: Array, least: float = 0.0) -> Array:
-    """Gamma variables of scale 1 and shapes [K], positive: [K].
+    """Gamma variables of scale 1 and positive shapes [K], or [K, B] for keys [B]: as the shapes.
 
-    A proposal is accepted with probability 0.95 or more. A shape a < 1 takes
-    Gamma(a + 1) U^(1/a), U uniform. (Marsaglia & Tsang 2000.)
-
-    Args:
-        key: [], or [B].
-        shape: [K], or [K, B].
-        least: a number that no shape is below.
+    No shape is below `least`. A shape a < 1 takes Gamma(a + 1) U^(1/a), U uniform. (Marsaglia &
+    Tsang 2000.)
     """
     a, n, boosted = shape.astype(jnp.float64), shape.shape[0], least < 1
     d = (jnp.where(a < 1, a + 1, a) if boosted else a) - 1 / 3
     c = jnp.sqrt(1 / (9 * d))
 
     def proposed(attempt: Array) -> tuple[Array, Array]:
-        """v, and whether it is accepted, in one attempt of every entry."""
+        """v, and whether it is accepted: with probability 0.95 or more."""
         both = uniform(fold(key, attempt), 2 * n)
         z, u = _normal(both[:n]), both[n:]
         v = (1 + c * z) ** 3

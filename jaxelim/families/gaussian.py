@@ -1,7 +1,8 @@
 """Gaussian rewards of known standard deviations, linear and unstructured.
 
 X = phi_k . theta + std z, z ~ N(0, 1), or independent arms with a std each. What a program of
-linear arms depends on is in `LinearGaussian`.
+linear arms depends on is in `LinearGaussian`. Its statistics have V^-1, diagonal or whole, of
+V = lambda I + sum_k N_k phi_k phi_k', lambda the ridge.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy  # its parts are imported on first use
 from jax import Array
 
 from jaxelim import checks
@@ -18,32 +20,94 @@ from jaxelim.contracts.pieces import HalfSpaces, Interval, Pieces
 from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.designs import DiagonalDesign, LinearContext
-from jaxelim.evidence.directions import Directions
-from jaxelim.evidence.half_spaces import HalfSpaceEvidence
+from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, SquareDesign
+from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence
 from jaxelim.evidence.linear import LinearEvidence, cached, refutes
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
-from jaxelim.families.linear_statistics import (
-    CrossCache,
-    LinearStatistics,
-    initial_tables,
-    may_cancel,
-    started,
-    updated,
-)
 from jaxelim.families.one_parameter import OneParameter
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import LaneOps, index_like
 from jaxelim.mixtures import gaussian
 from jaxelim.mixtures.grid import Grid
+from jaxelim.numerics import host
+from jaxelim.numerics.jacobi import svd
 from jaxelim.numerics.logarithm import log1p
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
-_RATIO = 1e6
-"""Bound on the ratio of two standard deviations; their squares are costs."""
+_RATIO = 1e6  # bound on the ratio of two standard deviations; their squares are costs
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class CrossCache:
+    """A cache of phi_j' V^-1 phi_i, for the arms i that `linear.cached` names, in its order.
+
+    The answer changes rarely. While it stays, a pull changes these products by rank one, as
+    it changes g. In a lane whose answer changes they are recomputed. Arrays must have the axis
+    of lanes; their rank then separates one arm [] from several [m].
+    """
+
+    arms: Array  # [] or [m] int32; -1 where the entry is invalid
+    cross: Array  # [K] or [K, m]
+
+    @staticmethod
+    def nothing(arms: Array, means: Array) -> "CrossCache":
+        """An invalid cache for as many arms as `arms` [] or [m]; means [K] give its K and dtype."""
+        cross = jnp.zeros(means.shape[:1] + arms.shape, means.dtype)
+        return CrossCache(jnp.full_like(arms, -1), cross)
+
+    def of(self, space: LinearContext, design: Design, arms: Array) -> "CrossCache":
+        """The cache for `arms`: recompute the entries that hold another arm."""
+        stale = self.arms != arms
+
+        def renewed(cross: Array) -> Array:
+            return jnp.where(stale, design.cross(space, arms), cross)
+
+        return CrossCache(arms, jax.lax.cond(jnp.any(stale), renewed, lambda x: x, self.cross))
+
+    def after(self, space: LinearContext, gain: Array, arm: Array) -> "CrossCache":
+        """Update by rank one after a pull of `arm`; `gain` [K] is that of `Design.add`."""
+        lanes, several = space.lanes, self.arms.ndim > 1
+        along = lanes.row(self.cross, arm) if several else lanes.take(self.cross, arm)
+        step = (gain[:, None] if several else gain) * along
+        return dataclasses.replace(self, cross=self.cross - step)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinearStatistics(Statistics):
+    """The statistics of linear Gaussian rewards."""
+
+    design: Design  # V^-1
+    products: CrossCache | None  # of the last snapshot, updated by the sample since; None: no cache
+
+    def of_one_run(self) -> "LinearStatistics":
+        return dataclasses.replace(self, products=None)
+
+
+def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
+    """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 (g_i + g_j).
+
+    Then distances must be formed from phi_i - phi_j. The bound covers runs of up to
+    `max_samples` samples. Identical arms do not count, as their distance is 0 in both
+    forms. Identity features never cancel.
+    """
+    if instance.structure == "unstructured":
+        return False
+    for features in np.reshape(instance.arms, (-1, instance.K, instance.d)):
+        largest = np.sum(features**2, 1).max()
+        smallest = svd(features)[1][-1] if len(features) >= instance.d else 0.0
+        condition = (ridge + max_samples * largest) / max(smallest**2 + ridge, 1e-300)
+        # Pulls rarely reach the worst conditioning, so its square root is taken.
+        least = 1e-10 * np.sqrt(condition) * 2 * largest
+        different = np.unique(features, axis=0)
+        tree = scipy.spatial.cKDTree(different)
+        if tree.count_neighbors(tree, np.sqrt(least)) > len(different):
+            return True
+    return False
 
 
 @jax.tree_util.register_static
@@ -51,12 +115,9 @@ _RATIO = 1e6
 class Gaussian(OneParameter):
     """Gaussian rewards of known standard deviations.
 
-    With one std: linear or independent arms, perhaps with a ridge. A run computes in
-    units of std.
-
-    With a std for each arm: independent arms alone. These are unit Gaussians,
-    d(x, y) = (x - y)^2/2 and V = 1, of costs c_k = std[k]^2. A run computes in units of
-    the largest std. The estimates are averages: there is no ridge.
+    With one std: linear or independent arms, perhaps with a ridge. With a std for each arm:
+    independent arms without a ridge, which are unit Gaussians, d(x, y) = (x - y)^2/2 and V = 1,
+    of costs c_k = std[k]^2. A run computes in units of std, or of the largest.
 
     Args:
         std: the standard deviation of the noise, > 0, in the units of the rewards; or
@@ -72,8 +133,14 @@ class Gaussian(OneParameter):
     square: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        several = isinstance(self.std, list | tuple) or np.ndim(self.std) > 0
-        std = _each(self.std) if several else checks.real("std", self.std, low=0, open=True)
+        if not (isinstance(self.std, list | tuple) or np.ndim(self.std) > 0):
+            std: Any = checks.real("std", self.std, low=0, open=True)
+        else:
+            several = checks.real_array("std", list(self.std), ndim=1)
+            if not len(several) or several.min() <= 0 or several.max() > _RATIO * several.min():
+                allowed = "a number above 0, or one for each arm, at most 1e6 times one another"
+                raise ArgumentError("std", self.std, allowed)
+            std = tuple(several.tolist())
         object.__setattr__(self, "std", std)
 
     def __repr__(self) -> str:
@@ -129,7 +196,6 @@ class Gaussian(OneParameter):
         return ridge or 0.0
 
     def settled(self, **job: Any) -> "Gaussian":
-        """The family of a job's program: see `LinearGaussian.of`, or in units of the scale."""
         if self.by_arm:
             return Gaussian(tuple(std / self.scale for std in self.std))
         return LinearGaussian.of(self.std, **job)
@@ -141,10 +207,7 @@ class Gaussian(OneParameter):
         return LinearContext(lanes, features, constants)
 
     def nature(self, instance: "Instance") -> Any:
-        """With one std the means in its units, [I, K]; else means and stds, [I, K] each.
-
-        They are in the unit of `std`, which in a program is the family's scale.
-        """
+        """With one std the means in its units, [I, K]; else means and stds, [I, K] each."""
         if self.by_arm:
             means = super().nature(instance) / (instance.family.scale / self.scale)
             return {"mean": means, "std": np.broadcast_to(np.array(self.std), means.shape)}
@@ -158,16 +221,12 @@ class Gaussian(OneParameter):
             return lanes.take(nature["mean"], arm) + lanes.take(nature["std"], arm) * noise
         return lanes.take(nature, arm) + noise
 
-    def truth(
-        self, features: Array | None, theta: Array, scales: Array, pieces: Pieces
-    ) -> Any:
+    def truth(self, features: Any, theta: Array, scales: Any, pieces: Pieces) -> Any:
         """With one std in its units: theta and offsets over the standard deviation."""
         if self.by_arm:
             return super().truth(features, theta, scales, pieces)
         assert features is not None and isinstance(pieces, HalfSpaces)
         return HalfSpaceEvidence.of(features, theta, pieces)
-
-    # Independent arms.
 
     def loss(self, stat: Stat, by: Array) -> Array:
         """by^2/2."""
@@ -196,8 +255,6 @@ class Gaussian(OneParameter):
         precision = self.weight(Stat(counts, means))
         return means + draws.normal(key, means) * jnp.sqrt(1 / precision)
 
-    # Mixtures.
-
     def weighed(self, grid: Grid, counts: Array) -> gaussian.Weighed:
         """What each prior makes of the arms: [.., J]; with one std means are in its units."""
         (c, n), one = grid.over(counts), self.per_pull(counts)
@@ -217,13 +274,11 @@ class Gaussian(OneParameter):
         """Closed forms of independent arms; linear arms: see `jaxelim.mixtures.gaussian`."""
         about = Directions(space, shape)
         margin, y = about.margin(stats.means, stats.theta_hat), about.half_spaces().y
-        value = gaussian.log_e(margin, self._of_directions(grid, y, space, stats))
-        return jnp.where(shape.exists, value, -jnp.inf)
-
-    def _of_directions(
-        self, grid: Grid, y: Array, space: LinearContext, stats: Statistics
-    ) -> gaussian.Weighed:
-        return gaussian.half_spaces(y, self.weighed(grid, stats.counts))
+        if isinstance(stats, LinearStatistics) and isinstance(stats.design, SquareDesign):
+            weighed = gaussian.of_features(grid, y, space.features, stats.counts)  # no ridge
+        else:
+            weighed = gaussian.half_spaces(y, self.weighed(grid, stats.counts))
+        return jnp.where(shape.exists, gaussian.log_e(margin, weighed), -jnp.inf)
 
 
 @jax.tree_util.register_static
@@ -245,11 +300,7 @@ class LinearGaussian(Gaussian):
         std: float, *, instance: "Arms", problem: Problem, ridge: float, max_samples: int,
         sums: bool, theta: bool, tuned: bool,
     ) -> "LinearGaussian":  # fmt: skip
-        """The family of a job's program.
-
-        `sums`: whether the rule reads reward sums; `theta`: whether a log reads theta_hat;
-        `tuned`: whether the program is for a CPU.
-        """
+        """The family of a program; a rule reads `sums`, a log `theta`; `tuned` for a CPU."""
         safe = may_cancel(instance, ridge, min(max_samples, 10_000))
         form = "diagonal" if instance.structure == "unstructured" else "square"
         return LinearGaussian(
@@ -266,7 +317,14 @@ class LinearGaussian(Gaussian):
         return {"design": self.form, "cancellation_safe": self.cancellation_safe}
 
     def tables(self, instance: "Arms") -> dict[str, np.ndarray]:
-        return initial_tables(instance, self.form, self.ridge)
+        """After one pull of each arm: g, V^-1 of the form "square", and theta_hat/rewards."""
+        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
+        design = self.ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms)
+        v_inv = host.inverse(design)
+        estimator = host.product(v_inv, np.swapaxes(arms, 1, 2))
+        matrix = v_inv if self.form == "square" else np.zeros((len(arms), 0))
+        g = np.einsum("ikd,idk->ik", arms, estimator)
+        return {"g": g, "matrix": matrix, "estimator": estimator}
 
     def space(self, lanes: LaneOps, features: Array, constants: Any) -> LinearContext:
         return LinearContext(lanes, features, constants, self.cancellation_safe)
@@ -274,14 +332,53 @@ class LinearGaussian(Gaussian):
     def start(
         self, space: LinearContext, problem: Problem, tables: dict, rewards: Array
     ) -> LinearStatistics:
-        stats = started(space, tables, rewards, self.form, self.keeps_theta, self.keeps_sums)
+        owned = space.features.ndim == 3  # lanes have features of their own
+
+        def of_lanes(table: Array) -> Array:
+            shape = *table.shape, rewards.shape[1]
+            return table if owned else jnp.broadcast_to(table[..., None], shape)
+
+        if owned:
+            theta_hat = jnp.einsum("dkb,kb->db", tables["estimator"], rewards, precision="highest")
+        else:
+            theta_hat = jnp.matmul(tables["estimator"], rewards, precision="highest")
+        means, g = space.over_arms(theta_hat), of_lanes(tables["g"])
+        square = self.form == "square"
+        stats = LinearStatistics(
+            t=jnp.full(rewards.shape[1:], len(rewards), jnp.int32), counts=jnp.ones_like(means),
+            means=means, theta_hat=theta_hat if self.keeps_theta else None,
+            reward_sums=rewards if self.keeps_sums else None, products=None,
+            design=SquareDesign(g, of_lanes(tables["matrix"])) if square else DiagonalDesign(g),
+        )  # fmt: skip
         rows = cached(Snapshot.of(self, problem, space, stats).shape)
         if rows is None or not self.keeps_products:
             return stats
-        return dataclasses.replace(stats, products=CrossCache.nothing(rows, stats.means))
+        return dataclasses.replace(stats, products=CrossCache.nothing(rows, means))
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
-        return updated(seen, arm, reward, go)
+        """As of `Family`. A sample of weight 0 leaves every number as it is.
+
+        That is cheaper than a `where` over the entries of two designs.
+        """
+        stats: LinearStatistics = seen.stats  # type: ignore[assignment]
+        evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
+        space, lanes = evidence.space, seen.lanes
+        design, along, toward = stats.design.add(space, arm, go.astype(stats.means.dtype))
+        surprise = reward - lanes.take(stats.means, arm)
+        chosen = (index_like(stats.means) == arm) & go
+        theta_hat, sums, products = stats.theta_hat, stats.reward_sums, stats.products
+        if theta_hat is not None:
+            theta_hat = theta_hat + toward * surprise
+        if sums is not None:
+            sums = sums + jnp.where(chosen, reward, 0)
+        if products is not None:
+            rows: Any = cached(seen.shape)
+            products = CrossCache(rows, evidence.cross).after(space, along, arm)
+        return LinearStatistics(
+            t=stats.t + go.astype(jnp.int32), counts=stats.counts + chosen.astype(along.dtype),
+            means=stats.means + along * surprise, design=design, theta_hat=theta_hat,
+            reward_sums=sums, products=products,
+        )  # fmt: skip
 
     def with_pending(
         self, space: LinearContext, entered: Statistics, ahead: Statistics, pull: Any = None
@@ -293,7 +390,7 @@ class LinearGaussian(Gaussian):
         if pull is not None:
             arm, go = pull
             design = design.add(space, arm, go.astype(now.means.dtype))[0]
-        return dataclasses.replace(now, design=design, products=None)
+        return dataclasses.replace(now, design=design)
 
     def evidence(self, space: LinearContext, stats: Statistics, shape: Pieces) -> LinearEvidence:
         assert isinstance(stats, LinearStatistics)
@@ -310,14 +407,6 @@ class LinearGaussian(Gaussian):
     def overlap(self, seen: View, beta: Array) -> Array:
         return Family.overlap(self, seen, beta)
 
-    def _of_directions(
-        self, grid: Grid, y: Array, space: LinearContext, stats: Any
-    ) -> gaussian.Weighed:
-        """The design has no ridge."""
-        if isinstance(stats.design, DiagonalDesign):
-            return super()._of_directions(grid, y, space, stats)
-        return gaussian.of_features(grid, y, space.features, stats.counts)
-
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """Independent arms: N(m_k, 1/(N_k + ridge)); the prior is flat without a ridge."""
         return means + draws.normal(key, means) * jnp.sqrt(1 / (counts + self.ridge))
@@ -331,16 +420,3 @@ class LinearGaussian(Gaussian):
         evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
         pairs, slack = evidence.pairs(arms), seen.shape.slack
         return [(i, refutes(x + slack if slack else x, norm, beta)) for i, x, norm in pairs]
-
-
-def _each(std: Any) -> tuple[float, ...]:
-    """The standard deviations of the arms.
-
-    Raises:
-        ArgumentError: they are no such list.
-    """
-    several = checks.real_array("std", list(std), ndim=1)
-    if not len(several) or several.min() <= 0 or several.max() > _RATIO * several.min():
-        allowed = "a number above 0, or one for each arm, at most 1e6 times one another"
-        raise ArgumentError("std", std, allowed)
-    return tuple(several.tolist())

@@ -24,22 +24,17 @@ def key(seed: int) -> Array:
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
-def _of_run(sample: Callable, key: Array) -> Callable:
-    def at(run, t):
-        of_sample = jax.random.fold_in(jax.random.fold_in(key, run), t)
-        return sample(of_sample, dtype=jnp.float64)
+def _at(key: Array, run: Array, t: Array) -> Array:
+    return jax.random.fold_in(jax.random.fold_in(key, run), t)
 
-    return at
+
+def _of_run(sample: Callable, key: Array) -> Callable:
+    return lambda run, t: sample(_at(key, run, t), dtype=jnp.float64)
 
 
 SAMPLERS: dict[str, Callable] = {"normal": jax.random.normal, "uniform": jax.random.uniform}
-"""The noise that a family may choose: standard normals, or uniforms on [0, 1).
-
-The third choice is "run": uint64, a number of the run alone, the same at every t.
-"""
-
-
 KINDS = (*SAMPLERS, "run")
+"""Standard normals, uniforms on [0, 1), or a uint64 of the run, the same at every t."""
 
 
 def type_of(kind: str, dtype: Any) -> Any:
@@ -48,10 +43,7 @@ def type_of(kind: str, dtype: Any) -> Any:
 
 
 def check(kind: str, noise: np.ndarray, drawn: Any) -> None:
-    """Refuse given noise [runs, T] that is not of this kind, for the source or family `drawn`.
-
-    Normals beyond the bound would make squares of rewards overflow.
-    """
+    """Refuse given noise [runs, T] that is not of this kind, for the source or family `drawn`."""
     if kind == "run":
         raise UnsupportedError("noise", noise, f"None: rewards of {drawn!r} have their own order")
     bad = np.abs(noise) > LARGEST if kind == "normal" else (noise < 0) | (noise >= 1)
@@ -75,11 +67,7 @@ def seeded(kind: str, key: Array, run: Array, start: Array, length: int, dtype) 
 
 
 def given(kind: str, table: Array, row: Array, start: Array, length: int, dtype) -> Array:
-    """Read the same noise from a table [runs, T].
-
-    Past the end of the table the last column repeats; a run is truncated before
-    it reads it.
-    """
+    """Read the same noise from a table [runs, T]; a run is truncated before its end."""
     times = jnp.minimum(start + jnp.arange(length, dtype=jnp.int32)[:, None], table.shape[1] - 1)
     return table[row, times].astype(dtype)
 
@@ -93,4 +81,4 @@ def chance(key: Array, run: Array, t: Array, dtype) -> Array:
 def rule_key(key: Array, run: Array, t: Array) -> Array:
     """Keys [B] for a rule's own draws at t; independent of the noise and of `chance`."""
     apart = jax.random.fold_in(key, np.uint32(2**32 - 2))  # no run has this index either
-    return jax.vmap(lambda run, t: jax.random.fold_in(jax.random.fold_in(apart, run), t))(run, t)
+    return jax.vmap(partial(_at, apart))(run, t)

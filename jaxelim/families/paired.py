@@ -1,20 +1,12 @@
 """Scores of arms on common items, and the evidence of their differences.
 
 X_i(j) is the score of arm i on item j, and D_j = X_i(j) - X_k(j). Against {mu_i <= mu_k - slack}
-a bet f in (0, 1) on the pair (i, k) multiplies its stake by
+a bet f in (0, 1) on the pair (i, k) multiplies its stake by 1 + f (D_j + slack)/(w - slack), w =
+high - low, at each item j that both arms have seen. The e-value of the pair is the mean of all
+stakes, a supermartingale in the number of common items. Without replacement the largest mean of
+what is left takes the place of -slack. See docs/reference/definitions.md, "Paired items".
 
-    1 + f (D_j + slack)/(w - slack),    w = high - low,
-
-at each item j that both arms have seen. If items are independent draws, or whatever makes the
-mean of D_j given the items before it at most -slack, each stake is a supermartingale in the
-number of common items. So is the mean of all stakes, the e-value of the pair. By Ville's
-inequality it exceeds 1/alpha at some number of items with probability at most alpha. So it
-does at the number that a run has reached, whichever arm is ahead. (Ville 1939; Waudby-Smith &
-Ramdas 2024)
-
-Without replacement, from N items, -slack is the largest mean of all D_j, not of those left. After
-n items with sum S those left have a mean of at most m = -(N slack + S)/(N - n). So the stake is
-multiplied by 1 + f (D_j - m)/(w + m), a supermartingale again; there is no bet once m <= -w.
+(Ville 1939; Waudby-Smith & Ramdas 2024)
 """
 
 import dataclasses
@@ -31,8 +23,8 @@ from jaxelim.contracts.pieces import Pieces, pairs_of
 from jaxelim.contracts.proofs import BOUNDED
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.evidence.betting import LARGEST_EDGE
-from jaxelim.families.bounded import Bounded
+from jaxelim.families.bounded import LARGEST_EDGE, Bounded
+from jaxelim.families.sources import set_interval
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.numerics.logarithm import log, log1p
 
@@ -41,14 +33,13 @@ if TYPE_CHECKING:
 
 BETS = LARGEST_EDGE * 2.0 ** (-np.arange(18) / 2)
 """The bets f of a pair, of equal weight: the shares of a stake that one item may lose."""
-_ROUNDING = 1e-9
-"""The share of w below which a difference is taken to be one of rounding."""
+_ROUNDING = 1e-9  # the share of w below which a difference is taken to be one of rounding
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairedStatistics(Statistics):
-    """The statistics of a run: scores by item, and the logarithms of the stakes of each pair."""
+    """Scores by item, and the logarithms of the stakes of each pair."""
 
     scores: Array | None  # [M, K], NaN where an arm has not seen an item; None: not to be updated
     stakes: Array  # [K, J, K]: of arm i above arm k, by bet
@@ -63,7 +54,7 @@ class PairedStatistics(Statistics):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PairedEvidence(Evidence):
-    """log e of pairs, which tests and rules read in place of a likelihood ratio."""
+    """log e of pairs, in place of a likelihood ratio."""
 
     space: ArmContext
     shape: Pieces
@@ -72,9 +63,6 @@ class PairedEvidence(Evidence):
     @property
     def means(self) -> Array:  # type: ignore[override]
         return self.stats.means
-
-    def about(self, shape: Pieces) -> "PairedEvidence":
-        return dataclasses.replace(self, shape=shape)
 
     def values(self) -> Array:
         pieces, lanes, stakes = pairs_of(self.shape), self.space.lanes, self.stats.stakes
@@ -105,18 +93,15 @@ class Paired(Family):
     """Scores from `low` to `high` of all arms on the same items; each arm has its own mean.
 
     The evidence about two arms is the e-value of their differences on the items that both have
-    seen. So what items have in common, such as how hard they are, costs no samples. It needs
-    items that are independent draws, or all of a stack in a random order; and one order for
-    all arms, that no score has a part in.
-
-    Simulated rewards are those of `Recorded(.., common=True)`. In a live run
-    `tell(arm, reward, item=)` names the item.
+    seen. Items are independent draws, or all of a stack in a random order. All arms have one
+    order, that no score has a part in. Simulated rewards are those of
+    `Recorded(.., common=True)`; in a live run `tell(arm, reward, item=)` names the item.
 
     Args:
         low: the lower end of the scores, in their units.
         high: the upper end.
-        items: the most items of a run that its evidence is made of, as it keeps their scores:
-            at least 2. Later scores of an arm count for its estimate alone.
+        items: the most items of a run whose scores are kept as evidence: at least 2. Later
+            scores of an arm count for its estimate alone.
 
     Raises:
         ArgumentError: an end is not finite, high is not above low, or items is no such number.
@@ -131,7 +116,7 @@ class Paired(Family):
     without_replacement: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        Bounded.__post_init__(self)  # type: ignore[arg-type]
+        set_interval(self)
         object.__setattr__(self, "items", checks.integer("items", self.items, low=2, high=10**7))
 
     def law(self) -> str:
@@ -205,8 +190,7 @@ class Paired(Family):
             nulls = [-(stats.size * slack + sign * total) / left for sign in (1, -1)]
             above, below = chosen[:, None] & known, known[:, None] & chosen
             more["common"] = stats.common + jnp.where(above | below, 1.0, 0.0)
-            signed = jnp.where(above, off, jnp.where(below, -off[:, None], 0))
-            more["sums"] = stats.sums + signed
+            more["sums"] = stats.sums + jnp.where(above, off, jnp.where(below, -off[:, None], 0))
 
         def gains(off: Array, null: Any) -> Array:  # [J, K]
             gain, unit, little = off - null, width + null, _ROUNDING * width
@@ -220,20 +204,13 @@ class Paired(Family):
                         for sign, one in zip((1, -1), nulls, strict=True))  # fmt: skip
         below = jnp.swapaxes(below, 0, 1)[:, :, None]
         stakes = jnp.where(chosen[:, None, None], above, jnp.where(chosen, below, 0))
-        stakes = stats.stakes + stakes
         counts = stats.counts + chosen.astype(stats.counts.dtype)
         sums = stats.reward_sums + jnp.where(chosen, reward, 0)
         return dataclasses.replace(
             stats, t=stats.t + go.astype(jnp.int32), counts=counts, reward_sums=sums,
-            means=sums / jnp.maximum(counts, 1), scores=flat.reshape(scores.shape), stakes=stakes,
-            **more,
+            means=sums / jnp.maximum(counts, 1), scores=flat.reshape(scores.shape),
+            stakes=stats.stakes + stakes, **more,
         )  # fmt: skip
-
-    def with_pending(
-        self, space: ArmContext, entered: Statistics, ahead: Statistics, pull: Any = None
-    ) -> Statistics:
-        now: Any = super().with_pending(space, entered, ahead, pull)
-        return dataclasses.replace(now, scores=None)
 
     def evidence(self, space: ArmContext, stats: Any, shape: Pieces) -> PairedEvidence:
         return PairedEvidence(space, shape, stats)
@@ -250,9 +227,6 @@ class Paired(Family):
         return beta - seen.evidence.values()
 
     def share(self, seen: View, i: Array, k: Array) -> Array:
-        """1 for the arm that is behind, 0 for the other, else 1/2: [] of two arms [].
-
-        Only a pull of the arm with fewer items adds a common one.
-        """
+        """1 for the arm with fewer items, whose pull adds a common one; 0 for the other, or 1/2."""
         own, other = (seen.lanes.take(seen.counts, arm) for arm in (i, k))
         return jnp.where(own < other, 1.0, jnp.where(own > other, 0.0, 0.5))

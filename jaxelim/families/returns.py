@@ -23,24 +23,21 @@ from jaxelim.mixtures.pieces import Stat
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
-    from jaxelim.instances.instance import Instance
 
 _LANES = 16
 _TRACED = "; made of jax.numpy operations, with jnp.where for an if on a traced value"
 _ALLOWED = {
     "nature": "a nature(instance) that returns numbers in NumPy arrays [instance, ..]",
     "draw": "a draw(lanes, nature, arm, pull, noise) that returns rewards, one for each entry of "
-    "noise and of its type" + _TRACED,
-    "start": "a start(space, problem, tables, rewards) that returns Statistics" + _TRACED,
+    "noise and of its type",
+    "start": "a start(space, problem, tables, rewards) that returns Statistics",
     "evidence": "an evidence(space, stats, shape) whose values() has a number of the means' type "
-    "for each piece" + _TRACED,
-    "update": "an update(seen, arm, reward, go) that returns statistics like those of start"
-    + _TRACED,
-    "lengths": "a lengths(nature) that returns None or an int32 for each arm" + _TRACED,
-    "first": "a first(x) that returns statistics with n and mean, arrays like x" + _TRACED,
-    "loss": "a loss(stat, by) that returns an array like by" + _TRACED,
+    "for each piece",
+    "update": "an update(seen, arm, reward, go) that returns statistics like those of start",
+    "lengths": "a lengths(nature) that returns None or an int32 for each arm",
+    "first": "a first(x) that returns statistics with n and mean, arrays like x",
+    "loss": "a loss(stat, by) that returns an array like by",
 }
-"""The contract of each method, in words."""
 
 
 def check_settings(family: Family) -> None:
@@ -51,15 +48,13 @@ def check_settings(family: Family) -> None:
     """
     if shipped(family):
         return
-    pulls, scale = family.initial_pulls, family.scale
-    whole = isinstance(pulls, int | np.integer) and not isinstance(pulls, bool)
-    real = isinstance(scale, int | float | np.number) and not isinstance(scale, bool)
-    for name, value, allowed, good in (
-        ("noise", family.noise, " or ".join(map(repr, random.KINDS)), family.noise in random.KINDS),
-        ("initial_pulls", pulls, "an integer >= 1", whole and pulls >= 1),
-        ("scale", scale, "a finite number > 0", real and 0 < scale < np.inf),
+    for name, kind, allowed, good in (
+        ("noise", str, " or ".join(map(repr, random.KINDS)), random.KINDS.__contains__),
+        ("initial_pulls", int | np.integer, "an integer >= 1", lambda n: n >= 1),
+        ("scale", int | float | np.number, "a finite number > 0", lambda x: 0 < x < np.inf),
     ):
-        if not good:
+        value = getattr(family, name)
+        if isinstance(value, bool) or not isinstance(value, kind) or not good(value):
             note = f"its {name} is {abbreviate(value)}"
             raise FamilyError("family", family, f"a family whose {name} is {allowed}", note)
 
@@ -74,23 +69,20 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
     """
     if shipped(family):
         return
-
-    def like(*shape: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((*shape, _LANES), dtype)
-
-    arm, go = (jax.ShapeDtypeStruct((_LANES,), kind) for kind in (jnp.int32, jnp.bool_))
-    k, lanes, means = instance.K, LaneOps(), like(instance.K)
+    k, lanes, ask = instance.K, LaneOps(), partial(_traced, family)
+    arm, go, reward = _like(jnp.int32), _like(jnp.bool_), _like(dtype)
+    means = _like(dtype, k)
     if isinstance(family, ArmModel):
-        stat = _traced(family, "first", family.first, means)
+        stat = ask("first", family.first, means)
         known: Any = (getattr(stat, name, None) for name in ("n", "mean"))
         _same(family, "first", Stat(*known), Stat(means, means))  # type: ignore[arg-type]
-        _same(family, "loss", _traced(family, "loss", family.loss, stat, means), means)
+        _same(family, "loss", ask("loss", family.loss, stat, means), means)
     allowed = "tables(instance) and space(lanes, features, constants) that do not raise"
     with blamed("tables or space", partial(FamilyError, "family", family, allowed)):
-        tables = jax.tree.map(lambda x: _as(np.asarray(x)[0], dtype), family.tables(instance))
+        tables = _first(family.tables(instance), dtype)
         features = jnp.asarray(instance.arms.reshape(-1, k, instance.d)[0], dtype)
         space = family.space(lanes, features, jax.tree.map(jnp.asarray, constants))
-    first = _traced(family, "start", partial(family.start, space, problem), tables, means)
+    first = ask("start", partial(family.start, space, problem), tables, means)
     if not isinstance(first, Statistics):
         raise _fault(family, "start", f"it returned {described(first)}")
     bare: Any = partial(Statistics, reward_sums=None)
@@ -104,10 +96,10 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
         now = seen(stats)
         return now.evidence.values(), now.shape.exists
 
-    found, exists = _traced(family, "evidence", values, first)
+    found, exists = ask("evidence", values, first)
     _same(family, "evidence", found, jax.ShapeDtypeStruct(exists.shape, dtype))
     after = lambda stats, *pull: family.update(seen(stats), *pull)  # noqa: E731
-    _same(family, "update", _traced(family, "update", after, first, arm, like(), go), first)
+    _same(family, "update", ask("update", after, first, arm, reward, go), first)
 
 
 def check_draws(drawn: Family | Source, instance: "Arms", dtype: Any) -> None:
@@ -115,37 +107,41 @@ def check_draws(drawn: Family | Source, instance: "Arms", dtype: Any) -> None:
     truth = instance.truth
     if truth is None or shipped(drawn):
         return
-    arm, reward, noise = (
-        jax.ShapeDtypeStruct((_LANES,), kind)
-        for kind in (jnp.int32, dtype, random.type_of(drawn.noise, dtype))
-    )
-    nature, lanes = _nature(instance.source or drawn, truth, dtype), LaneOps()
-    draw = partial(drawn.draw, lanes)
-    _same(drawn, "draw", _traced(drawn, "draw", draw, nature, arm, arm, noise), reward)
+    whole: Any = instance.source or drawn
+    with blamed("nature", partial(_fault, whole, "nature")):
+        nature = whole.nature(truth)
+        arrays = [np.asarray(x) for x in jax.tree.leaves(nature)]
+    for x in arrays:
+        if x.dtype.kind not in "biuf" or x.shape[:1] != (truth.size,):
+            raise _fault(whole, "nature", f"it returned {described(x)}")
+    nature, arm = _first(nature, dtype), _like(jnp.int32)
+    noise, draw = _like(random.type_of(drawn.noise, dtype)), partial(drawn.draw, LaneOps())
+    found = _traced(drawn, "draw", draw, nature, arm, arm, noise)
+    _same(drawn, "draw", found, _like(dtype))
     if isinstance(drawn, Source):
         lengths = _traced(drawn, "lengths", drawn.lengths, nature)
         if lengths is not None:
             _same(drawn, "lengths", lengths, jax.ShapeDtypeStruct((truth.K,), jnp.int32))
 
 
-def _nature(drawn: Family | Source, instance: "Instance", dtype: Any) -> Any:
-    """The nature of one instance, without values."""
-    with blamed("nature", partial(_fault, drawn, "nature")):
-        nature = drawn.nature(instance)
-        arrays = [np.asarray(x) for x in jax.tree.leaves(nature)]
-    for x in arrays:
-        if x.dtype.kind not in "biuf" or x.shape[:1] != (instance.size,):
-            raise _fault(drawn, "nature", f"it returned {described(x)}")
-    return jax.tree.map(lambda x: _as(np.asarray(x)[0], dtype), nature)
+def _like(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((*shape, _LANES), dtype)
 
 
-def _as(x: np.ndarray, dtype: Any) -> np.ndarray:
-    return x.astype(dtype) if x.dtype.kind == "f" else x
+def _first(arrays: Any, dtype: Any) -> Any:
+    """The arrays of the first instance, floats in the type of a run."""
+
+    def one(x: Any) -> np.ndarray:
+        x = np.asarray(x)[0]
+        return x.astype(dtype) if x.dtype.kind == "f" else x
+
+    return jax.tree.map(one, arrays)
 
 
 def _fault(one: Family | Source, method: str, note: str) -> FamilyError:
     argument = "source" if isinstance(one, Source) else "family"
-    return FamilyError(argument, one, _ALLOWED[method], note)
+    allowed = _ALLOWED[method] + (_TRACED if method != "nature" else "")
+    return FamilyError(argument, one, allowed, note)
 
 
 def _traced(one: Family | Source, name: str, method: Callable, *arguments: Any) -> Any:

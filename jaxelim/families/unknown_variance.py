@@ -1,23 +1,12 @@
 """Gaussian rewards whose means and variances are unknown.
 
 With f degrees of freedom and v the variance of an arm's rewards, moving its mean by x has the
-log-likelihood ratio f log(1 + x^2/v)/2. An arm without variance moves for nothing. (Jourdan,
-Degenne & Kaufmann 2023.)
+log-likelihood ratio f log(1 + x^2/v)/2. An arm without variance moves for nothing. The mixture
+has a right Haar prior on the standard deviation and a prior N(0, 1/c) on the effect. M is a
+martingale for one arm alone, but log M is at most Exp(1) in law: with y the least sum of two
+over a common mean, a pair has the e-value e^y/(1 + y).
 
-The mixture has a right Haar prior on the standard deviation and a prior N(0, 1/c) on the
-effect. An arm at a tested mean u then has
-
-    log M(u) = log(c/(N + c))/2 + (N/2) log(Q/(Q - N^2 (m - u)^2/(N + c))),
-
-Q = sum (x - u)^2 = N (v + (m - u)^2). It is a function of z = (m - u)^2/v that rises with z:
-
-    (N/2) (log(1 + z) - log(1 + z c/(N + c))) - log(1 + N/c)/2.
-
-M is a martingale with respect to its scale-free statistics alone, so products over arms with
-adaptive counts are none. The supremum of log M over N is at most Exp(1) in law, and arms are
-independent: the sum y of two exceeds a number with probability (1 + y) e^-y at most. So a pair
-has the e-value e^y/(1 + y), y the least of log M_a(u) + log M_b(u) over u. As a function of u
-the sum may have two minima.
+(Jourdan, Degenne & Kaufmann 2023; docs/reference/definitions.md has the formulas.)
 """
 
 import dataclasses
@@ -42,12 +31,9 @@ if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 _DEGREES = ("free", "glr")
-_MOST = 1e30
-"""Largest ratio v/gap^2: beyond it a pair costs less than rounding."""
-_FARTHEST = 1e75
-"""Largest distance over the standard deviation in a mixture; its powers are finite."""
-_STEPS, _POLISH, _FAR = 3, 2, 1e-3
-"""Newton steps for the distance to a root, and for the root itself; the longest of these."""
+_MOST = 1e30  # largest ratio v/gap^2: beyond it a pair costs less than rounding
+_FARTHEST = 1e75  # largest distance over the standard deviation in a mixture; its powers are finite
+_STEPS, _POLISH, _FAR = 3, 2, 1e-3  # Newton steps to a root's distance, to it; their longest
 
 
 class Spread(NamedTuple):
@@ -66,11 +52,11 @@ class Spread(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StudentStatistics(ArmStatistics):
-    """The statistics of Gaussian rewards of unknown variance: M2 too."""
+    """Statistics with M2, so that variances are known."""
 
     @property
     def variances(self) -> Array:
-        """v = M2/N: [K]; 0 for one pull, or rewards that are all equal."""
+        """v = M2/N: [K]."""
         return self.rest[0] / self.counts
 
 
@@ -79,17 +65,13 @@ class StudentStatistics(ArmStatistics):
 class GaussianUnknownVariance(ArmModel):
     """Gaussian rewards whose means and variances are both unknown; each arm has its own.
 
-    With N_k pulls, mean m_k, v_k = sum (x - m_k)^2/N_k and f_k degrees of freedom:
-    a level costs f_k log(1 + (m_k - level)^2/v_k)/2, and a pair {mu_a <= mu_b} the least
-    sum of two such numbers at a common mean u in [m_b, m_a]. An arm with one pull, or
-    with equal rewards (v_k = 0), is never told apart. So every arm has at least two
-    initial pulls.
+    With N pulls, mean m, v = sum (x - m)^2/N and f degrees of freedom, a level costs
+    f log(1 + (m - level)^2/v)/2, and a pair the least sum of two such numbers at a common
+    mean. An arm of equal rewards is never told apart, so each has two or more initial pulls.
 
-    f_k = N_k - 1 keeps P(L > x) <= exp(-x) for one arm at every N_k >= 2, as a known
-    variance does. f_k = N_k is the likelihood ratio itself. With few pulls it exceeds
-    such a threshold too often.
-
-    Without a source rewards have the standard deviation 1. No rule and no test reads it.
+    f = N - 1 keeps P(L > x) <= exp(-x) for one arm, as a known variance does. f = N is the
+    likelihood ratio itself, which exceeds such a threshold too often after few pulls.
+    Without a source rewards have the standard deviation 1, which no rule and no test reads.
 
     Source: Jourdan, Degenne & Kaufmann 2023.
 
@@ -124,10 +106,7 @@ class GaussianUnknownVariance(ArmModel):
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
     ) -> Normal:
-        """The arms' estimated variances; where an arm's rewards are equal, that of the others.
-
-        Where all are equal the standard deviation is a thousandth of the largest mean, or 1.
-        """
+        """Of the arms' variances; of equal rewards, of the others', or 1e-6 m^2, or 1."""
         assert moments is not None
         variances = moments[:, 0] / counts
         spread = variances[variances > 0]
@@ -143,7 +122,6 @@ class GaussianUnknownVariance(ArmModel):
         return Spread(jnp.ones_like(x), x, jnp.zeros_like(x))
 
     def more(self, stat: Spread, x: Array) -> Spread:
-        """M2 never falls, and stays 0 while all rewards are equal."""
         n, off = stat.n + 1, x - stat.mean
         mean = stat.mean + off / n
         return Spread(n, mean, stat.squares + off * (x - mean))
@@ -168,9 +146,8 @@ class GaussianUnknownVariance(ArmModel):
         """The x in [0, off] with the least sum of losses.
 
         The derivative is a cubic with one root or three there; of three the outer two are minima.
-        They are the least roots seen from both ends. The sum is compared at both, and it is
-        nowhere below its minimum, so no root has to be classified. H_p has a kink where both
-        minima are equal: H* and Track-and-Stop are not defined.
+        They are the least roots seen from both ends, at which the sum is compared. H_p has a kink
+        where both minima are equal: H* and Track-and-Stop are not defined.
         """
         fixed_a, fixed_b = a.squares > 0, b.squares > 0  # an arm without variance moves all the way
         square = jnp.maximum(off * off, float(np.finfo(off.dtype).tiny))
@@ -182,7 +159,7 @@ class GaussianUnknownVariance(ArmModel):
         share = 1 / jnp.where(total > 0, total, 1)
         p, q = w_a * share, w_b * share
         up, down = _least_root(p, q, v_a, v_b), _least_root(q, p, v_b, v_a)
-        # What a costs with its mean at `up` from b's over what it costs `down` from its own; b's.
+        # What a costs with its mean at `up` from b's, over that `down` from its own; b's.
         of_a = (v_a + (1 - up) ** 2) / (v_a + down * down)
         of_b = (v_b + up * up) / (v_b + (1 - down) ** 2)
         x = jnp.where(p * jnp.log(of_a) + q * jnp.log(of_b) <= 0, 1 - up, down)
@@ -210,17 +187,11 @@ class GaussianUnknownVariance(ArmModel):
 def _least_root(p: Array, q: Array, other: Array, own: Array) -> Array:
     """The least root in [0, 1] of c(x) = p (x - 1)(x^2 + own) + q x ((x - 1)^2 + other).
 
-    c(0) < 0, and c is concave up to h = (1 + q)/3. Where c >= 0 at its maximum in
-    [0, h], the least root is at distance e before that maximum; e solves
-    e^3 + 3 r e^2 + s e = c(maximum), with 3 r^2 = -c'(h) or s = c'(h), whichever is
-    positive. Newton's method falls from above to e, then rises from below to the root.
-    Where c < 0 there, the result is some other point of [0, 1].
-
-    Args:
-        p: share of the arm at 1, in [0, 1]; any shape.
-        q: 1 - p.
-        other: v/gap^2 of the arm at 1, positive.
-        own: v/gap^2 of the arm at 0, positive.
+    p and q = 1 - p are the shares of the arms at 1 and at 0, `other` and `own` their v/gap^2.
+    c(0) < 0, and c is concave up to h = (1 + q)/3. Where c >= 0 at its maximum in [0, h], the
+    least root is at distance e before that maximum; e solves e^3 + 3 r e^2 + s e = c(maximum),
+    with 3 r^2 = -c'(h) or s = c'(h), whichever is positive. Newton's method falls from above to
+    e, then rises from below to the root. Elsewhere the result is some other point of [0, 1].
     """
     linear, turn = p * own + q * (1 + other), (1 + q) / 3
     slope = linear - (1 + q) * turn

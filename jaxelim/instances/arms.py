@@ -15,7 +15,7 @@ from jaxelim import checks
 from jaxelim.contracts import Family, Source
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import Gaussian, returns
-from jaxelim.families.recorded import Stack
+from jaxelim.families.sources import Stack
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance

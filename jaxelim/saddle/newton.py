@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.evidence.derivatives import Derivatives
+from jaxelim.evidence.half_spaces import Derivatives
 from jaxelim.lanes import PLAIN, LaneOps
 from jaxelim.matrices import product
 

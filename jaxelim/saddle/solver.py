@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.contracts.views import Evidence
-from jaxelim.evidence.derivatives import Derivatives
+from jaxelim.evidence.half_spaces import Derivatives
 from jaxelim.lanes import PLAIN, LaneOps
 from jaxelim.lanes import where as where_
 from jaxelim.matrices import product

@@ -10,7 +10,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.families import linear_statistics as gaussian
+from jaxelim.families import gaussian
 from jaxelim.lanes import LaneOps, places_type
 from tests.calls import rows
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import binom
 
 import jaxelim as je
-from jaxelim.evidence.arms import End, losses
+from jaxelim.families.arm import End, losses
 from jaxelim.families.one_parameter import count_loss
 
 

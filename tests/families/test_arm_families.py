@@ -1,8 +1,9 @@
-"""Families of one parameter and Gaussian(std=[K]) rewards: units, draws, their certificate."""
+"""Families of independent arms: units, draws, evidence by its definition, their certificate."""
 
 import dataclasses
 import math
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,9 @@ from scipy.stats import expon, poisson
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.families.arm import Stat
+from jaxelim.contracts.pieces import Pairs
+from jaxelim.contracts.views import ArmContext
+from jaxelim.families.arm import ArmEvidence, Stat
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import families, rewards
 from jaxelim.testing.instances import means_at
@@ -89,6 +92,19 @@ def test_exponential_loss_far_from_the_mean():
         found = np.asarray(je.Exponential().loss(Stat(m, m), by))
     known = [300 * math.log(10) - 1, 1e8 - 1 - 8 * math.log(10), 0]
     np.testing.assert_allclose(found, known, rtol=1e-8)
+
+
+def test_pairs_without_weight_have_finite_bends():
+    """Second derivatives of H_p at weights 0 of both arms: 0, as its value and gradient."""
+    with scope.engine():
+        means, weights = jnp.asarray([0.7, 0.5, 0.2]), jnp.asarray([0.0, 0.0, 1.0])
+        shape = Pairs(jnp.int32(0), jnp.asarray([False, True, True]))
+        space = ArmContext(LaneOps(), jnp.eye(3))
+        stat = Stat(weights, means)
+        evidence = ArmEvidence.of(je.Bernoulli(), space, shape, stat, weights)
+        found = evidence.with_derivatives().weighted(weights).derivatives()
+    chex.assert_tree_all_finite(found)
+    np.testing.assert_array_equal(found.value[1:], 0)
 
 
 def wrong(base, **members):

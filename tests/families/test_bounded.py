@@ -1,4 +1,4 @@
-"""Bounded rewards: bets against the rewards themselves, certificates against SciPy, refusals."""
+"""Bounded rewards: bets against the rewards themselves, KL_inf and H* against SciPy."""
 
 import functools
 import itertools
@@ -8,16 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.contracts.pieces import Pairs
-from jaxelim.contracts.views import ArmContext
-from jaxelim.evidence import betting
-from jaxelim.evidence.arms import ArmEvidence
-from jaxelim.evidence.betting import Truth, Wins
-from jaxelim.lanes import PLAIN
+from jaxelim.families import Betas, Points
+from jaxelim.families.bounded import BETS, POWERS, Truth, Wins
 from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid, log_mean_exp
 from jaxelim.mixtures.pieces import each
@@ -27,7 +24,7 @@ from tests.twin import bounded as twin
 
 def wins_of(x, size=None):
     """What rewards x say, by definition; `size`: of a stack drawn from without replacement."""
-    powers = [np.cumsum(term)[-1] for term in betting.terms(x, 1 - x)]
+    powers = [np.cumsum(y**i)[-1] for y in (x, 1 - x) for i in range(1, POWERS + 1)]
     if size is not None:
         s = np.arange(len(x))
         powers += [np.sum((np.cumsum(x) - x) / (size - s)), np.sum(s / (size - s)), float(size)]
@@ -174,7 +171,7 @@ def test_rounding_refutes_no_truth():
         with scope.engine():
             wins = wins_of(np.full(1_000_000, reward))
             for up in (True, False):
-                bets = betting.BETS if up else -betting.BETS
+                bets = BETS if up else -BETS
                 assert float(log_mean_exp(each(FAMILY, wins, jnp.asarray(reward), bets))) <= 0
                 assert float(wins.won(jnp.asarray(reward), up)) == 0
 
@@ -204,31 +201,12 @@ def test_e_values_with_slack_have_a_mean_of_at_most_1_at_the_truth():
     with scope.engine():
         arms = []
         for n, ones in zip(sizes, (jnp.asarray(x.ravel() + 0.0) for x in numbers), strict=True):
-            powers = (ones,) * betting.POWERS + (n - ones,) * betting.POWERS
+            powers = (ones,) * POWERS + (n - ones,) * POWERS
             arms.append(Wins(jnp.full_like(ones, n), ones / n, *powers))
         won = np.asarray(log_e(*arms, 0.2))
     for ends in ((0.0, 0.2), (0.05, 0.25), (0.8, 1.0)):
         chance = np.prod([binom.pmf(*x) for x in zip(numbers, sizes, ends, strict=True)], 0)
         assert 0 < chance.ravel() @ np.exp(won) <= 1 + 1e-12
-
-
-@pytest.mark.slow
-def test_a_share_is_of_two_arms_in_any_order():
-    """Of 10 rewards of mean 0.2 and 1000 of 0.8; at equal means it is the other arm's count."""
-
-    def share(a, b):
-        with scope.engine():
-            arms = (wins_of(np.repeat([1.0, 0.0], ones)) for ones in (a, b))
-            wins = jax.tree.map(lambda *x: jnp.stack(x), *arms)
-            space = ArmContext(PLAIN, wins.mean)
-            shape = Pairs(jnp.int32(0), jnp.asarray([False, True]))
-            evidence = ArmEvidence.of(FAMILY, space, shape, wins, wins.n)
-            return [float(evidence.share(jnp.int32(i), jnp.int32(1 - i))) for i in (0, 1)]
-
-    first, second = share((2, 8), (800, 200))
-    assert first > 0.9 and first + second == pytest.approx(1)
-    assert share((800, 200), (2, 8)) == pytest.approx([second, first])
-    np.testing.assert_allclose(share((5, 5), (15, 15)), [0.75, 0.25])
 
 
 @pytest.mark.slow
@@ -264,7 +242,7 @@ def test_kl_inf_against_scipy():
 def test_two_points_have_the_moments_of_the_rewards():
     for x, _ in samples(12, seed=2):
         with scope.engine():
-            two = jax.tree.map(np.asarray, betting.two_points(wins_of(x)))
+            two = jax.tree.map(np.asarray, FAMILY.bending(wins_of(x)))
         for power in (1, 2, 3):
             found = np.sum(two.probabilities * two.points**power)
             np.testing.assert_allclose(found, np.mean(x**power), rtol=1e-9)
@@ -286,3 +264,50 @@ def test_live_runs_have_intervals_proofs_and_forecasts_in_any_unit():
         with pytest.raises(je.errors.ArgumentError, match="rewards"):
             run.tell(0, 1.05 * high)
     assert more[1] == pytest.approx(more[0], rel=0.1)
+
+
+@pytest.mark.slow
+def test_h_star_is_certified_by_scipy():
+    """At w* no piece costs less than the value, and a mixture of slopes nowhere more."""
+    rng = np.random.default_rng(0)
+    source = Points(np.sort(rng.uniform(-1, 1, (3, 3)), 1), rng.dirichlet(np.ones(3), 3))
+    instance = je.Instance.unstructured(source=source, family=je.Bounded(-1, 1))
+    solved = je.complexity(instance, je.BestArm(), 1e-9)
+    w, means = np.asarray(solved.allocation), (source.means + 1) / 2
+    points, shares = (np.asarray(source.support) + 1) / 2, np.asarray(source.probabilities)
+    top = int(means.argmax())
+    values, slopes = [], []
+    for k in range(3):
+        if k == top:
+            continue
+
+        def costs(u, k=k):
+            return (twin.kl_inf(points[top], shares[top], u, True),
+                    twin.kl_inf(points[k], shares[k], u, False))  # fmt: skip
+
+        found = minimize_scalar(lambda u, k=k, costs=costs: w[[top, k]] @ costs(u),
+                                bounds=(means[k], means[top]), method="bounded",
+                                options=dict(xatol=1e-13))  # fmt: skip
+        values.append(found.fun)
+        slope = np.zeros(3)
+        slope[[top, k]] = costs(found.x)
+        slopes.append(slope)
+    assert abs(min(values) - solved.value) <= 1e-7 * solved.value
+    shares = np.linspace(0, 1, 100_001)[:, None]
+    bound = np.max(shares * slopes[0] + (1 - shares) * slopes[1], 1).min()
+    assert solved.value <= bound * (1 + 1e-7) and bound <= solved.value * (1 + 1e-4)
+
+
+@pytest.mark.slow
+def test_h_star_of_recorded_rewards_is_that_of_their_distributions():
+    """As of the same points with the same probabilities; not of rewards at the two ends."""
+    stacks = [0.2, 0.4, 0.6, 0.6], [0.1, 0.3, 0.3]
+    points = Points([[0.2, 0.4, 0.6], [0.1, 0.3, 0.3]],
+                    [[0.25, 0.25, 0.5], [1 / 3, 1 / 3, 1 / 3]])  # fmt: skip
+    many, betas = je.Recorded([np.linspace(0, top, 1001) for top in (1, 0.5)]), Betas([[1, 2]] * 2)
+    of = lambda source: je.Instance.unstructured(source=source, family=je.Bounded())  # noqa: E731
+    h_star = [je.complexity(of(one), je.BestArm()).value for one in (je.Recorded(stacks), points)]
+    assert h_star[0] == pytest.approx(h_star[1], rel=1e-6)
+    for source, words in ((many, "1000 different rewards"), (betas, "a source of points")):
+        with pytest.raises(je.errors.UnsupportedError, match=words):
+            je.complexity(of(source), je.Thresholding(0.4))

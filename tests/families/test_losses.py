@@ -4,19 +4,15 @@ References evaluate the textbook's divergences at the given floats. That of a pa
 found by search.
 """
 
-import functools
 from decimal import Decimal, localcontext
 
-import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import example, given
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.evidence.arms import End, shifts
 from jaxelim.families.arm import Stat
 from jaxelim.families.one_parameter import count_loss, excess, time_loss
 from tests.families import family_cases
@@ -24,7 +20,6 @@ from tests.families.family_cases import Binomial, Faces, Geometric
 
 EPS = 2.0**-53
 FAMILIES = {"bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential()}
-MEANS = st.floats(1e-12, 1 - 1e-12) | st.sampled_from([0.0, 1.0, 1e-300, 2.0**-30, 0.5, 1 - EPS])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -88,14 +83,6 @@ def test_losses_are_divergences(name):
     if name in ends:
         m, by, known = (np.array(x) for x in ends[name])
         np.testing.assert_allclose(LOSS[name](m, by), known, rtol=1e-15)
-
-
-@given(MEANS, st.floats(-1, 1))
-@example(1e-9, 1e-16)
-def test_losses_are_positive(mean, share):
-    by = share * (1 - mean) if share > 0 else share * mean
-    value = float(LOSS["bernoulli"](np.float64(mean), np.float64(by * (1 - EPS))))
-    assert value == 0 if by == 0 else value > 0 or by * by < 1e-300
 
 
 def exact_pair(name, n_a, a, n_b, b):
@@ -171,41 +158,6 @@ def test_nothing_is_ever_nan():
             for slack in (0.0, 0.3):
                 value = family_cases.pair(je.Bernoulli(), n_a + 0 * a, a, n_b, b, slack)
                 assert np.isfinite(value).all()
-
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_pairs_with_slack(name):
-    """The LLR is at most 1e-12 from the cost at the x of 200 bisections; the x within 1e-10."""
-    family, rng = FAMILIES[name], np.random.default_rng(3)
-
-    @functools.partial(jax.jit, static_argnums=4)
-    def ours(n_a, a, n_b, b, epsilon):
-        ends = End(Stat(n_a, a), n_a), End(Stat(n_b, b), n_b)
-        value = family_cases.pair(family, n_a, a, n_b, b, epsilon)
-        return value, *shifts(family, *ends, a - b + epsilon, epsilon)
-
-    def slope(x, n_a, a, n_b, b, epsilon):
-        """Of the cost in x, over a positive number: (x - a) V(x + epsilon) n_a + .. ."""
-        v = {"bernoulli": lambda y: y * (1 - y), "poisson": lambda y: y,
-             "exponential": lambda y: y * y}[name]  # fmt: skip
-        return n_a * (x - a) * v(x + epsilon) + n_b * (x + epsilon - b) * v(x)
-
-    for epsilon in (0.001, 0.9):
-        n_a, n_b = 10 ** rng.uniform(0, 4, (2, 50))
-        high = 1 if name == "bernoulli" else np.inf
-        a, b = rng.random((2, 50)) if high == 1 else 4 * rng.random((2, 50)) + 0.01
-        low, up = np.maximum(b - epsilon, 0), np.minimum(a, high - epsilon)
-        for _ in range(200):
-            x = (low + up) / 2
-            below = slope(x, n_a, a, n_b, b, epsilon) < 0
-            low, up = np.where(below, x, low), np.where(below, up, x)
-        apart = a > b - epsilon
-        want = [n_a * LOSS[name](a, x - a), n_b * LOSS[name](b, x + epsilon - b)]
-        value, down, moved = map(np.asarray, ours(n_a, a, n_b, b, epsilon))
-        np.testing.assert_allclose(value, np.where(apart, sum(want), 0), rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose((a + down)[apart], x[apart], rtol=1e-10, atol=1e-13)
-        np.testing.assert_allclose((b + moved - a - down)[apart], epsilon, rtol=1e-9)
 
 
 def test_slack_at_the_ends_of_coins():

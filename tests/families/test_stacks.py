@@ -12,7 +12,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.evidence import betting
+from jaxelim.families.bounded import BETS
 from tests import twin
 from tests.families.family_cases import best_stop
 from tests.families.test_bounded import wins_of
@@ -148,7 +148,7 @@ def test_no_time_to_stop_makes_a_stake_worth_more_than_one(values):
 
     Draws are without replacement. The stakes with replacement would be worth up to 1.2.
     """
-    whole, u, bets = set(itertools.permutations(values)), np.mean(values), betting.BETS
+    whole, u, bets = set(itertools.permutations(values)), np.mean(values), BETS
     orders = sorted({order[:n] for order in whole for n in range(1, len(values) + 1)})
     for size in (len(values), None):
         with scope.engine():
@@ -156,7 +156,7 @@ def test_no_time_to_stop_makes_a_stake_worth_more_than_one(values):
             wins = jax.tree.map(lambda *x: jnp.stack(x)[:, None], *each)
         for up in (True, False):
             with scope.engine():
-                logs = betting.stake(wins, jnp.full((1, 1), u), jnp.asarray(bets)[None], up)
+                logs = wins.stake(jnp.full((1, 1), u), jnp.asarray(bets)[None], up)
             worth = dict(zip(orders, np.exp(np.asarray(logs)), strict=True))
             best = best_stop(values, worth | {(): np.ones(len(bets))})
             assert (best <= 1 + 1e-9).all() if size else best.max() > 1.05

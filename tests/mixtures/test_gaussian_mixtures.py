@@ -7,8 +7,7 @@ import jaxelim as je
 from jaxelim.contracts.pieces import HalfSpaces, Pairs
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
-from jaxelim.families.gaussian import LinearGaussian
-from jaxelim.families.linear_statistics import LinearStatistics
+from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures.grid import Grid
 from tests.mixtures import cases

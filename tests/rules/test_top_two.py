@@ -1,5 +1,7 @@
 """Top-two rules: draws and shares, settings."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +12,8 @@ import jaxelim as je
 from jaxelim import catalogue, scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
-from jaxelim.evidence.arms import ArmEvidence
 from jaxelim.families import draws, noise
-from jaxelim.families.arm import Stat
+from jaxelim.families.arm import ArmEvidence, Stat
 from jaxelim.lanes import LaneOps
 from tests.calls import NAMES
 
@@ -90,8 +91,9 @@ def test_the_directed_share_of_equal_means(mean):
     stat, pieces = Stat(counts, jnp.array([mean, mean])), Pairs(jnp.int32(0), exists)
     evidence = ArmEvidence.of(je.Bernoulli(), space, pieces, stat, counts)
     i, j = jnp.int32(0), jnp.int32(1)
-    assert float(evidence.share(i, j)) == pytest.approx(5 / 8)
-    assert float(evidence.share(j, i)) == pytest.approx(3 / 8)
+    seen = SimpleNamespace(evidence=evidence)
+    assert float(je.Bernoulli().share(seen, i, j)) == pytest.approx(5 / 8)
+    assert float(je.Bernoulli().share(seen, j, i)) == pytest.approx(3 / 8)
 
 
 def test_names_of_papers():

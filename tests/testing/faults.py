@@ -12,7 +12,7 @@ import numpy as np
 
 import jaxelim as je
 from jaxelim.contracts.sets import PairSet, made_from, pack, unpack
-from jaxelim.evidence.arms import ArmEvidence
+from jaxelim.families.arm import ArmEvidence
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.lanes import index_like
 from tests.families.family_cases import Geometric

@@ -9,8 +9,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.evidence.arms import ArmEvidence
-from jaxelim.families.arm import Stat
+from jaxelim.families.arm import ArmEvidence, Stat
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.testing import ContractError, check, evidence, families
 from jaxelim.testing.report import World

@@ -9,7 +9,7 @@ import pytest
 import jaxelim as je
 from jaxelim import catalogue
 from jaxelim.thresholds import basic, mixture
-from tests.twin.thresholds import gk16, heuristic
+from tests.twin import gk16, heuristic
 
 VALUES = {
     "heuristic": ((je.Heuristic(), heuristic),),

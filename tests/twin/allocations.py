@@ -80,12 +80,8 @@ def best_arm_weights(seen, among):
 def piece_weights(seen, labels, bonus=0.0, tolerance=1e-5):
     """The w of the largest min_p H_p(w) + w . bonus, by cutting planes, then by SLSQP.
 
-    H_p(w) is the least value of a linear function of w, so each gradient bounds it from above
-    everywhere, and an LP maximizes the bounds' minimum. New bounds are taken halfway between
-    the LP's point and the best w so far. Only pieces within twice the least get one.
-
-    Raises:
-      ArithmeticError: the gap is larger than the tolerance after 500 iterations.
+    Each gradient bounds H_p(w) from above everywhere, and an LP maximizes the bounds' minimum.
+    New bounds are taken halfway between its point and the best w so far.
     """
     K = seen.pieces.K
     cuts, w, best, best_w = np.zeros((0, K)), np.full(K, 1 / K), -1.0, None
@@ -137,11 +133,7 @@ def slack_weights(seen, active=None):
 
 
 def maximin(payoffs):
-    """Solve max over z in the simplex of min over rows of payoffs @ z; z and the value.
-
-    It is a linear program. Payoffs are scaled to size 1, since the solver's tolerances
-    are absolute.
-    """
+    """Solve max over z in the simplex of min over rows of payoffs @ z; z and the value."""
     rows, K = payoffs.shape
     scale = np.max(np.abs(payoffs))
     if scale == 0.0:
@@ -151,17 +143,11 @@ def maximin(payoffs):
     box = [(0.0, None)] * K + [(None, None)]
     # HiGHS sometimes fails at the tight tolerance; its default is the fallback.
     for tolerance in (1e-10, 1e-7):
-        options = {
-            "primal_feasibility_tolerance": tolerance,
-            "dual_feasibility_tolerance": tolerance,
-        }
-        solved = linprog(
-            cost, below, np.zeros(rows), total, [1.0], box, method="highs", options=options
-        )
+        options = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"),
+                                tolerance)  # fmt: skip
+        solved = linprog(cost, below, np.zeros(rows), total, [1.0], box, options=options)
         if solved.x is not None:
             break
-    else:
-        raise ArithmeticError(solved.message)
     return solved.x[:K], solved.x[K] * scale
 
 

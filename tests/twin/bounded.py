@@ -2,6 +2,7 @@
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 
 LARGEST_EDGE = 0.98
 BETS = 2.0 ** np.arange(-12, 6, 0.5)
@@ -72,8 +73,7 @@ def llr(a, b, slack=0.0, exact=False, points=200, size=None):
     if low >= high:
         return 0.0
     grid = low + (high - low) * (np.arange(points) + 0.5) / points
-    return min(best(a, u, True, exact, size) + best(b, u + slack, False, exact, size)
-               for u in grid)  # fmt: skip
+    return min(best(a, u, True, exact, size) + best(b, u + slack, False, exact, size) for u in grid)
 
 
 def made(x, u, up, size=None):
@@ -83,8 +83,9 @@ def made(x, u, up, size=None):
     return logs
 
 
-def log_mean(logs):
-    return logs.max() + np.log(np.mean(np.exp(logs - logs.max())))
+def log_share(logs):
+    """A 64th of the mean of stakes, as a logarithm."""
+    return logsumexp(logs) - np.log(64 * len(BETS))
 
 
 def log_e(a, b, slack=0.0, points=400, size=None):
@@ -98,16 +99,13 @@ def log_e(a, b, slack=0.0, points=400, size=None):
     low, high = max(b.mean() - slack, 0), min(a.mean(), 1 - slack)
     values = []
     if low > 0:
-        values.append(log_mean(made(a, low, True, size)) - np.log(64))
+        values.append(log_share(made(a, low, True, size)))
     if high < 1 - slack:
-        values.append(log_mean(made(b, high + slack, False, size)) - np.log(64))
+        values.append(log_share(made(b, high + slack, False, size)))
     for u in low + (high - low) * (np.arange(points) + 0.5) / points:
         of_a, of_b = made(a, u, True, size), made(b, u + slack, False, size)
-        total = np.add.outer(of_a, of_b)
-        most = total.max()
-        products = most + np.log(np.sum(shares * np.exp(total - most)))
-        alone = (log_mean(x) - np.log(64) for x in (of_a, of_b))
-        values.append(np.logaddexp.reduce([products, *alone]))
+        products = logsumexp(np.add.outer(of_a, of_b), b=shares)
+        values.append(logsumexp([products, log_share(of_a), log_share(of_b)]))
     return min(values)
 
 

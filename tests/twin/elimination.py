@@ -122,10 +122,8 @@ class Signs:
 class Definition:
     """The general definition: active pieces per answer, the paper's P_t^stp(i).
 
-    Selective: only the empirical answer's set shrinks, and it stops when that set is
-    empty. Full: every answer's set shrinks, and it stops when any is empty. Its answer
-    is the empirical one if its set is empty, else the first empty one in lexicographic
-    order. `times` is a dictionary by (answer, piece).
+    Selective: only the empirical answer's set shrinks, and it stops when that set is empty. Full:
+    every answer's does, and it stops when any is empty, the empirical one or the first.
     """
 
     def __init__(self, pieces, full):

@@ -1,15 +1,13 @@
-"""Logistic rewards, with SciPy for one search.
+"""Logistic rewards.
 
 ell(theta) = sum_k S_k s_k - N_k log(1 + exp(s_k)) - ridge ||theta||^2/2, s = Phi theta.
 Each maximum comes from Newton steps that are halved until ell rises; over a boundary
 y . theta = c, from the same steps in its null space. An LLR is the difference of two
-maxima, and H_p(w) that of the likelihood at weights, without a ridge. `by_scipy` finds an LLR
-with a general constrained optimiser.
+maxima, and H_p(w) that of the likelihood at weights, without a ridge.
 """
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 
 from tests.twin.worlds import Linear, Seen, halfspaces
 
@@ -69,34 +67,7 @@ def llr(arms, counts, ones, theta_hat, y, c, ridge=RIDGE):
     if y @ theta_hat <= c:
         return 0.0
     other = closest(arms, counts, ones, theta_hat, y, c, ridge)
-    return (value(arms, counts, ones, theta_hat, ridge)
-            - value(arms, counts, ones, other, ridge))  # fmt: skip
-
-
-def by_scipy(arms, counts, ones, y, c, ridge=RIDGE):
-    """The same from two calls of SciPy, one of them with a linear constraint."""
-
-    def cost(theta):
-        return -value(arms, counts, ones, theta, ridge)
-
-    def slope(theta):
-        return -arms.T @ (ones - counts * mean(arms @ theta)) + ridge * theta
-
-    def curvature(theta):
-        p = mean(arms @ theta)
-        return (arms.T * (counts * p * (1 - p))) @ arms + ridge * np.eye(len(theta))
-
-    start = np.zeros(arms.shape[1]) + y * c / (y @ y)
-    free = scipy.optimize.minimize(cost, start, jac=slope, hess=curvature, method="trust-exact",
-                                   options={"gtol": 1e-11})  # fmt: skip
-    if y @ free.x <= c:
-        return 0.0
-    line = scipy.optimize.LinearConstraint(y[None], c, c)
-    bound = scipy.optimize.minimize(
-        cost, start, jac=slope, hess=curvature, constraints=[line], method="trust-constr",
-        options={"gtol": 1e-12, "xtol": 1e-14, "maxiter": 3000},
-    )  # fmt: skip
-    return bound.fun - free.fun
+    return value(arms, counts, ones, theta_hat, ridge) - value(arms, counts, ones, other, ridge)
 
 
 class Logistic(Linear):

@@ -4,16 +4,14 @@ import itertools
 
 import numpy as np
 
-from tests.twin.pieces import top
 from tests.twin.rules import Rule, most_ambiguous
-from tests.twin.worlds import squared_norms
+from tests.twin.worlds import squared_norms, top
 
 
 class Lucb(Rule):
-    """Kalyanakrishnan et al. 2012, unstructured; the two arms whose intervals overlap most.
+    """Kalyanakrishnan et al. 2012, unstructured: the less pulled of the two that overlap most.
 
-    It pulls the less pulled one (ties: c). Two pulls: b, then c without a check. It stops if
-    the largest overlap is at most the slack.
+    Two pulls: b, then c without a check. It stops if the largest overlap is at most the slack.
     """
 
     native = True
@@ -48,11 +46,7 @@ class Lucb(Rule):
 
 
 class UGapE(Rule):
-    """Gabillon et al. 2012, BAI and Top-m, unstructured: B_ij = U_i - L_j.
-
-    J holds the m arms of least m-th largest B_ij over i != j. It stops when none of these is
-    positive.
-    """
+    """Gabillon et al. 2012, BAI and Top-m, unstructured: B_ij = U_i - L_j."""
 
     native = True
 
@@ -125,11 +119,7 @@ class Rage(Rule):
         self.active, self.phase, self.left = np.arange(self.P), 0, np.zeros(self.K, int)
 
     def _design(self, phi, Y):
-        """Frank-Wolfe for min over the simplex of max over Y of ||y||^2.
-
-        Returns the design and rho. As in the traces, rho is that of the design before
-        the last step.
-        """
+        """Frank-Wolfe for min over w of max over Y of ||y||^2; rho is of the design before."""
         w = np.full(self.K, 1.0 / self.K)
         for n in range(1, 5001):
             inverse = np.linalg.inv((phi.T * w) @ phi)
@@ -189,11 +179,7 @@ class Rage(Rule):
 
 
 class XyAdaptive(Rule):
-    """Soare et al. 2014, BAI and items: every 10 steps the arm that best shrinks the differences.
-
-    The differences are those of the active arms. The test for a new phase comes before
-    each of these choices only.
-    """
+    """Soare et al. 2014, BAI and items: every 10 steps the arm that best shrinks differences."""
 
     native = True
 

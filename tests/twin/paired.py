@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.twin.top_two import TopTwo
+from tests.twin.rules import TopTwo
 from tests.twin.worlds import Seen, World
 
 BETS = 0.98 * 2.0 ** (-np.arange(18) / 2)
@@ -40,9 +40,6 @@ class Paired(World):
     def seen(self, pieces, rewards, counts):
         return PairedSeen(self, pieces, counts, rewards)
 
-    def truth(self, pieces):
-        raise NotImplementedError
-
 
 class PairedSeen(Seen):
     """The scores that have entered."""
@@ -52,16 +49,12 @@ class PairedSeen(Seen):
         self.all = [list(x) for x in rewards.all]
 
     def values(self, labels, weights=None):
-        values = []
+        values, world = [], self.world
         for i, k in labels:
             n = min(len(self.all[i]), len(self.all[k]))
             both = self.all[i][:n], self.all[k][:n]
-            world = self.world
             values.append(log_e(*both, world.width, self.pieces.slack, world.size))
         return np.array(values)
-
-    def gradients(self, labels, weights):
-        raise NotImplementedError
 
 
 class Behind(TopTwo):

@@ -1,17 +1,16 @@
-"""Section 7: the sampling rules without a native test, but for top-two rules.
+"""Section 7: the sampling rules without a native test.
 
 `choose(seen, t, active)` returns the next arm; t is the index of the next sample, and
 `active(answer)` gives the labels of an answer's active pieces. A native test that holds sets
 `stop` to its answer. `reads` is the number of pieces tested by the last choice.
 """
 
-import abc
+import math
 
 import numpy as np
 
 from tests.twin.allocations import FLOOR, maximin, piece_weights, unique, weights_of
-from tests.twin.pieces import top
-from tests.twin.worlds import squared_norms
+from tests.twin.worlds import squared_norms, top
 
 EPS = np.finfo(float).eps
 
@@ -24,7 +23,7 @@ def clear(x, exact=True):
     return others.size == 0 or others.min() > 1e-9 * max(abs(x.max()), 1e-9)
 
 
-class Rule(abc.ABC):
+class Rule:
     """A sampling rule; `start` is called once, after the initial pulls.
 
     follow: arms of another program, for choices that rounding decides. With it `sure` turns
@@ -41,15 +40,11 @@ class Rule(abc.ABC):
         self.delta, self.beta = delta, beta
         self.configure(**settings)
 
-    def configure(self):  # noqa: B027 (not every rule has settings)
+    def configure(self):
         """Set the rule's settings."""
 
-    def start(self, seen):  # noqa: B027 (nor a state)
+    def start(self, seen):
         """Initialize the rule's state."""
-
-    @abc.abstractmethod
-    def choose(self, seen, t, active):
-        """The next arm."""
 
     def needs(self, *kinds, unstructured=False):
         if self.pieces.kind not in kinds:
@@ -107,20 +102,13 @@ class LinGifa(Rule):
 
 
 def most_informative(seen, y):
-    """The arm k with the least ||y|| in (V + phi_k phi_k')^-1.
-
-    By Sherman-Morrison the square decreases by
-    (phi_k' V^-1 y)^2 / (1 + phi_k' V^-1 phi_k): the arm with the largest decrease.
-    """
+    """The arm k with the least ||y|| in (V + phi_k phi_k')^-1, by Sherman-Morrison."""
     lost = 1.0 + squared_norms(seen.phi, seen.inverse)
     return int(np.argmax((seen.phi @ seen.inverse @ y) ** 2 / lost))
 
 
 def most_ambiguous(B, m):
-    """J, b, c and, for every j, the m-th largest B_ij over i != j (LinGIFA, UGapE).
-
-    B [K, K] holds the gap bounds.
-    """
+    """J, b, c and, for every j, the m-th largest of the gap bounds B_ij over i != j."""
     K = len(B)
     mth = np.array([np.sort(np.delete(B[:, j], j))[-m] for j in range(K)])
     J = np.sort(top(-mth, m))
@@ -164,11 +152,7 @@ class LinGame(Rule):
 
 
 class Fws(Rule):
-    """Frank-Wolfe sampling, Wang et al. 2021; the matrix game is a linear program.
-
-    "To machine precision" is |difference| <= eps = 2.2e-16. `games` lists the number of
-    rows of every matrix game, one entry per choice that is not uniform.
-    """
+    """Frank-Wolfe sampling, Wang et al. 2021; `games`: the rows of each matrix game."""
 
     def start(self, seen):
         spent = seen.counts if self.world.prices is None else seen.counts * self.world.prices
@@ -242,10 +226,8 @@ class Tracking(Rule):
     def tracked(self, seen, target):
         """The lowest index of the least N_k - target_k, within 1e-6 counted as equal.
 
-        Ties that are exact on paper differ in their last digits. They are sure between arms
-        with equal targets alone, and there not for w* of top m and of references, which the
-        library does not round. It rounds other w* to multiples of 2^-30, so that 1e-7 is
-        enough for these, but not for shares of pulls of several prices.
+        Ties are sure between arms with equal targets alone, and there not for w* of top m and of
+        references. The library rounds other w* to multiples of 2^-30: 1e-7 is enough for these.
         """
         due, kind = seen.counts - target, self.pieces.kind
         rounded = seen.exact and kind in ("bai", "osi") and self.world.prices is None
@@ -272,11 +254,7 @@ class Oracle(Tracking):
 
 
 class Tas(Tracking):
-    """Track-and-Stop, Garivier and Kaufmann 2016.
-
-    w* of the estimates is solved at the first and each `every`-th choice. Uniform weights over
-    the arms with N_k <= sqrt(t - 1) - K/2 are tracked, if there are any.
-    """
+    """Garivier and Kaufmann 2016; starved arms have N_k <= sqrt(t - 1) - K/2."""
 
     def configure(self, tracking="D", every=1):
         self.tracking, self.every = tracking, every
@@ -297,10 +275,7 @@ class Tas(Tracking):
 
 
 class OptimisticTas(Tracking):
-    """Degenne et al. 2019: w* with the bonus w . c; C-tracking only.
-
-    `bonus` is a function of (t, ||phi_k||_{V^-1} [K]), by default sqrt(2 log t) times the norms.
-    """
+    """Degenne et al. 2019: w* with a bonus of (t, ||phi_k||_{V^-1} [K]); C-tracking only."""
 
     def configure(self, bonus=None):
         self.bonus = bonus or (lambda t, norms: np.sqrt(2.0 * np.log(t)) * norms)
@@ -312,3 +287,92 @@ class OptimisticTas(Tracking):
         bonus = seen.per_price(self.bonus(t, seen.norms(seen.phi)))
         self.W = self.W + seen.shares(piece_weights(seen, active(seen.answer), bonus))
         return self.tracked(seen, self.W)
+
+
+LEVEL = 1.2 * 2.2
+"""The upper bounds of a UCB leader are at level LEVEL log t."""
+
+
+class TopTwo(Rule):
+    """A leader, a challenger, and which of them is pulled.
+
+    Random numbers are given: `draw(counts, means, t, n)` is the n-th posterior draw of
+    sample t, [K], and `chance(t)` a uniform.
+    """
+
+    def configure(self, leader="eb", challenger="tc", share=0.5, select="sampling",
+                  draw=None, chance=None):  # fmt: skip
+        self.leader, self.challenger, self.share, self.select = leader, challenger, share, select
+        self.draw, self.chance = draw, chance
+        self.due, self.taken = [0.0] * self.K, [0] * self.K
+
+    def least(self, seen, labels):
+        """The label of least L, or of least L plus the log counts of its arms."""
+        costs, kind = seen.values(labels), self.pieces.kind
+        if self.challenger == "tci":
+            logs = np.append(np.log(seen.counts), 0.0)  # a reference has none
+            costs = costs + logs[labels[:, 0 if kind == "osi" else 1]]
+            if kind == "topm":
+                costs = costs + logs[labels[:, 0]]
+        self.doubt(lambda: clear(-costs))
+        return labels[np.argmin(costs)]
+
+    def top(self, scores, playing):
+        """The playing arm of the largest score."""
+        scores = np.asarray(scores)[playing]
+        self.doubt(lambda: clear(scores))
+        return playing[int(np.argmax(scores))]
+
+    def choose(self, seen, t, active):
+        labels = active(seen.answer)
+        if self.pieces.kind == "osi":
+            return int(self.least(seen, labels)[0])
+        best = np.flatnonzero(seen.answer)[:1].tolist()
+        playing = sorted({*best, *labels[:, 1].tolist()})
+        if self.leader == "eb":
+            piece = self.least(seen, labels)
+        else:
+            if self.leader == "ucb":
+                scores = seen.bounds(LEVEL * math.log(t))[1]
+            else:
+                scores = self.draw(seen.counts, seen.means, t, 0)
+            i = self.top(scores, playing)
+            piece = self.least(seen, np.array([(i, k) for k in playing if k != i]))
+        i, j = (min(piece),) * 2 if self.K in piece else piece
+        if self.challenger == "rs":
+            j = self.redrawn(seen, t, i, playing, j)
+        return int(i if self.leads(seen, int(i), int(j), t) else j)
+
+    def redrawn(self, seen, t, i, playing, otherwise):
+        for n in range(1, 201):
+            other = self.top(self.draw(seen.counts, seen.means, t, n), playing)
+            if other != i:
+                return other
+        return otherwise
+
+    def ids(self, seen, i, j):
+        """w_i loss_i/(w_i loss_i + w_j loss_j) where both arms meet; w_j/(w_i + w_j) in a tie."""
+        n, world = self.world.weights(seen.counts), self.world
+        if not self.pieces.slack and seen.means[i] <= seen.means[j]:
+            moved = dict(zip((j, i), world.meet(seen, j, i, n), strict=True))
+        else:
+            moved = dict(zip((i, j), world.meet(seen, i, j, n), strict=True))
+        own, other = (n[k] * world.loss(seen, k, moved[k]) for k in (i, j))
+        apart = (self.pieces.slack or seen.means[i] != seen.means[j]) and own + other > 0
+        return own / (own + other) if apart else n[j] / (n[i] + n[j])
+
+    def leads(self, seen, i, j, t):
+        """Whether the leader is pulled."""
+        q = self.ids(seen, i, j) if self.share == "ids" else self.share
+        if self.select == "sampling":
+            u = self.chance(t)
+            self.doubt(lambda: abs(u - q) > 1e-9)
+            return u < q
+        if i == j:  # no turn of a pair, where the reference is one of the two
+            return True
+        self.due[i] += q
+        self.doubt(lambda: self.share != "ids" or abs(self.taken[i] - self.due[i]) > 1e-9)
+        if self.taken[i] <= self.due[i]:
+            self.taken[i] += 1
+            return True
+        return False

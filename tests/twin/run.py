@@ -1,56 +1,49 @@
-"""Section 1: one run, and the stopping rules that observe it (section 5)."""
+"""Section 1: one run, and the stopping rules that observe it (section 5); thresholds (3)."""
 
 import math
 from types import SimpleNamespace
 
 import numpy as np
 
+from tests.twin import native_rules, rules
 from tests.twin.arms import Stacks
 from tests.twin.elimination import Resets, ResetSets, elimination_set
-from tests.twin.native_rules import Lucb, Racing, Rage, UGapE, XyAdaptive
-from tests.twin.rules import (
-    Fws,
-    LazyTas,
-    LinGame,
-    LinGapE,
-    LinGifa,
-    OptimisticTas,
-    Oracle,
-    Tas,
-    Uniform,
-)
-from tests.twin.thresholds import heuristic
-from tests.twin.top_two import TopTwo
 from tests.twin.worlds import Rewards
 
 RULES = {
-    "uniform": Uniform, "oracle": Oracle, "lingape": LinGapE, "lingame": LinGame, "fws": Fws,
-    "lazy_tas": LazyTas, "tas": Tas, "optimistic_tas": OptimisticTas, "lingifa": LinGifa,
-    "lucb": Lucb, "ugape": UGapE, "racing": Racing, "rage": Rage, "xy_adaptive": XyAdaptive,
-    "top_two": TopTwo,
+    "uniform": rules.Uniform, "oracle": rules.Oracle, "lingape": rules.LinGapE,
+    "lingame": rules.LinGame, "fws": rules.Fws, "lazy_tas": rules.LazyTas, "tas": rules.Tas,
+    "optimistic_tas": rules.OptimisticTas, "lingifa": rules.LinGifa, "lucb": native_rules.Lucb,
+    "ugape": native_rules.UGapE, "racing": native_rules.Racing, "rage": native_rules.Rage,
+    "xy_adaptive": native_rules.XyAdaptive, "top_two": rules.TopTwo,
 }  # fmt: skip
 
 
-class Pending:
-    """The pulls of a run whose rewards have not entered.
+def heuristic(t, delta):
+    return np.log((1.0 + t) / delta)
 
-    The reward of the pull chosen as sample s enters at the first batch end at or after
-    s + delay; batch ends are `start` + batch, `start` + 2 batch, ..
-    """
+
+heuristic.constants = (1.0, np.log(3.0) / np.log(2.0), 1.0)  # c1, c2 and x0 of section 6
+
+
+def gk16(t, delta):
+    return np.log((1.0 + np.log(t)) / delta)
+
+
+class Pending:
+    """Pulls whose rewards have not entered: that of sample s does at a batch's end >= s + delay."""
 
     def __init__(self, start, batch=1, delay=0):
         self.start, self.batch, self.delay = start, batch, delay
         self.waiting = []
 
     def end(self, s):
-        """When the reward of sample s enters."""
         end = self.start
         while end < s + self.delay:
             end += self.batch
         return end
 
     def chosen(self, s, arm, reward):
-        """Sample s was chosen."""
         self.waiting.append((self.end(s), arm, reward))
 
     def entering(self, samples):
@@ -95,12 +88,10 @@ def run(world, spec, rule, *, noise, delta=0.01, beta=heuristic, stopping=("llr"
         **settings):  # fmt: skip
     """One trajectory of `rule`, up to the last stop, the cap or the end of the noise.
 
-    A rule that stops natively ends the run for every stopping rule still open. If no
-    piece of the answer is active at sampling, all its pieces are.
+    A native stop ends the run for every stopping rule still open.
 
     Args:
-      world: an instance; see `worlds`.
-      spec: the problem; see `pieces.Pieces`.
+      world, spec: an instance and a problem; see `worlds` and `pieces.Pieces`.
       rule: a name of RULES, or a class like those; `settings` are the rule's own.
       noise: normals or uniforms, as the world has them: [T].
       delta, beta: the error probability, and the threshold of (t, delta).

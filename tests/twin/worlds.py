@@ -1,14 +1,83 @@
-"""What runs, rules and tests ask of a kind of reward; linear Gaussian rewards.
+"""Answers and their pieces (section 2); what is asked of rewards; linear Gaussian ones.
 
 A `World` is an instance with its truth: it draws rewards and says what is seen. A `Seen` is
 the data of one check (section 1, step 1): estimates, LLRs, information at weights, bounds.
 """
 
-import abc
+import itertools
 
 import numpy as np
 
-from tests.twin.pieces import Pieces
+
+def top(values, m):
+    """Indices of the m largest values, best first, ties to the lowest index."""
+    return np.argsort(-np.asarray(values), kind="stable")[:m]
+
+
+class Pieces:
+    """The answers and pieces of a problem.
+
+    Args:
+      spec: ("bai",), ("topm", m), ("osi", level, epsilon), ("reference", level, epsilon),
+        ("slack", epsilon) or ("items", z). Level and epsilon may be left out: 0.
+      K: number of arms.
+    """
+
+    def __init__(self, spec, K):
+        self.kind, self.K = spec[0], K
+        self.items = np.asarray(spec[1], float) if self.kind == "items" else None
+        self.P = K if self.items is None else len(self.items)
+        self.m = spec[1] if self.kind == "topm" else 1
+        levels = self.kind in ("osi", "reference") and len(spec) > 1
+        self.level = spec[1] if levels else 0.0
+        self.slack = spec[1] if self.kind == "slack" else spec[2] if len(spec) > 2 else 0.0
+        self.candidates = self.P + (self.kind == "reference")
+
+    def answer(self, means):
+        """The answer at the means of what it is made of: arms or items."""
+        if self.kind == "osi":
+            return means >= self.level
+        answer = np.zeros(self.P, bool)
+        if self.kind != "reference" or means.max() >= self.level:
+            answer[top(means, self.m)] = True
+        return answer
+
+    def of(self, answer, means=None):
+        """Labels of an answer's pieces: int [Q, 2], those of larger means first with means."""
+        if self.kind == "osi":
+            return np.column_stack([np.arange(self.K), answer.astype(int)])
+        whole = np.append(answer, not answer.any()) if self.kind == "reference" else answer
+        inside, outside = np.flatnonzero(whole), np.flatnonzero(~whole)
+        if means is not None and self.m > 1:
+            inside = inside[np.argsort(-means[inside], kind="stable")]
+        return np.column_stack([np.repeat(inside, len(outside)), np.tile(outside, len(inside))])
+
+    def every(self):
+        """Labels of the pieces of all answers."""
+        second = range(2 if self.kind == "osi" else self.candidates)
+        labels = np.array(list(itertools.product(range(self.candidates), second)))
+        return labels if self.kind == "osi" else labels[labels[:, 0] != labels[:, 1]]
+
+    def answers(self):
+        """Every answer, as bool arrays; for small problems only."""
+        if self.kind == "osi":
+            signs = itertools.product([False, True], repeat=self.K)
+            return [np.array(answer) for answer in signs]
+        chosen = itertools.combinations(range(self.P), self.m)
+        none = [np.zeros(self.P, bool)] * (self.kind == "reference")
+        return [np.isin(np.arange(self.P), arms) for arms in chosen] + none
+
+    def right(self, means):
+        """With slack: the answers whose pieces all exclude the means."""
+        return [one for one in self.answers() if self.margins(self.of(one), means).min() > 1e-9]
+
+    def margins(self, labels, means):
+        """How far the means of both sides are apart: [Q]."""
+        first, second = labels.T
+        if self.kind == "osi":
+            return (2 * second - 1) * (means[first] - self.level) + self.slack
+        means = np.append(means, self.level)
+        return means[first] - means[second] + self.slack
 
 
 class Rewards:
@@ -28,8 +97,12 @@ class Rewards:
         return self.sums / self.counts
 
 
-class World(abc.ABC):
-    """An instance of K arms; `prices` are the costs of their pulls, None for none."""
+class World:
+    """An instance of K arms; `prices` are the costs of their pulls, None for none.
+
+    `draw(k, noise)` is a reward of arm k, in units of the run. `seen(pieces, rewards, counts)`
+    is a Seen of rewards and the counts of all pulls, `truth(pieces)` one of the truth.
+    """
 
     normal = True  # whether its noise is normal; else uniform
     initial = 1  # pulls of each arm at the start
@@ -41,25 +114,17 @@ class World(abc.ABC):
         """The pieces of a problem, in units of the run."""
         return Pieces(spec, self.K)
 
-    @abc.abstractmethod
-    def draw(self, k, noise):
-        """The reward of a pull of arm k, in units of the run."""
-
-    @abc.abstractmethod
-    def seen(self, pieces, rewards, counts):
-        """What `rewards` say, with the counts of all pulls: a Seen."""
-
-    @abc.abstractmethod
-    def truth(self, pieces):
-        """The same of the truth, without counts."""
-
     def spanner(self):
         """The arms that LazyTaS explores in turn, and its c0."""
         return np.arange(self.K), 1 / np.sqrt(self.K)
 
 
-class Seen(abc.ABC):
-    """The data of a check. Labels are int [Q, 2], weights [K] are shares of the cost."""
+class Seen:
+    """The data of a check. Labels are int [Q, 2], weights [K] are shares of the cost.
+
+    `values(labels, weights=None)` are LLRs at the counts, or H at weights: [Q].
+    `gradients(labels, weights)` are dH/dw at weights: [Q, K].
+    """
 
     exact = False  # whether ties on paper tie to the last digit; w* of best arm and signs too
 
@@ -76,14 +141,6 @@ class Seen(abc.ABC):
     @property
     def answer(self):
         return self.pieces.answer(self.candidates)
-
-    @abc.abstractmethod
-    def values(self, labels, weights=None):
-        """LLRs at the counts, or H at weights: [Q]."""
-
-    @abc.abstractmethod
-    def gradients(self, labels, weights):
-        """dH/dw at weights: [Q, K]."""
 
     def least(self):
         """What LazyTaS compares with c0 sqrt(t)."""

@@ -17,8 +17,7 @@ from jaxelim.contracts.pieces import Pairs, Pieces
 from jaxelim.contracts.rarely import Rarely
 from jaxelim.contracts.views import View
 from jaxelim.evidence.designs import LinearContext
-from jaxelim.evidence.directions import Directions
-from jaxelim.evidence.half_spaces import HalfSpaceEvidence
+from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_

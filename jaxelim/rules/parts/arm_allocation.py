@@ -83,7 +83,7 @@ def start(view: View) -> ArmAllocation:
 
 def _secular(view: View) -> bool:
     """Whether the problem is best arm for Gaussian arms of known variances."""
-    return view.evidence.square and _best_of_arms(view.shape)
+    return view.family.square and _best_of_arms(view.shape)
 
 
 def _by_interior_point(view: View) -> bool:

@@ -48,11 +48,11 @@ def farthest_after_pulls(linear: LinearEvidence, active: Array) -> Array:
     held = index < lanes.sum(active)
     norm = 1 / (1 + linear.design.g)
     along = jax.lax.map(linear.toward, order)  # [n, k]: phi_k' V^-1 phi_n
-    apart = jax.lax.map(lambda c: linear.distances_from(*c), (along, order))
+    apart = jax.lax.map(lambda c: linear.distances(*c), (order, along))
 
     def pair(n, m, worst):
         if space.cancellation_safe:
-            fall = linear.difference(along[n], order[n], order[m])
+            fall = linear.along_pair(order[n], order[m], along[n])
         else:
             fall = along[n] - along[m]
         left = lanes.take(apart[n], order[m]) - fall**2 * norm

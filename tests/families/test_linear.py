@@ -1,4 +1,6 @@
-"""The cache of cross products equals their recomputation and changes no choice."""
+"""Linear Gaussian rewards: the ridge, invariance to offsets, the cache of products."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -7,11 +9,49 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
+from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import LinearContext, SquareDesign
-from jaxelim.families.linear_statistics import CrossCache
+from jaxelim.families.gaussian import CrossCache
 from jaxelim.lanes import LaneOps
-from tests.calls import planned
+from tests.calls import checked, planned
 from tests.engine.test_invariance import INSTANCE
+
+FLAT = je.Instance([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]], [1.0, 0.2, 0.0])
+
+
+def test_a_ridge_of_none_is_zero_where_the_arms_span():
+    spanning = je.Instance([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [1.0, 0.3])
+    batch = je.Instance([np.eye(2), [[1.0, 1.0], [2.0, 2.0]]], [[1.0, 0.0], [1.0, 0.0]])
+    for instance, given, known in (
+        (spanning, {}, 0), (spanning, {"ridge": None}, 0), (spanning, {"ridge": 0.5}, 0.5),
+        (FLAT, {"ridge": 1}, 1),
+    ):  # fmt: skip
+        assert checked(instance, je.BestArm(), je.Uniform(), **given).ridge == known
+    first = r"^ridge: got None \(the arms of instance 0 span 2 of 3 dimensions\)"
+    for instance, words in ((FLAT, first), (batch, "instance 1 span 1 of 2")):
+        with pytest.raises(ArgumentError, match=words):
+            checked(instance, je.BestArm(), je.Uniform())
+    with pytest.raises(ArgumentError, match="^ridge: got None"):
+        je.trace(FLAT, je.BestArm(), je.Uniform(), max_samples=20)
+
+
+MEANS = np.array([0.5, 0.3, 0.1, 0.0, -0.4, 0.25])
+SHIFTED = [(je.FWS(), je.TopM(2)), (je.LazyTaS(), je.BestArm()), (je.TTTS(), je.BestArm()),
+           (je.LinGame(), je.BestArm())]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule, problem", SHIFTED)
+def test_the_first_200_pulls_do_not_depend_on_an_offset_of_the_means(rule, problem):
+    for seed in range(3):
+        first, *others = (
+            je.trace(je.Instance(np.eye(6), MEANS + offset), problem, rule, max_samples=206,
+                     seed=seed).arms
+            for offset in (0.0, 1.0, 100.0, 1e4)
+        )  # fmt: skip
+        for arms in others:
+            np.testing.assert_array_equal(arms, first)
+
 
 B, K, D = 6, 9, 4
 
@@ -66,22 +106,21 @@ def test_cached_products_equal_recomputed_ones(m, owned):
             np.testing.assert_array_equal(kept_on.cross[..., still], kept.cross[..., still])
             kept = kept_on
         assert np.size(arms) < renewed < 60 * np.size(arms) / 4
-        rest = arms, arms.reshape(-1, B)[0], weight
-        forgotten = step(jnp.int32(1), design, kept.forgotten(), *rest)
-        np.testing.assert_allclose(forgotten[0].cross, forgotten[1], rtol=0, atol=1e-13)
+        nothing = dataclasses.replace(kept, arms=jnp.full_like(kept.arms, -1))
+        found = step(jnp.int32(1), design, nothing, arms, arms.reshape(-1, B)[0], weight)
+        np.testing.assert_allclose(found[0].cross, found[1], rtol=0, atol=1e-13)
 
 
 def test_which_problems_cache_products():
     """None for identity features, near-identical arms or pieces other than pairs."""
     near = je.Instance(np.vstack([INSTANCE.arms, INSTANCE.arms[3] + 1e-9]), INSTANCE.theta)
-    cases = [
+    settings = dict(delta=[0.1], stopping=(je.LLR(),), elimination=None, runs=2,
+                    max_samples=100, engine=je.Engine(devices=1))  # fmt: skip
+    for instance, problem, kept in (
         (INSTANCE, je.BestArm(), True), (INSTANCE, je.TopM(5), True),
         (INSTANCE, je.Thresholding(0.01), False), (near, je.BestArm(), False),
         (je.Instance(np.eye(5), np.linspace(1, 0, 5)), je.BestArm(), False),
-    ]  # fmt: skip
-    for instance, problem, kept in cases:
-        settings = dict(delta=[0.1], stopping=(je.LLR(),), elimination=None, runs=2,
-                        max_samples=100, engine=je.Engine(devices=1))  # fmt: skip
+    ):  # fmt: skip
         with scope.engine():
             spec, inputs, queue = planned((instance, problem, je.Uniform()), settings)
             stats = engine.Program(spec, inputs).empty(inputs, queue).lane.stats
