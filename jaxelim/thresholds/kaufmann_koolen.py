@@ -28,9 +28,8 @@ _REWARDS = "gaussian of known variance, or a one-parameter exponential family"
 def lines(gaussian: bool) -> tuple[np.ndarray, np.ndarray]:
     """Values at x = 0 and slopes of lines above C_G, or above T: [J] each.
 
-    Both are min over lambda of (g(lambda) + x)/lambda, so that every lambda gives a bound that is
-    valid. The least of these lines is above the minimum by less than 0.1% of it, for x from 0 to
-    800.
+    Both are min over lambda of (g(lambda) + x)/lambda, where every lambda gives a valid bound.
+    The least line is above the minimum by less than 0.1%, for x from 0 to 800.
 
     C_G: g_G(lambda) = 2 lambda - 2 lambda log(4 lambda) + log zeta(2 lambda)
     - log(1 - lambda)/2, lambda in (1/2, 1). P(some n: n d(mean of n rewards, mu)
@@ -105,8 +104,7 @@ class KaufmannKoolen:
         """Host: the threshold with the numbers of a call, where none are given.
 
         Raises:
-            UnsupportedError: `pieces` and `arms` of the problem are not known, or it is another
-                family of rewards.
+            UnsupportedError: those of the problem are not known, or the family is another.
         """
         if self.pieces is not None:
             return self
@@ -130,9 +128,7 @@ class KaufmannKoolen:
         return self.arms * (least + more)
 
     def proof(self, call: "Call") -> bool | str:
-        """True without a ridge, where pieces and arms are at least those of the problem.
-
-        For native tests of intervals or LLRs too: where they end a run, pieces are refuted.
+        """True where pieces and arms are at least those of the problem; native tests too.
 
         Raises:
             UnsupportedError: unknown variances, a ridge, or gaussian=True for other rewards.
@@ -156,11 +152,9 @@ class KaufmannKoolen:
 
 
 def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | None:
-    """The pieces and arms that cover a problem; None: not known.
-
-    Half the squared distance of theta_hat from theta in the norm of V is at most the sum of the
-    arms' own. So all K arms cover every problem of linear arms with one piece.
-    """
+    """The pieces and arms that cover a problem; None: not known."""
+    # Half the squared distance of theta_hat from theta in the norm of V is at most the sum of the
+    # arms' own. So all K arms cover every problem of linear arms with one piece.
     if structure == "linear" or problem.name == "best-item":
         return 1, k
     if problem.name == "thresholding":
