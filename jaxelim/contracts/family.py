@@ -1,4 +1,4 @@
-"""The contract of a reward family."""
+"""The contracts of a reward family and of a source of rewards."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from jaxelim.mixtures.pieces import Stat
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
-    from jaxelim.contracts.source import Source
     from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
     from jaxelim.mixtures.grid import Grid
@@ -95,10 +94,7 @@ class Family:
         """Refuse means out of the family's range; `check_arms` has run."""
 
     def check_shape(self, problem: "Problem", shape: Pieces) -> None:
-        """Refuse pieces that the family knows no evidence about, such as levels out of range.
-
-        And those that compare one arm with no other.
-        """
+        """Refuse pieces without evidence, such as levels out of range, or of one arm alone."""
         if shape.candidates == 1 and not shape.signs:
             allowed = f"two arms or more: {problem!r} compares them; one arm has a level, as in "
             raise ArgumentError("arms", "one arm", allowed + "Thresholding(level)")
@@ -115,10 +111,9 @@ class Family:
 
     def check_rewards(self, rewards: np.ndarray) -> None:
         """Refuse recorded rewards, any shape, that the family cannot have: those out of range."""
-        low, high = (getattr(self, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
-        self.refuse_rewards(
-            rewards, (rewards < low) | (rewards > high), f"from {low:g} to {high:g}"
-        )
+        low, high = getattr(self, "low", -np.inf), getattr(self, "high", np.inf)
+        bad = (rewards < low) | (rewards > high)
+        self.refuse_rewards(rewards, bad, f"from {low:g} to {high:g}")
 
     def refuse_rewards(self, rewards: np.ndarray, bad: np.ndarray, allowed: str) -> None:
         """Refuse the rewards where `bad` holds; `allowed`: which they may be, in words."""
@@ -135,9 +130,9 @@ class Family:
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
     ) -> "Source | None":
-        """Host: a source like the rewards of a run; None: the family at their means.
+        """Host: a source like a run's rewards, of counts and means [K]; None: the family there.
 
-        `counts` and `means` [K]; `moments` as of `Statistics.moments`.
+        `moments` as of `Statistics.moments`.
         """
         return None
 
@@ -184,9 +179,8 @@ class Family:
     ) -> Statistics:  # fmt: skip
         """The statistics that a sampling rule sees while rewards are pending.
 
-        Counts and t are those of all pulls, estimates those of the rewards that have
-        entered. So the evidence is that of these counts at these estimates. This default
-        replaces the counts, and makes the sums counts times their means. A family whose
+        Counts and t are those of all pulls, estimates those of the rewards that have entered. This
+        default replaces the counts, and makes the sums counts times their means. A family whose
         evidence reads more than counts and estimates says here what is of which.
 
         Args:
@@ -206,9 +200,9 @@ class Family:
         return dataclasses.replace(entered, t=t, counts=counts, reward_sums=sums)
 
     def degenerate(self, stats: Statistics) -> Array | None:
-        """1 + the first arm with rewards that contradict the family, else 0; None: never so.
+        """1 + the first arm with rewards that contradict the family, else 0, [] int32; None: never.
 
-        [] int32. The engine asks at the end of a run, and the call then fails.
+        The engine asks at the end of a run, and the call then fails.
         """
         return None
 
@@ -230,9 +224,7 @@ class Family:
     def truth(
         self, features: Array | None, theta: Array, scales: Array, pieces: Pieces
     ) -> Evidence:
-        """The evidence at a truth, for one run.
-
-        It is that of weights, with `Evidence.derivatives`. A family with this method has H*.
+        """The evidence at a truth under weights, with `Evidence.derivatives`, for one run: for H*.
 
         Args:
             features: [K, d]; None: a family of independent arms alone, theta has their means.
@@ -261,10 +253,7 @@ class Family:
         raise undefined(self, "log_mixture(stat, at, c)")
 
     def priors(self, grid: "Grid") -> tuple[Sequence[float], Sequence[float]]:
-        """The strengths c of tests that a mean is at most `at`, and that it is at least that.
-
-        Both are of one length.
-        """
+        """Strengths c, of one length, of tests that a mean is at most `at`, and at least that."""
         return grid.strengths, grid.strengths
 
     def together(self, a: Array, b: Array) -> Array:
@@ -279,13 +268,11 @@ class Family:
     ) -> Sequence[tuple[Array, Array]]:
         """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool.
 
-        Where `seen.shape` has slack the pieces are mu_k >= mu_i + slack. This default asks the
-        evidence of each arm's pieces, or of each item's; a family may have a faster way.
+        Of items, or with slack, as `seen.shape` says. A family may have a faster way.
         """
         pieces, out = pairs_of(seen.shape), []
         for r in range(arms.m):
-            i = jnp.broadcast_to(arms.first + r, seen.means.shape[1:])
-            row = pieces.others(i)
+            row = pieces.others(jnp.broadcast_to(arms.first + r, seen.means.shape[1:]))
             out.append((arms.first + r, seen.evidence.about(row).refuted(beta)))
         return out
 
@@ -310,3 +297,58 @@ class Family:
         At equal estimates, its limit there.
         """
         raise undefined(self, "share(seen, i, k)")
+
+
+class Source:
+    """What the rewards of runs are drawn from, where the family does not draw them.
+
+    A frozen dataclass of settings. `draw` and `lengths` are traced, lanes last; the other
+    methods run on the host. Rewards are in units of `instance.family.scale`.
+    """
+
+    name: ClassVar[str] = ""
+    noise: ClassVar[str] = "uniform"  # what `draw` is given: on [0, 1), or "normal", or "run"
+    dependence: str = ""  # why rewards of an arm are no independent draws; empty: they are
+
+    @property
+    def means(self) -> np.ndarray | None:
+        """The means of the arms, [K]; None: those of the instance, whatever they are."""
+        return None
+
+    def law(self, family: Family) -> str:
+        """`Family.law` of these rewards, tested as that family's."""
+        if self.dependence:
+            return self.dependence
+        if family.any_law:
+            return family.stated_law()
+        return f"the law of rewards from {self.name} is not that of {family!r}"
+
+    def static_part(self) -> "Source":
+        """The source without its arrays, which `nature` returns; equal ones share a program."""
+        return self
+
+    def check(self, instance: "Instance") -> None:
+        """Refuse an instance for which there are no rewards; its means have been checked."""
+
+    def check_runs(self, runs: np.ndarray, initial_pulls: int) -> None:
+        """Refuse run indices or initial pulls that there are no rewards for."""
+
+    def points(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rewards that each arm may have and their probabilities, [K, S] each."""
+        allowed = "a source of points, such as Points: H* is that of their distribution"
+        raise UnsupportedError("source", self, allowed)
+
+    def nature(self, instance: "Instance") -> Tree:
+        """What `draw` needs: NumPy arrays [instance, ..]."""
+        raise undefined(self, "nature(instance)")
+
+    def draw(self, lanes: LaneOps, nature: Any, arm: Array, pull: Array, noise: Array) -> Array:
+        """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
+        raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
+
+    def lengths(self, nature: Any) -> Array | None:
+        """The number of rewards that each arm has, [K] int32, at least 1; None: they never end.
+
+        The mean of these rewards is the arm's. An arm whose rewards are used up is not pulled.
+        """
+        return None
