@@ -19,7 +19,6 @@ from jaxelim.lanes import LaneOps
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
     from jaxelim.evidence.linear import LinearEvidence
-    from jaxelim.thresholds.mixture import Mixture
 
 Tree = Any
 _STATIC = {"static": True}
@@ -154,8 +153,8 @@ class Snapshot:
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Any  # Pairs or HalfSpaces: of its pieces
     evidence: Evidence  # about them
-    # None: beta alone is compared.
-    threshold: "Mixture | None" = dataclasses.field(default=None, metadata=_STATIC)
+    # A mixture; None: beta alone is compared.
+    threshold: Any = dataclasses.field(default=None, metadata=_STATIC)
     live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
     since: Array | None = None  # [] int32: samples at the last check; None: one fewer
     log_e: Array | None = None  # `looks.of_every_answer` at this t, if a run records it
