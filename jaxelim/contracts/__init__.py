@@ -1,9 +1,8 @@
 """The contracts: problems, sets of pieces, sampling rules, stopping rules; families, sources.
 
-Read this file first, then `jaxelim.contracts.views` (the methods' arguments),
-`jaxelim.contracts.pieces` and `jaxelim.contracts.family`. Axis letters:
-K arms, d dimensions, Q pieces of the empirical answer, B lanes. Shapes leave the lanes
-out (see `jaxelim.lanes`).
+Read this file first, then `views` (the methods' arguments), `pieces` and `family`. Axis letters:
+K arms, d dimensions, Q pieces of the empirical answer, B lanes. Shapes leave the lanes out (see
+`jaxelim.lanes`).
 """
 
 import dataclasses
@@ -36,10 +35,9 @@ def _in_lanes(method: Callable) -> Callable:
             return own(seen, *answer)
         if not self.lanes_last:
             seen = dataclasses.replace(seen, lanes=seen.lanes.alone)
-            bare = dataclasses.replace(seen, constants=())
-            estimate, *axes = jax.tree.map(lambda _: -1, (bare, *answer))
+            axes = jax.tree.map(lambda _: -1, (dataclasses.replace(seen, constants=()), *answer))
             shared = jax.tree.map(lambda _: None, seen.constants)
-            axes = dataclasses.replace(estimate, constants=shared), *axes
+            axes = dataclasses.replace(axes[0], constants=shared), *axes[1:]
             own = jax.vmap(own, in_axes=axes, out_axes=-1)
         found = own(seen, *answer)
         if isinstance(found, Pairs) and not found.signs:
@@ -75,10 +73,7 @@ class Problem:
         """Host: refuse arms, of features [K, d], that the problem is not defined for."""
 
     def check(self, arms: np.ndarray, theta: np.ndarray) -> None:
-        """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer.
-
-        `check_arms` has run. It alone does where nobody knows theta.
-        """
+        """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer."""
 
     def answer(self, seen: Estimate) -> Tree:
         """The empirical answer: arrays, in the problem's own form."""
@@ -112,14 +107,10 @@ class Problem:
         return 1
 
     def wrong_answers(self, arms: int) -> int | None:
-        """Host: how many pieces of which one must hold the truth where an answer is wrong.
+        """Host: how many pieces of K arms, of which one holds the truth where an answer is wrong.
 
-        With independent arms it is at most the number of wrong answers; None: not known.
-        A threshold that covers each of these pieces with error delta divided by this
-        number is wrong with probability at most delta.
-
-        Args:
-            arms: the number K of arms, an integer; `check` has their features.
+        None: not known. A threshold that covers each with error delta divided by this number is
+        wrong with probability at most delta.
         """
         return None
 
@@ -162,8 +153,7 @@ class SamplingRule:
     """
 
     traits: ClassVar[Traits] = Traits()
-    # Set here: whether `choose` takes a third argument, `rarely`.
-    rare: ClassVar[bool] = False
+    rare: ClassVar[bool] = False  # set here: whether `choose` takes a third argument, `rarely`
     native_test: ClassVar[str] = ""
     """What `native` compares at level beta, as `jaxelim.contracts.proofs` names it; or a sentence:
     why no threshold's proof covers it. Empty: nothing is known."""
@@ -186,12 +176,7 @@ class SamplingRule:
     ) -> str | None:
         """Host: why a test may hardly ever end the rule's runs, and what helps; or None.
 
-        Args:
-            instance: the arms.
-            threshold: of the call.
-            times: [n], in samples.
-            levels: [n] the LLRs that the test asks for at these times.
-            delta: the error probability.
+        `levels` [n] are the LLRs that it asks for after `times` [n] samples.
         """
         return None
 
@@ -204,18 +189,13 @@ class SamplingRule:
         return ()
 
     def choose(self, view: View, state: Tree, *rarely: Rarely) -> tuple[Array, Tree]:
-        """The arm to pull, [] int32, and the next state. This defines the rule.
-
-        A `choose(view, state)`, or a `choose(view, state, rarely)` for work that few choices
-        need; see `Rarely`.
-        """
+        """The arm to pull, [] int32, and the next state; `rarely`, if it is taken: see `Rarely`."""
         raise undefined(self, "choose(view, state)")
 
     def work(self, view: View, state: Tree) -> Array | tuple[Array, Array]:
-        """The number of pieces that the choice of this next state tested: [].
+        """The number of pieces that the choice of this next state tested, the paper's cost: [].
 
-        That is the paper's cost measure. Or a pair: this, and the number of optimisations that
-        the choice solved, for `Result.solves`.
+        Or a pair: this, and the number of optimisations that it solved, for `Result.solves`.
         """
         return view.active_count if "pieces" in self.traits.reads else jnp.zeros_like(view.t)
 
