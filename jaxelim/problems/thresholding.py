@@ -12,7 +12,7 @@ from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.sets import SignSet
 from jaxelim.errors import ArgumentError
-from jaxelim.problems.slack import LARGEST, refuse_slack_of_features, rounded_up, scaled_slack
+from jaxelim.problems.best_arm import LARGEST, refuse_slack_of_features, rounded_up, scaled_slack
 
 
 @jax.tree_util.register_static
@@ -44,8 +44,7 @@ class Thresholding(Problem):
 
     def __post_init__(self):
         object.__setattr__(self, "level", real("level", self.level))
-        epsilon = real("epsilon", self.epsilon, low=0, high=LARGEST)
-        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "epsilon", real("epsilon", self.epsilon, low=0, high=LARGEST))
 
     def __repr__(self):
         slack = f", epsilon={self.epsilon}" if self.epsilon else ""
@@ -84,9 +83,8 @@ class Thresholding(Problem):
 
     def shape(self, seen, answer):
         everywhere = jnp.ones_like(answer)
-        return Pairs(
-            None, everywhere, answer, slack=self.epsilon, level=self.level, count=answer.shape[0]
-        )
+        return Pairs(None, everywhere, answer, slack=self.epsilon, level=self.level,
+                     count=answer.shape[0])  # fmt: skip
 
     def wrong_answers(self, arms):
         return arms

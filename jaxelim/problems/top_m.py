@@ -43,9 +43,9 @@ class TopM(Problem):
 
     def check(self, arms, theta):
         means = arms @ theta
-        order = np.sort(means)[::-1]
-        if order[self.m - 1] == order[self.m]:
-            tied = np.flatnonzero(means == order[self.m]).tolist()
+        last, other = np.sort(means)[::-1][self.m - 1 : self.m + 1]
+        if last == other:
+            tied = np.flatnonzero(means == other).tolist()
             where = f"arms {tied} tied across the top-{self.m} boundary"
             raise ArgumentError("instance", where, "one top-m set")
 
@@ -56,10 +56,9 @@ class TopM(Problem):
         return answer.member
 
     def shape(self, seen, answer):
-        arms = answer.member.shape[0]
         exists = jnp.broadcast_to(~answer.member, (self.m, *answer.member.shape))
         exists = exists.reshape((-1, *exists.shape[2:]))
-        return Pairs(answer.top, exists, count=self.m * (arms - self.m))
+        return Pairs(answer.top, exists, count=self.wrong_answers(answer.member.shape[0]))
 
     def wrong_answers(self, arms):
         return self.m * (arms - self.m)
