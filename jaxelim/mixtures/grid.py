@@ -14,8 +14,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.numerics.logarithm import log
 
 _FLOOR = -1e300
-_STRENGTHS = (1e-3, 1e9)
-"""The range of strengths in which log M keeps 7 digits, for all families."""
+_STRENGTHS = (1e-3, 1e9)  # in this range log M keeps 7 digits, for all families
 
 
 @jax.tree_util.register_static
