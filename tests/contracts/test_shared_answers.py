@@ -43,24 +43,11 @@ class Unique(BestHalf):
     shared_answers = False
 
 
-class Blind(BestHalf):
-    """Its pieces leave out one rival."""
-
-    name = "blind"
-
-    def shape(self, seen, answer):
-        shape = super().shape(seen, answer)
-        rival = jnp.arange(len(seen.means)) == self.size
-        return je.contracts.Pairs(shape.first, shape.exists & ~rival)
-
-
 @pytest.mark.slow
 def test_the_contract():
     assert "walks of its set" in str(check(BestHalf()))
     with pytest.raises(ContractError, match="another answer is False"):
         check(Unique())
-    with pytest.raises(ContractError, match="in a piece is False"):
-        check(Blind())
 
 
 @pytest.mark.slow
@@ -82,9 +69,8 @@ def test_stops_on_the_right_half():
 
 def test_there_is_no_lower_bound():
     instance = je.Instance(np.eye(4), [1.0, 0.5, 0.2, 0.0])
-    with pytest.raises(je.errors.UnsupportedError) as caught:
+    with pytest.raises(je.errors.UnsupportedError, match="^problem: .*several share one"):
         je.complexity(instance, BestHalf())
-    assert caught.value.argument == "problem" and "several share one" in str(caught.value)
 
 
 class OutOfRange(BestHalf):
@@ -99,23 +85,14 @@ class OutOfRange(BestHalf):
 
 def test_arms_of_a_shape_out_of_range_end_the_run():
     instance = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
-    with pytest.raises(je.errors.ArgumentError) as caught:
+    with pytest.raises(je.errors.ArgumentError, match="^problem: .*it gave 7 after"):
         je.simulate(instance, OutOfRange(), je.Uniform(), runs=4, engine=ONE)
-    assert caught.value.argument == "problem" and "it gave 7 after" in str(caught.value)
 
 
-class NoShape(BestHalf):
-    def shape(self, seen, answer):
-        return jnp.arange(3) != answer
-
-
-class WrongWidth(BestHalf):
-    def width(self, arms):
-        return arms
-
-
-@pytest.mark.parametrize("problem", [NoShape(), WrongWidth()], ids=["shape", "width"])
-def test_methods_that_return_something_else(problem):
-    with pytest.raises(je.errors.ArgumentError) as caught:
+@pytest.mark.parametrize("members", [
+    dict(shape=lambda self, seen, answer: jnp.arange(3) != answer), dict(width=lambda self, k: k),
+], ids="".join)  # fmt: skip
+def test_methods_that_return_something_else(members):
+    problem = type("Odd", (BestHalf,), members)()
+    with pytest.raises(je.errors.ArgumentError, match="^problem: .* returned "):
         je.simulate(je.Instance(np.eye(3), [1.0, 0.5, 0.0]), problem, je.Uniform(), runs=2)
-    assert caught.value.argument == "problem" and " returned " in str(caught.value)

@@ -21,15 +21,15 @@ def programs(family, grid):
     """Jitted: intervals of [R] arms; differences of arms 2r and 2r + 1; log M."""
 
     def interval(*x):
-        return sequences.interval(family, x[0], x[1], grid, LEVEL, *x[2:])
+        return sequences.interval(family, *x[:2], grid, LEVEL, *x[2:])
 
     def difference(*x):
         a = jnp.arange(0, x[0].shape[0], 2)
         return sequences.difference(family, *x[:2], a, a + 1, grid, LEVEL, *x[2:])
 
-    def value(*x):
-        *given, at = x
-        return log_mean_exp(cases.log_mixture(family, grid, *given[:2], at, *given[2:]))
+    def value(counts, means, *moments_at):
+        *moments, at = moments_at
+        return log_mean_exp(cases.log_mixture(family, grid, counts, means, at, *moments))
 
     return [jax.jit(f) for f in (interval, difference, value)]
 

@@ -17,11 +17,6 @@ from tests.calls import NAMES
 XS = np.concatenate([[1e-12, 1e-6], np.geomspace(1e-3, 750, 60)])
 
 
-def beta(threshold, t, delta):
-    with scope.engine():
-        return np.asarray(jax.jit(threshold)(*np.broadcast_arrays(t, delta)))
-
-
 def c_gaussian(x):
     """min over lambda of (g_G(lambda) + x)/lambda, by search, with SciPy's zeta."""
 
@@ -66,14 +61,15 @@ DELTAS = np.array([0.9, 0.1, 1e-3, 1e-30, 1e-300])
 @pytest.mark.parametrize("arms, pieces", [(1, 4), (2, 1), (2, 6), (5, 1)])
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_kaufmann_koolen(arms, pieces, gaussian):
-    found = beta(je.thresholds.KaufmannKoolen(pieces, arms, gaussian), TIMES, DELTAS[:, None])
+    given = np.broadcast_arrays(TIMES, DELTAS[:, None])
+    with scope.engine():
+        found = jax.jit(je.thresholds.KaufmannKoolen(pieces, arms, gaussian))(*given)
     for row, delta in zip(found, DELTAS, strict=True):
         x = (math.log(pieces) - math.log(delta)) / arms
-        n = np.maximum(TIMES / arms, 1)
-        if gaussian:
-            right = arms * c_gaussian(x) + 2 * arms * np.log(4 + np.log(n))
-        else:
-            right = arms * t_exponential(x) + 3 * arms * np.log(1 + np.log(n))
+        log_n = np.log(np.maximum(TIMES / arms, 1))
+        right = arms * (c_gaussian(x) + 2 * np.log(4 + log_n))
+        if not gaussian:
+            right = arms * (t_exponential(x) + 3 * np.log(1 + log_n))
         assert (row >= right * (1 - 1e-8)).all() and (row <= 1.001 * right).all()
     assert (np.diff(found, axis=0) > 0).all() and (np.diff(found, axis=1) >= 0).all()
 
@@ -100,8 +96,7 @@ def test_other_problems_and_families_are_refused():
     with pytest.raises(je.errors.UnsupportedError, match="for others give pieces and arms"):
         je.thresholds.KaufmannKoolen().bound(MEANS, quadrants)
     other = je.Instance.unstructured([1.0, 0.5, 0.2], je.GaussianUnknownVariance())
-    words = "gaussian of known variance, or a one-par"
-    with pytest.raises(je.errors.UnsupportedError, match=words):
+    with pytest.raises(je.errors.UnsupportedError, match="gaussian of known variance, or a one-"):
         je.thresholds.KaufmannKoolen().bound(other, je.BestArm())
 
 
