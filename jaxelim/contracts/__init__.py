@@ -52,7 +52,6 @@ class Problem:
 
     An answer is right iff the truth is in none of its pieces. (Paper, appendix "Identification
     Problems".) Methods may be written for one run, under `jax.vmap`, or also right `lanes_last`.
-    Only `jaxelim.testing.check` finds lanes that read each other.
     """
 
     name: ClassVar[str] = ""
@@ -96,10 +95,7 @@ class Problem:
         return arms
 
     def correct(self, answers: np.ndarray, truth: np.ndarray, means: np.ndarray) -> np.ndarray:
-        """Host: which public answers [.., W] bool are right, [..] bool, for means [K].
-
-        `truth` [W] bool is the answer at these means, the only right one by default.
-        """
+        """Host: which public answers [.., W] are right for means [K], of answer `truth`: [..]."""
         return np.all(answers == truth, -1)
 
     def right_answers(self, means: np.ndarray) -> int:
@@ -109,8 +105,7 @@ class Problem:
     def wrong_answers(self, arms: int) -> int | None:
         """Host: how many pieces of K arms, of which one holds the truth where an answer is wrong.
 
-        None: not known. A threshold that covers each with error delta divided by this number is
-        wrong with probability at most delta.
+        None: not known. A threshold divides delta by this number.
         """
         return None
 
@@ -127,10 +122,7 @@ class Problem:
         return ()
 
     def out_of_range(self, seen: Snapshot) -> tuple[Array, Array] | None:
-        """The answer as a number, not 0 if out of range, and whether it is: [] int32, [] bool.
-
-        None: no answer is out of range. This default looks at the arms `first` of pairs.
-        """
+        """The answer as a number, not 0 if out of range, and whether it is: [] each; or None."""
         shape, complete = seen.shape, type(self).pieces is not Problem.pieces
         if (self.lanes_last and complete) or not isinstance(shape, Pairs) or shape.signs:
             return None
@@ -174,10 +166,7 @@ class SamplingRule:
     def caution(
         self, instance: Any, threshold: Any, times: Any, levels: Any, delta: float
     ) -> str | None:
-        """Host: why a test may hardly ever end the rule's runs, and what helps; or None.
-
-        `levels` [n] are the LLRs that it asks for after `times` [n] samples.
-        """
+        """Host: why a test of `levels` [n] at `times` [n] may hardly ever end runs; or None."""
         return None
 
     def static_part(self) -> "SamplingRule":
@@ -193,10 +182,7 @@ class SamplingRule:
         raise undefined(self, "choose(view, state)")
 
     def work(self, view: View, state: Tree) -> Array | tuple[Array, Array]:
-        """The number of pieces that the choice of this next state tested, the paper's cost: [].
-
-        Or a pair: this, and the number of optimisations that it solved, for `Result.solves`.
-        """
+        """The pieces that this next state's choice tested: []; or a pair, with what it solved."""
         return view.active_count if "pieces" in self.traits.reads else jnp.zeros_like(view.t)
 
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:

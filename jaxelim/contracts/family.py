@@ -28,7 +28,6 @@ class Family:
 
     It is the model of the evidence, and draws rewards at the arms' means where an instance has
     no `Source`. Methods with an instance run on the host. The others are traced, lanes last.
-    Only `jaxelim.testing.check` finds lanes that read each other.
     """
 
     name: ClassVar[str] = ""
@@ -63,10 +62,7 @@ class Family:
         return own is not None and own is not getattr(Family, method, None)
 
     def law(self) -> str:
-        """The law of the rewards, as `jaxelim.contracts.proofs` names it.
-
-        Or a sentence: why no threshold's proof covers them.
-        """
+        """The law of the rewards, one of `proofs.LAWS`; or a sentence: why no proof covers them."""
         return f"no proof for rewards of {self!r} is known"
 
     def stated_law(self) -> str:
@@ -130,10 +126,7 @@ class Family:
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
     ) -> "Source | None":
-        """Host: a source like a run's rewards, of counts and means [K]; None: the family there.
-
-        `moments` as of `Statistics.moments`.
-        """
+        """Host: a source like a run's rewards, of counts and means [K]; None: the family there."""
         return None
 
     def settled(self, **job: Any) -> "Family":
@@ -163,10 +156,7 @@ class Family:
     def start(
         self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array
     ) -> Statistics:
-        """The statistics after one pull of each arm; rewards [K, B], tables of one instance.
-
-        Further initial pulls are samples like any other, by `update`.
-        """
+        """The statistics after one pull of each arm; rewards [K, B], tables of one instance."""
         raise undefined(self, "start(space, problem, tables, rewards)")
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
@@ -177,15 +167,13 @@ class Family:
         self, space: ArmContext, entered: Statistics, ahead: Statistics,
         pull: tuple[Array, Array] | None = None,
     ) -> Statistics:  # fmt: skip
-        """The statistics that a sampling rule sees while rewards are pending.
+        """What a sampling rule sees while rewards are pending: counts and t of all pulls.
 
-        Counts and t are those of all pulls, estimates those of the rewards that have entered. This
-        default replaces the counts, and makes the sums counts times their means. A family whose
-        evidence reads more than counts and estimates says here what is of which.
+        Estimates are of the rewards that have entered, sums counts times their means. A family
+        whose evidence reads more says here what is of which.
 
         Args:
-            space: of the run.
-            entered: of the rewards that have entered.
+            space, entered: of the run, and of the rewards that have entered.
             ahead: the last result of this method; `entered` while nothing is pending.
             pull: one more pull, whose reward is pending: its arm, [] int32, and whether
                 there is one, [] bool; None: there is none.
@@ -200,10 +188,7 @@ class Family:
         return dataclasses.replace(entered, t=t, counts=counts, reward_sums=sums)
 
     def degenerate(self, stats: Statistics) -> Array | None:
-        """1 + the first arm with rewards that contradict the family, else 0, [] int32; None: never.
-
-        The engine asks at the end of a run, and the call then fails.
-        """
+        """At a run's end, 1 + the first arm that contradicts the family or 0: [] int32; or None."""
         return None
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Pieces) -> Evidence:
@@ -211,10 +196,7 @@ class Family:
         raise undefined(self, "evidence(space, stats, shape)")
 
     def scales(self, means: Array, source: "Source | None") -> Array:
-        """What H_p depends on but the means [K]: costs, or variances, [K]; or points of a source.
-
-        `source`: of the rewards; None: the family.
-        """
+        """What H_p depends on but the means [K]: costs or variances, [K], or a source's points."""
         return jnp.ones_like(means)
 
     def plain(self) -> "Family":
@@ -224,13 +206,10 @@ class Family:
     def truth(
         self, features: Array | None, theta: Array, scales: Array, pieces: Pieces
     ) -> Evidence:
-        """The evidence at a truth under weights, with `Evidence.derivatives`, for one run: for H*.
+        """The evidence at a truth [d] under weights, with `derivatives`, for one run: for H*.
 
-        Args:
-            features: [K, d]; None: a family of independent arms alone, theta has their means.
-            theta: [d].
-            scales: [K], as from `scales`.
-            pieces: pairs of arms; half-spaces of scores where there are features.
+        `features` [K, d] are None for independent arms alone, whose means theta has; `scales` are
+        as from `scales`; `pieces` are pairs, or half-spaces of scores where there are features.
         """
         raise undefined(self, "truth(features, theta, scales, pieces)")
 
@@ -241,14 +220,10 @@ class Family:
     def log_mixture(self, stat: Any, at: Array, c: Array) -> Array:
         """log M(at) = log of the integral of p(rewards | theta)/p(rewards | at) over a prior.
 
-        The prior has the strength of c pulls and is centred at `at`. So M has mean 1 where
-        `at` is the true mean, whatever the number of rewards, and it is at most the largest
-        likelihood ratio. It is convex as `convex_in` says.
-
-        Args:
-            stat: of arms, as of `stat_of`.
-            at: tested means, inside the range.
-            c: strengths. All arrays are of one shape, and so is the result.
+        The prior has the strength of c pulls and is centred at `at`, a mean inside the range. So
+        M has mean 1 where `at` is the true mean, whatever the number of rewards, and it is at
+        most the largest likelihood ratio. It is convex as `convex_in` says. `stat` is as of
+        `stat_of`. All arrays are of one shape, and so is the result.
         """
         raise undefined(self, "log_mixture(stat, at, c)")
 
@@ -257,19 +232,13 @@ class Family:
         return grid.strengths, grid.strengths
 
     def together(self, a: Array, b: Array) -> Array:
-        """log e of a pair, from `log_mixture` of both arms for all priors: [.., J] -> [..].
-
-        This default is the mean over the priors of their products.
-        """
+        """log e of a pair, from `log_mixture` of both arms for all priors: [.., J] -> [..]."""
         return log_mean_exp(a + b)
 
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array
     ) -> Sequence[tuple[Array, Array]]:
-        """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool.
-
-        Of items, or with slack, as `seen.shape` says. A family may have a faster way.
-        """
+        """For each candidate i of a block: i, and which pieces of i and k are refuted, [K] bool."""
         pieces, out = pairs_of(seen.shape), []
         for r in range(arms.m):
             row = pieces.others(jnp.broadcast_to(arms.first + r, seen.means.shape[1:]))
@@ -285,17 +254,11 @@ class Family:
         return seen.shape.overlap(seen.lanes, self.interval(seen, seen.means, beta))
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
-        """Draw the arms' means from their posteriors, after pulls [K] with estimates [K]: [K].
-
-        `key` is [], or [B] with lanes; see `jaxelim.families.draws`.
-        """
+        """Draw the arms' means [K] from their posteriors; `key` is [], or [B] with lanes."""
         raise undefined(self, "posterior(key, counts, means)")
 
     def share(self, seen: View, i: Array, k: Array) -> Array:
-        """The share of arm i in the LLR of mu_i = mu_k: [], of two arms [] in any order.
-
-        At equal estimates, its limit there.
-        """
+        """The share of arm i [] in the LLR of mu_i = mu_k: []; at equal estimates its limit."""
         raise undefined(self, "share(seen, i, k)")
 
 
@@ -347,8 +310,5 @@ class Source:
         raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
 
     def lengths(self, nature: Any) -> Array | None:
-        """The number of rewards that each arm has, [K] int32, at least 1; None: they never end.
-
-        The mean of these rewards is the arm's. An arm whose rewards are used up is not pulled.
-        """
+        """The number of rewards of each arm, [K] int32, whose mean is the arm's; None: no end."""
         return None

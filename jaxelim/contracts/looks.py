@@ -26,10 +26,7 @@ _EVERY = 7  # log2 of the number of looks between t and 2 t
 
 
 def look_time(t: Array, since: Array | None = None) -> Array:
-    """Whether a run looks after t samples, [] int32: every t below 256, then 0.4 to 0.8% apart.
-
-    Where rewards enter in groups, after a group with such a t in it: `since` [] were before.
-    """
+    """Whether a run looks after t samples, [] int32, or at one after `since`; see `WORDS`."""
     digits = 31 - jax.lax.clz(t)
     places = jnp.maximum(digits - _EVERY, 0)
     if since is not None:
@@ -77,10 +74,9 @@ def refuted_against(seen: "Snapshot", beta: Array) -> Array:
 
 
 def of_every_answer(seen: "Snapshot") -> Array:
-    """log e of every piece of every answer, shaped as `none_so_far`; -inf where no run looks.
+    """log e of every piece of every answer, without a gate; -inf where no run looks.
 
-    [i, k] of {mu_i <= mu_k}, of items or candidates too, or with slack; [K, 2] of
-    {mu_k >= level} and {mu_k <= level}. A run looks here without passing a gate.
+    [i, k] of {mu_i <= mu_k}, or of candidates; [K, 2] of {mu_k >= level} and {mu_k <= level}.
     """
     if seen.shape.signs:
         return jnp.swapaxes(of_answer(seen, _may_look(seen), _both_sides), 0, 1)
@@ -99,13 +95,12 @@ def of_answer(
 ) -> Array:  # fmt: skip
     """log e of the answer's pieces, or of others; -inf of runs that are not wanted: [.., Q].
 
-    Where the snapshot has log e of every piece of every answer, it is read from there.
+    It is read from the snapshot where that has log e of every piece.
 
     Args:
         seen: with a mixture as threshold.
         wanted: [] bool, the runs that look.
-        pieces: others, of the snapshot of one run; perhaps with an axis in front, such as one row
-            of pairs for each arm, which the result has too.
+        pieces: others, of the snapshot of one run; an axis in front is one of the result.
         level: only runs where log e may exceed it matter, by a bound that costs less; None: all.
         every: they matter only where log e of every piece may.
     """

@@ -165,9 +165,9 @@ def _rows(shape: Pieces) -> Pairs:
 class PairSet(PieceSet):
     """The ordered pairs (j, k) of candidates whose piece is refuted, as packed bits: k is worse.
 
-    A candidate j of m that make an answer is found when C - m of its pieces are refuted. One
-    mask over the candidates would not do: with slack, an arm may fall to one that is itself
-    epsilon worse than a third. Without m an answer is settled when its own pieces are refuted.
+    A candidate j of m that make an answer is found when C - m of its pieces are refuted. (With
+    slack an arm may fall to one that is itself epsilon worse than a third, so one mask over the
+    candidates would not do.) Without m an answer is settled when its own pieces are refuted.
     """
 
     worse: Array  # [W, C] uint32: bit k of column j is set once k is known to be worse than j
@@ -358,13 +358,9 @@ def largest(lanes: LaneOps, means: Array, m: int) -> TopAnswer:
 
 
 def made_from(seen: Snapshot) -> PieceSet:
-    """The full set of the pieces of all answers, without times, for a problem of one's own.
-
-    Raises:
-        UnsupportedError: the pieces are half-spaces, which have no index that all answers share.
-    """
+    """The full set of the pieces of all answers, without times, for a problem of one's own."""
     shape = seen.shape
-    if not isinstance(shape, Pairs):
+    if not isinstance(shape, Pairs):  # half-spaces have no index that all answers share
         allowed = "elimination with pieces of Pairs, or a HalfSpaces problem"
         raise UnsupportedError("problem", seen.problem, allowed)
     if shape.signs:

@@ -1,7 +1,6 @@
 """Arguments of the contracts' methods: statistics, estimates, evidence, snapshots, views.
 
-Axis letters: K arms, d dimensions, Q pieces of the empirical answer, B lanes. A run's
-own axes come first, lanes last; shapes in docstrings leave the lanes out.
+A run's own axes come first, lanes last; shapes in docstrings leave the lanes out.
 """
 
 import dataclasses
@@ -117,10 +116,7 @@ class Evidence:
         return x if self.costs is None else x / self.costs
 
     def priced(self, prices: Array) -> "Evidence":
-        """The evidence whose weights are shares of cost, of w_k/prices_k pulls: prices [K].
-
-        dH_p/dw_k is by cost. Values at counts are those of no run.
-        """
+        """The evidence whose weights are shares of cost, of w_k/prices_k pulls: prices [K]."""
         costs = prices if self.costs is None else self.costs * prices
         return dataclasses.replace(self, costs=costs)  # type: ignore[type-var]
 
@@ -178,10 +174,7 @@ class Snapshot:
         return dataclasses.replace(self, shape=shape, evidence=evidence, log_e=None)
 
     def refuted(self, beta: Array, among: Array) -> Array:
-        """The pieces of the answer that are refuted at level beta []: [Q] bool.
-
-        Pieces that are not `among` those that matter, [Q] bool, may be left out.
-        """
+        """Those of the pieces `among` [Q] bool that are refuted at level beta []: [Q] bool."""
         if self.threshold is None:
             found = self.shape.exists & self.evidence.refuted(beta)
         else:
