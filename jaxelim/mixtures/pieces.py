@@ -77,10 +77,7 @@ def log_e(
 
 
 def _of_levels(family: Any, stat: Tree, pieces: Any, priors: tuple) -> list[Array]:
-    """The mixture at level - slack, of arms above, and at level + slack, of those below: [K] each.
-
-    Above 0 it falls from there towards the estimate.
-    """
+    """The mixture where pieces of arms above the level begin, and of those below: [K] each."""
     level, slack = pieces.level, pieces.slack
 
     def at(mean: float, prior: Any) -> Array:
@@ -239,13 +236,13 @@ def _least(
 ) -> Array:  # fmt: skip
     """A lower bound on the least of together(g_a(u), g_b(u)) over low <= u <= high: [].
 
-    g_a falls with u and g_b rises. So over a cell it is at least what it is for g_a at the
-    upper end and g_b at the lower. Each pass makes the cells that decide smaller.
+    g_a falls with u and g_b rises, and `together` with both. So over a cell it is at least what it
+    is for g_a at the upper end and g_b at the lower. Each pass makes the cells that decide
+    smaller.
 
     Args:
         components: g_a and g_b at u [n]: [2, n, J].
-        together: log e of both, which rises with each: [n, J] -> [n].
-        low, high: [].
+        together: log e of both: [n, J] -> [n].
         beyond: whether there are means below `low`, where g_b may be -inf, and above `high`,
             where g_a may; [] bool each. None: beyond an end neither is less than there.
     """

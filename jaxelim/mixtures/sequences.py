@@ -34,8 +34,7 @@ def interval(
 
     Args:
         family: a family with `log_mixture`.
-        counts: pulls N, above 0: [..]; [K] for a family with settings for each arm.
-        means: m: of the same shape, in the units of a run.
+        counts, means: pulls above 0, [..] ([K] for a family with settings for each arm).
         grid: the priors.
         log_level: log(P/delta), above 0.
         moments: what else the mixture reads, as of `Statistics.moments`; None: nothing.

@@ -1,7 +1,4 @@
-"""The threshold of Kaufmann & Koolen (2021), from deviations that hold at all times at once.
-
-docs/reference/definitions.md says where each formula was read.
-"""
+"""The threshold of Kaufmann & Koolen (2021); docs/reference/definitions.md has its sources."""
 
 import dataclasses
 import functools
@@ -60,7 +57,7 @@ def lines(gaussian: bool) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class KaufmannKoolen:
-    """A threshold that is proven for LLR, selective and full stops, and for every rule.
+    """A threshold that is proven for LLR, selective and full stops, every rule, and no ridge.
 
     ::
 
@@ -69,9 +66,8 @@ class KaufmannKoolen:
         beta = arms (C_G(x) + 2 log(4 + log n)) for Gaussian rewards of known variance.
 
     T and C_G are bounded by `lines`. The sum over the arms of a piece is at most what it is at
-    equal counts t/arms, since log(1 + log n) and log(4 + log n) are concave. There must be no
-    ridge. (Kaufmann & Koolen 2021; those who cite arXiv:1811.11419 number the two bounds Theorem
-    14 and Corollary 10)
+    equal counts, as log(1 + log n) and log(4 + log n) are concave. (Kaufmann & Koolen 2021;
+    Theorem 14 and Corollary 10 to those who cite arXiv:1811.11419)
 
     Args:
         pieces: number of pieces of which one must not be refuted, at least 1: K - 1 for
@@ -112,11 +108,10 @@ class KaufmannKoolen:
         normal = family.stated_law() == GAUSSIAN
         if not normal and not getattr(family, "exponential", False):
             raise UnsupportedError("family", family, _REWARDS)
-        needed = _pieces_and_arms(problem, instance.structure, instance.K)
-        if needed is None:
-            allowed = "best-arm, best-or-none, best-item, top-m or thresholding; for others "
-            raise UnsupportedError("problem", problem, allowed + "give pieces and arms")
-        return KaufmannKoolen(*needed, normal)
+        if needed := _pieces_and_arms(problem, instance.structure, instance.K):
+            return KaufmannKoolen(*needed, normal)
+        allowed = "best-arm, best-or-none, best-item, top-m or thresholding; for others "
+        raise UnsupportedError("problem", problem, allowed + "give pieces and arms")
 
     def __call__(self, t: Array, delta: Array) -> Array:
         """beta at every t; P = 1 before `bound`."""

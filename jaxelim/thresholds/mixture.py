@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from jaxelim.contracts.views import Snapshot
     from jaxelim.instances.arms import Arms
 
-_KNOWN_VARIANCE = ("gaussian", "gaussian-by-arm")
-"""Names of the families whose pairs and intervals have a closed form."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
@@ -77,12 +74,10 @@ class Mixture:
         return math.log(self.pieces or 1) - jnp.log(delta) + 0 * t
 
     def price(self, instance: "Arms", times: np.ndarray) -> np.ndarray:
-        """Host: by how much the LLR exceeds log e_p after t samples [n], about: [n].
-
-        Of linear arms the volume under even pulls with strength 1.
-        """
-        linear = instance.structure == "linear"
-        return instance.d / 2 * np.log1p(times / instance.K) if linear else np.zeros_like(times)
+        """Host: by how much the LLR exceeds log e_p after t samples [n], about: [n]."""
+        if instance.structure != "linear":
+            return np.zeros_like(times)
+        return instance.d / 2 * np.log1p(times / instance.K)  # the volume under even pulls, c = 1
 
     def log_e(self, seen: "Snapshot", above: bool = False) -> Array:
         """log e_p of the pieces of one run, [Q]; with `above` at least that, at one mean each."""
@@ -113,41 +108,35 @@ class Mixture:
         """
         family = instance.family
         if not (family.has("log_mixture") or hasattr(family, "log_e")):
-            allowed = "one without mixtures, such as Heuristic(): "
-            allowed += f"{family!r} defines no log_mixture"
+            allowed = f"one such as Heuristic(): {family!r} defines no log_mixture"
             raise UnsupportedError("threshold", self, allowed)
         family.priors(self.grid)  # it may refuse the strengths
         if call["ridge"]:
             allowed = f"None or 0 with {self!r}, which covers no bias; or threshold=Heuristic()"
             raise ArgumentError("ridge", call["ridge"], allowed)
-        elimination = call["elimination"]
-        if not getattr(elimination, "shared", True):
+        if not getattr(call["elimination"], "shared", True):
             allowed = "SelectiveElimination() or FullElimination(); or threshold=Heuristic()"
-            raise UnsupportedError("elimination", elimination, allowed)
+            raise UnsupportedError("elimination", call["elimination"], allowed)
         if any(stop.name == "native" for stop in call["stopping"]):
             self._check_native(family, call["rule"], call["stopping"])
         wrong = checks.wrong_answers(problem, instance.K, instance.most)
         number = (self.pieces if instance.most is None else None) or wrong
-        if instance.structure == "linear":
-            number = 1
+        number = 1 if instance.structure == "linear" else number
         if number is None:
-            name = type(problem).__name__
-            allowed = f"Mixture(pieces=..), or {name}.wrong_answers(arms): how many hold the truth"
-            allowed += "; or Heuristic(), without proof"
+            allowed = f"Mixture(pieces=..), or {type(problem).__name__}.wrong_answers(arms): how "
+            allowed += "many hold the truth; or Heuristic(), without proof"
             raise UnsupportedError("threshold", self, allowed)
         return dataclasses.replace(self, pieces=number)
 
     def _check_native(self, family: "Family", rule: "SamplingRule", stopping: Any) -> None:
         """Refuse the native tests that it does not cover."""
-        name = type(rule).__name__
         if rule.native_test != INTERVALS:
-            allowed = f"one such as Heuristic(): the native test of {name} compares beta itself"
-            raise UnsupportedError("threshold", self, allowed)
-        if family.name not in _KNOWN_VARIANCE:
-            other = "LLR(), with another rule" if rule.traits.native == "only" else "LLR()"
-            allowed = f"{other}: native tests of intervals are proven for Gaussian rewards alone"
-            allowed += "; or threshold=Heuristic()"
-            raise UnsupportedError("stopping", stopping, allowed)
+            allowed = f"the native test of {type(rule).__name__} compares beta itself"
+            raise UnsupportedError("threshold", self, f"one such as Heuristic(): {allowed}")
+        if family.name not in ("gaussian", "gaussian-by-arm"):
+            allowed = "LLR(), with another rule" if rule.traits.native == "only" else "LLR()"
+            allowed += ": native tests of intervals are proven for Gaussian rewards alone"
+            raise UnsupportedError("stopping", stopping, allowed + "; or threshold=Heuristic()")
 
     def proof(self, call: "Call") -> bool | str:
         """True for every rule; LLR, selective and full stops; native tests of intervals."""
@@ -162,18 +151,14 @@ class Mixture:
         return True if stop in (*STOPS, INTERVALS) else stop
 
     def width(self, t: Array, delta: Array) -> Array:
-        """What sampling rules read as beta, where their own test ends no run: [].
-
-        It may be any number above 0, as the test is valid under every sampling rule.
-        """
+        """What sampling rules read as beta, where their own test ends no run: [], any above 0."""
         return self(t, delta) + jnp.log(1 + t)
 
     def arm_levels(self, counts: Array, delta: Array) -> Array:
         """Levels beta_k of the arms' intervals, n_k d(m_k, y) <= beta_k: [K].
 
-        (N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N. With Gaussian
-        rewards the intervals hold at all times with probability 1 - delta, as the sum over J
-        strengths exceeds any one of its terms.
+        (N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N. Those of Gaussian
+        rewards hold at all times: the sum over J strengths exceeds any one of its terms.
         """
         of_all = math.log(len(self.strengths) * counts.shape[0]) - jnp.log(delta)
         c = jnp.full_like(counts, self.strengths[0])
