@@ -13,8 +13,7 @@ from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.sets import ArmSet, PairSet, largest
 from jaxelim.errors import ArgumentError, UnsupportedError
 
-LARGEST = 1e15
-"""The largest epsilon, in the units of the rewards and of a run."""
+LARGEST = 1e15  # the largest epsilon, in the units of the rewards and of a run
 _ROUNDING = 8 * np.finfo(np.float64).eps
 
 
@@ -64,10 +63,9 @@ class BestArm(Problem):
         epsilon, items = real("epsilon", self.epsilon, low=0, high=LARGEST), self.items
         if epsilon and items is not None:
             raise ArgumentError("epsilon", epsilon, "0 with items: slack is of arms")
-        reference = self.reference
-        if reference is not None and items is not None:
-            raise ArgumentError("reference", reference, "None with items")
-        reference = None if reference is None else real("reference", reference)
+        if self.reference is not None and items is not None:
+            raise ArgumentError("reference", self.reference, "None with items")
+        reference = None if self.reference is None else real("reference", self.reference)
         items = None if items is None else _different(items)
         for name, value in dict(epsilon=epsilon, items=items, reference=reference).items():
             object.__setattr__(self, name, value)
@@ -134,9 +132,18 @@ class BestArm(Problem):
         return arms if self.items is None else len(self.items)
 
     def check_arms(self, arms):
-        if self.items is not None:
-            _check_items(self.items, arms)
         refuse_slack_of_features(self, arms)
+        if self.items is None:
+            return
+        if self.items.shape[1] != arms.shape[1]:
+            allowed = f"features [P, {arms.shape[1]}], of the dimension of the arms"
+            raise ArgumentError("items", self.items, allowed, f"its shape is {self.items.shape}")
+        # A difference of two items is one of two differences from item 0.
+        outside, _ = outside_span(arms, self.items[1:] - self.items[0])
+        if outside.any():
+            allowed = "items whose differences lie in the span of the arms: no arm tells others"
+            pair = f"z_0 - z_{1 + int(np.argmax(outside))} does not"
+            raise ArgumentError("items", self.items, allowed, pair)
 
     def check(self, arms, theta):
         if self.epsilon:
@@ -171,10 +178,10 @@ class BestArm(Problem):
         return len(self.right(means)) if self.epsilon else 1
 
     def correct(self, answers, truth, means):
-        if self.epsilon:
-            none = ~answers.any(-1, keepdims=True)
-            return np.concatenate([answers, none], -1)[..., self.right(means)].any(-1)
-        return super().correct(answers, truth, means)
+        if not self.epsilon:
+            return super().correct(answers, truth, means)
+        none = ~answers.any(-1, keepdims=True)
+        return np.concatenate([answers, none], -1)[..., self.right(means)].any(-1)
 
     def answer(self, seen):
         if self.items is not None:  # theta_hat is kept, as `uses_theta` is on
@@ -255,7 +262,7 @@ class TopM(Problem):
     def shape(self, seen, answer):
         exists = jnp.broadcast_to(~answer.member, (self.m, *answer.member.shape))
         exists = exists.reshape((-1, *exists.shape[2:]))
-        return Pairs(answer.top, exists, count=self.wrong_answers(answer.member.shape[0]))
+        return Pairs(answer.top, exists, count=self.m * (len(answer.member) - self.m))
 
     def wrong_answers(self, arms):
         return self.m * (arms - self.m)
@@ -300,16 +307,3 @@ def _different(items: Any) -> np.ndarray:
         raise ArgumentError("items", raw, allowed, pair)
     items.setflags(write=False)
     return items
-
-
-def _check_items(items: np.ndarray, arms: np.ndarray) -> None:
-    """Refuse items of another dimension than the arms, or that no arm tells apart."""
-    if items.shape[1] != arms.shape[1]:
-        allowed = f"features [P, {arms.shape[1]}], of the dimension of the arms"
-        raise ArgumentError("items", items, allowed, f"its shape is {items.shape}")
-    # A difference of two items is one of two differences from item 0.
-    outside, _ = outside_span(arms, items[1:] - items[0])
-    if outside.any():
-        pair = f"z_0 - z_{1 + int(np.argmax(outside))}"
-        allowed = "items whose differences lie in the span of the arms: no arm tells others"
-        raise ArgumentError("items", items, allowed, f"{pair} does not")

@@ -34,7 +34,16 @@ class HalfSpaceSet(PieceSet):
         return self._without(seen, seen.public[:, None] & refuted[None])
 
     def drop_all(self, seen, beta):
-        return self._without(seen, self.problem.all_refuted(seen, beta))
+        directions, offsets = seen.space.constants
+        (*places, d), lanes = directions.shape, seen.means.shape[1:]
+
+        def wide(x: Array, *shape: int) -> Array:
+            flat = x.reshape(-1, *shape, *[1] * len(lanes))
+            return jnp.broadcast_to(flat, (offsets.size, *shape, *lanes))
+
+        exists = jnp.ones((offsets.size, *lanes), bool)
+        every = seen.about(pieces.HalfSpaces(wide(directions, d), wide(offsets), exists))
+        return self._without(seen, every.refuted(beta, exists).reshape(*places, *lanes))
 
     def _without(self, seen, refuted):
         dropped = jnp.where(refuted & self._left(), seen.stats.t, self.dropped)
@@ -187,19 +196,6 @@ class HalfSpaces(Problem):
         shape = (*self.offsets.shape, *seen.means.shape[1:])
         return HalfSpaceSet(jnp.zeros(shape, jnp.int32), self)
 
-    def all_refuted(self, seen, beta) -> Array:
-        """Whether beta refutes each half-space of every answer: [A, Q] bool."""
-        directions, offsets = seen.space.constants
-        (*places, d), lanes = directions.shape, seen.means.shape[1:]
-
-        def wide(x: Array, *shape: int) -> Array:
-            flat = x.reshape(-1, *shape, *[1] * len(lanes))
-            return jnp.broadcast_to(flat, (offsets.size, *shape, *lanes))
-
-        exists = jnp.ones((offsets.size, *lanes), bool)
-        every = seen.about(pieces.HalfSpaces(wide(directions, d), wide(offsets), exists))
-        return every.refuted(beta, exists).reshape(*places, *lanes)
-
 
 def _rows(table: Any, answer: Array) -> Array:
     """table[answer] with lanes last: [A, ..] -> [..] or [.., B]."""
@@ -207,6 +203,4 @@ def _rows(table: Any, answer: Array) -> Array:
     return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
 
 
-@jitted
-def _jitted(answer_map: Callable, theta: Array) -> Array:
-    return answer_map(theta)
+_jitted = jitted(lambda answer_map, theta: answer_map(theta))

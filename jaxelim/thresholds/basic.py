@@ -9,7 +9,7 @@ t, nor increase in delta. (Paper, section on Assumption "beta bounds".) For `pro
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
@@ -102,9 +102,7 @@ class LinearThreshold:
         return call.uncovered(STOPS, "LLR, selective and full stops") or True
 
 
-@jitted
-def _compiled(threshold: Any, t: Any, delta: Any) -> Any:
-    return threshold(t, delta)
+_compiled = jitted(lambda threshold, t, delta: threshold(t, delta))
 
 
 def values(threshold: Callable, t: np.ndarray, delta: float) -> np.ndarray:
