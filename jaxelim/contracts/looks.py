@@ -18,10 +18,8 @@ from jaxelim.lanes import ArmBlock, LaneOps, over_arm_blocks
 if TYPE_CHECKING:
     from jaxelim.contracts.views import Snapshot
 
-GROUP = 128
-"""One lane in so many looks in one call, at least one: on average fewer do."""
+GROUP = 128  # one lane in so many looks in one call, at least one: on average fewer do
 WORDS = "at every t below 256, then 0.4 to 0.8% apart, where the LLR passes a gate"
-"""When a run looks."""
 _EVERY = 7  # log2 of the number of looks between t and 2 t
 
 

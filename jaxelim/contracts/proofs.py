@@ -37,33 +37,21 @@ Where the intervals of two arms part, the LLR of their pair is at least beta.
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A checked call with one of its stopping rules, and noise of the source's law.
-
-    Attributes:
-        family, problem, rule, stopping, elimination, ridge: of the call.
-        law: of the rewards, one of `LAWS`; or why proofs do not cover them.
-        structure: "linear" or "unstructured".
-        arms: K.
-        dimension: d.
-        longest: max_k ||phi_k||, over all instances of a batch.
-        theta_norm: ||theta|| in units of the noise, the largest of a batch. None where
-            nobody knows it, in a live run.
-        most: how many arms are ever in, where some join a live run or leave it.
-    """
+    """A checked call with one of its stopping rules, and noise of the source's law."""
 
     family: "Family"
-    law: str
+    law: str  # of the rewards, one of `LAWS`; or why proofs do not cover them
     problem: "Problem"
     rule: "SamplingRule"
     stopping: "StoppingRule"
     elimination: Any
     ridge: float | None
-    structure: str
-    arms: int
-    dimension: int
-    longest: float
-    theta_norm: float | None
-    most: int | None = None
+    structure: str  # "linear" or "unstructured"
+    arms: int  # K
+    dimension: int  # d
+    longest: float  # max_k ||phi_k||, over all instances of a batch
+    theta_norm: float | None  # ||theta|| in units of the noise, the largest; None in a live run
+    most: int | None = None  # how many arms are ever in, where some join a live run or leave it
 
     def other_law(self, what: str) -> str:
         """The reason why a proof for `what`, some rewards, does not cover those of the call."""

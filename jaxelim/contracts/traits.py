@@ -8,8 +8,7 @@ from jaxelim.contracts.proofs import STOPS
 from jaxelim.errors import ArgumentError
 
 _STRUCTURES = ("linear", "unstructured")
-KNOWN_STOPPING = (*STOPS, "native")
-"""The stopping rules that traits allow or refuse; any other is allowed."""
+KNOWN_STOPPING = (*STOPS, "native")  # traits allow or refuse these; any other is allowed
 READS = ("delta", "rewards", "pieces", "chance", "key", "truth")
 
 
@@ -96,20 +95,13 @@ class Traits:
         return self.problems is None or problem in self.problems
 
 
-_NAMES = {field.name for field in dataclasses.fields(Traits)}
-
-
 def refuse_stray(members: Mapping[str, Any]) -> None:
-    """Refuse what a rule's class has and nothing reads: traits as plain attributes, `in_turn`.
-
-    Raises:
-        ArgumentError: there is such an attribute that is no field of the rule.
-    """
+    """Refuse what a rule's class has and nothing reads: traits as plain attributes, `in_turn`."""
     if callable(members.get("in_turn")):
         allowed = "no such method: the engine finds whether runs go one after the other"
         raise ArgumentError("in_turn", members["in_turn"], allowed)
     annotations = members.get("__annotations__", {})
-    for name in sorted(_NAMES & set(members)):
+    for name in sorted({field.name for field in dataclasses.fields(Traits)} & set(members)):
         plain = isinstance(members[name], bool | int | float | str | tuple)
         if plain and "ClassVar" in str(annotations.get(name, "ClassVar")):
             raise ArgumentError(name, members[name], f"traits = Traits({name}=...)")

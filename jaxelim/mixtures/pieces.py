@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from jaxelim.contracts.views import ArmContext, Statistics
 
 _STEPS = 6  # of Newton; four are enough, but for slack and an arm with few pulls
-_APART = 0.02
-"""From the last point to each tangent, in standard deviations; it costs half its square."""
-_TOWARD_END = 16.0
-"""A step leaves at least this fraction of the distance from an end of the range."""
+_APART = 0.02  # standard deviations from the last point to each tangent; it costs half its square
+_TOWARD_END = 16.0  # a step leaves at least this fraction of the distance from an end of the range
 _CELLS = (8, 16, 40)  # how many each pass of `over_cells` adds
 Tree = Any
 

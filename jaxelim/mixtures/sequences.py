@@ -64,11 +64,8 @@ def difference(
 
     All d with inf over mu_a - mu_b = d of log sum_j w_j M_{a,j} M_{b,j} below the level: in
     closed form for Gaussian arms, by a search where `log_mixture` is convex in the mean.
-    Elsewhere, from the intervals of both arms at half the error each.
-
-    Args:
-        family, counts, means, grid, log_level, moments: as in `interval`, of arms [K].
-        a, b: the arms, [P] integers.
+    Elsewhere, from the intervals of both arms at half the error each. Arguments are as in
+    `interval`, of arms [K]; a and b are the arms, [P] integers.
     """
     if hasattr(family, "weighed"):
         arms = family.weighed(grid, counts)
@@ -96,12 +93,8 @@ def directions(
 ) -> Pair:
     """The ends of sequences of y . theta for linear Gaussian arms, valid for all y together.
 
-    Args:
-        grid: the strengths.
-        centres: y . theta_hat, theta_hat without a ridge: [Q].
-        y: the directions: [Q, d].
-        features, counts: [K, d], and pulls [K].
-        log_level: log(1/delta), whatever the number of directions.
+    y [Q, d], centres y . theta_hat [Q] without a ridge, features [K, d], counts [K]; log_level is
+    log(1/delta), whatever the number of directions.
     """
     of_y = gaussian.of_features(grid, y, features, counts)
     reach = radius(grid, of_y.precision, of_y.price, log_level)

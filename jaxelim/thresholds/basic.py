@@ -22,8 +22,7 @@ from jaxelim.contracts.proofs import GAUSSIAN, STOPS
 if TYPE_CHECKING:
     from jaxelim.contracts.proofs import Call
 
-POINTS = 200
-"""Times of every call of `values`, so that one compiled program serves a threshold."""
+POINTS = 200  # times of every call of `values`, so that one program serves a threshold
 _ROUNDING = 1e-12
 
 
