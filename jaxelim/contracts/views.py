@@ -310,5 +310,4 @@ class View(Snapshot):
     @property
     def linear(self) -> "LinearEvidence":
         """The evidence of linear Gaussian rewards: the design, margins and directions."""
-        evidence: Any = self.evidence
-        return evidence
+        return self.evidence  # type: ignore[return-value]
