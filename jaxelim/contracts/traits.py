@@ -29,22 +29,15 @@ class Traits:
         slack: whether it is defined where pieces have slack, as of `BestArm(epsilon=)`.
         costs: whether it is defined for arms with costs: it reads `View.priced`, or ignores
             them and says so.
-        reads: what choices depend on, some of
-
-            - "delta": `view.delta` or `view.beta`, so each delta has its own trajectory;
-            - "rewards": `view.reward_sums`;
-            - "pieces": the active pieces at every pull, which counts as tests;
-            - "chance": `view.chance`, a uniform number from (seed, run, t);
-            - "key": `view.key`, a key of `jax.random` from (seed, run, t);
-            - "truth": the instance's theta, in `prepare`. A live run refuses the rule.
+        reads: what choices depend on: some of "delta" (`view.delta`, `view.beta`, so each delta
+            has its own trajectory), "rewards" (`view.reward_sums`), "pieces" (the active ones
+            at every pull, which counts as tests), "chance" (`view.chance`), "key" (`view.key`),
+            "truth" (theta, in `prepare`; a live run refuses the rule).
         lanes_last: the methods are also right with one more axis, of lanes, at the end,
-            and no lane reads another, whatever their number. The engine then takes runs
-            side by side or one after the other, as is fastest. Only
-            `jaxelim.testing.check` compares these forms.
-        basis_free: choices are the same in any coordinates of R^d, as those are that are
-            made of margins and of products phi_i' V^-1 phi_k. Linearly independent arms
-            without a ridge then are computed as an unstructured instance, where choices
-            that tie on paper tie to the last digit. Nothing checks it.
+            and no lane reads another. Only `jaxelim.testing.check` compares these forms.
+        basis_free: choices are the same in any coordinates of R^d, as those are that are made
+            of margins and of products phi_i' V^-1 phi_k. Nothing checks it. Linearly
+            independent arms without a ridge then are computed as an unstructured instance.
         source: the rule's paper, for tables.
         name: on the command line. Empty: the class's name in lower case, words hyphenated.
 

@@ -27,10 +27,9 @@ class BestArm(Problem):
     "Identification Problems".)
 
     With epsilon above 0, every arm within epsilon of the largest mean is right, up to
-    rounding. Pieces: {mu_k >= mu_i + epsilon} for the arm i of largest estimate and every
-    other arm k. The set of pieces is a K x K mask of ordered pairs; a run stops when all
-    pieces of some arm are eliminated. Unstructured arms only. (Garivier & Kaufmann 2021;
-    Jourdan, Degenne & Kaufmann 2023)
+    rounding. Pieces: {mu_k >= mu_i + epsilon}. Their set is a K x K mask of ordered pairs; a
+    run stops when all pieces of some arm are eliminated. Unstructured arms only. (Garivier &
+    Kaufmann 2021; Jourdan, Degenne & Kaufmann 2023)
 
     With items, identify the item with the largest z_p . theta; pulls are of arms. Pieces:
     y = z_i - z_p, c = 0, for the best item i and every other item p; P - 1 of them. For
@@ -50,8 +49,7 @@ class BestArm(Problem):
             some arm is the answer whatever its mean.
 
     Raises:
-        ArgumentError: epsilon is no such number, items are no such array, reference is no
-            finite number, or items are given with one of the two.
+        ArgumentError: one is no such number or array, or items are given with another.
     """
 
     epsilon: float = 0.0

@@ -110,13 +110,11 @@ class HalfSpaces(Problem):
         shape = directions.shape[:2]
         given = np.zeros(shape) if offsets is None else offsets
         offsets = real_array("offsets", given, shape=shape)
-        settled = dict(answer_map=answer, directions=directions, offsets=offsets)
-        for name, value in settled.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(answer_map=answer, directions=directions, offsets=offsets)
 
     def _key(self):
-        shape, arrays = self.directions.shape, (self.directions, self.offsets)
-        return self.answer_map, shape, *(x.tobytes() for x in arrays)
+        y, c = self.directions, self.offsets
+        return self.answer_map, y.shape, y.tobytes(), c.tobytes()
 
     def __eq__(self, other):
         return isinstance(other, HalfSpaces) and self._key() == other._key()

@@ -26,8 +26,7 @@ class Thresholding(Problem):
 
     With epsilon above 0 an arm within epsilon of the level is right on either side, up to
     rounding. Pieces: {mu_k <= level - epsilon} of an arm k said to be above, else
-    {mu_k >= level + epsilon}. The answer is the side of the estimate; full elimination
-    tests both sides of each arm. Unstructured arms only.
+    {mu_k >= level + epsilon}. Unstructured arms only.
 
     Args:
         level: the threshold on the means, in the units of the rewards.
