@@ -203,10 +203,6 @@ class StoppingRule:
         """The state before the first check."""
         return ()
 
-    def update(self, seen: Snapshot, state: Tree, beta: Array) -> Tree:
-        """The set without the pieces that beta refutes, for a rule that eliminates."""
-        return state
-
     def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
         """The next state, whether to stop, [] bool, and the number of tested pieces, [] int32."""
         raise undefined(self, "observe(seen, state, beta)")

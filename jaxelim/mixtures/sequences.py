@@ -32,12 +32,8 @@ def interval(
 ) -> Pair:  # fmt: skip
     """The ends of the means' confidence sequences, valid at all times: [..] each.
 
-    Args:
-        family: a family with `log_mixture`.
-        counts, means: pulls above 0, [..] ([K] for a family with settings for each arm).
-        grid: the priors.
-        log_level: log(P/delta), above 0.
-        moments: what else the mixture reads, as of `Statistics.moments`; None: nothing.
+    Counts, above 0, and means are [..]; [K] of a family with settings for each arm. log_level is
+    log(P/delta), above 0; moments are as of `Statistics.moments`.
     """
     stat, (up, down) = family.stat_of(counts, means, moments), family.priors(grid)
     priors = np.asarray(up) if up is down else np.concatenate([up, down])

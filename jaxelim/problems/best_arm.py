@@ -65,8 +65,7 @@ class BestArm(Problem):
             raise ArgumentError("reference", self.reference, "None with items")
         reference = None if self.reference is None else real("reference", self.reference)
         items = None if items is None else _different(items)
-        for name, value in dict(epsilon=epsilon, items=items, reference=reference).items():
-            object.__setattr__(self, name, value)
+        vars(self).update(epsilon=epsilon, items=items, reference=reference)
 
     @property
     def times_axes(self) -> tuple[str, ...]:  # type: ignore[override]

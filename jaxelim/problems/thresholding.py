@@ -42,8 +42,8 @@ class Thresholding(Problem):
     lanes_last: ClassVar[bool] = True
 
     def __post_init__(self):
-        object.__setattr__(self, "level", real("level", self.level))
-        object.__setattr__(self, "epsilon", real("epsilon", self.epsilon, low=0, high=LARGEST))
+        level, most = real("level", self.level), LARGEST
+        vars(self).update(level=level, epsilon=real("epsilon", self.epsilon, low=0, high=most))
 
     def __repr__(self):
         slack = f", epsilon={self.epsilon}" if self.epsilon else ""
@@ -81,8 +81,7 @@ class Thresholding(Problem):
         return answer
 
     def shape(self, seen, answer):
-        everywhere = jnp.ones_like(answer)
-        return Pairs(None, everywhere, answer, slack=self.epsilon, level=self.level,
+        return Pairs(None, jnp.ones_like(answer), answer, slack=self.epsilon, level=self.level,
                      count=answer.shape[0])  # fmt: skip
 
     def wrong_answers(self, arms):
