@@ -66,7 +66,7 @@ def difference(
     if hasattr(family, "weighed"):
         arms = family.weighed(grid, counts)
         precision = harmonic(arms.precision[a], arms.precision[b])
-        reach = radius(grid, precision, arms.price[a] + arms.price[b], log_level)
+        reach = radius(precision, arms.price[a] + arms.price[b], log_level)
         return means[a] - means[b] - reach, means[a] - means[b] + reach
     if family.convex_in != "mean":
         lower, upper = interval(family, counts, means, grid, log_level + np.log(2), moments)
@@ -93,11 +93,11 @@ def directions(
     log(1/delta), whatever the number of directions.
     """
     of_y = gaussian.of_features(grid, y, features, counts)
-    reach = radius(grid, of_y.precision, of_y.price, log_level)
+    reach = radius(of_y.precision, of_y.price, log_level)
     return centres - reach, centres + reach
 
 
-def radius(grid: Grid, precision: Array, price: Array, log_level: Array | float) -> Array:
+def radius(precision: Array, price: Array, log_level: Array | float) -> Array:
     """The r at which log mean_j exp(precision_j r^2/2 - price_j) is the level: [Q]."""
 
     def below(r: Array) -> Array:
