@@ -5,7 +5,7 @@ of which may hold no piece; shapes of arrays leave the lanes out (see `jaxelim.l
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,7 @@ from jaxelim.lanes import LaneOps
 _STATIC = {"static": True}
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """Confidence intervals of the means."""
 
     lower: Array  # [K], in the units of the means

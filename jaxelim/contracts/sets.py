@@ -1,7 +1,7 @@
 """Sets of pieces: the contract; masks over candidates, ordered pairs of them, signs of arms."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -335,9 +335,7 @@ class SignSet(PieceSet):
         return lanes.sum(2 - jax.lax.population_count(self.dropped))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class TopAnswer:
+class TopAnswer(NamedTuple):
     """The m arms with the largest means."""
 
     top: Array  # [m] int32, by decreasing mean (ties: lowest index first)
