@@ -46,10 +46,6 @@ class Mixture:
 
     Raises:
         ArgumentError: an argument is out of range.
-
-    Example:
-        >>> Mixture(strengths=(10, 100))
-        Mixture(strengths=(10.0, 100.0))
     """
 
     strengths: tuple[float, ...] = Grid().strengths
