@@ -35,10 +35,8 @@ def _in_lanes(method: Callable) -> Callable:
             return own(seen, *answer)
         if not self.lanes_last:
             seen = dataclasses.replace(seen, lanes=seen.lanes.alone)
-            axes = jax.tree.map(lambda _: -1, (dataclasses.replace(seen, constants=()), *answer))
-            shared = jax.tree.map(lambda _: None, seen.constants)
-            axes = dataclasses.replace(axes[0], constants=shared), *axes[1:]
-            own = jax.vmap(own, in_axes=axes, out_axes=-1)
+            axes: Any = Estimate(None, -1, -1, None)  # type: ignore[arg-type]
+            own = jax.vmap(own, in_axes=(axes, *[-1] * len(answer)), out_axes=-1)
         found = own(seen, *answer)
         if isinstance(found, Pairs) and not found.signs:
             return dataclasses.replace(found, first=saturated(found.first))

@@ -25,12 +25,9 @@ _EVERY = 7  # log2 of the number of looks between t and 2 t
 
 def look_time(t: Array, since: Array | None = None) -> Array:
     """Whether a run looks after t samples, [] int32, or at one after `since`; see `WORDS`."""
-    digits = 31 - jax.lax.clz(t)
-    places = jnp.maximum(digits - _EVERY, 0)
-    if since is not None:
-        return jax.lax.shift_right_logical(t, places) > jax.lax.shift_right_logical(since, places)
-    step = jax.lax.shift_left(jnp.int32(1), places)
-    return (t & (step - 1)) == 0
+    places = jnp.maximum(31 - jax.lax.clz(t) - _EVERY, 0)
+    before = t - 1 if since is None else since
+    return jax.lax.shift_right_logical(t, places) > jax.lax.shift_right_logical(before, places)
 
 
 def refuted(seen: "Snapshot", level: Array, among: Array) -> Array:
