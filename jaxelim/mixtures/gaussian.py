@@ -57,7 +57,8 @@ def half_spaces(y: Array, arms: Weighed) -> Weighed:
 
 def _inverse(norm: Array) -> Array:
     """1/norm; 0 where it is 0."""
-    return jnp.where(norm > 0, 1, 0) / jnp.where(norm > 0, norm, 1)
+    exists = norm > 0
+    return jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1)
 
 
 def of_features(grid: Grid, y: Array, features: Array, counts: Array) -> Weighed:

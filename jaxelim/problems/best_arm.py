@@ -183,11 +183,10 @@ class BestArm(Problem):
     def answer(self, seen):
         if self.items is not None:  # theta_hat is kept, as `uses_theta` is on
             return seen.lanes.argmax(seen.lanes.dot(seen.constants, seen.theta_hat))
-        best = seen.lanes.argmax(seen.means)
         if self.reference is None:
-            return best
+            return seen.lanes.argmax(seen.means)
         none = seen.lanes.max(seen.means) < self.reference
-        return jnp.where(none, jnp.int32(seen.means.shape[0]), best)
+        return jnp.where(none, jnp.int32(len(seen.means)), seen.lanes.argmax(seen.means))
 
     def public(self, seen, answer):
         return self._index(seen) == answer
