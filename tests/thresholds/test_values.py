@@ -98,7 +98,7 @@ DELTAS = np.array([0.9, 0.1, 1e-3, 1e-30, 1e-300])
 def test_kaufmann_koolen(arms, pieces, gaussian):
     given = np.broadcast_arrays(TIMES, DELTAS[:, None])
     with scope.engine():
-        found = jax.jit(je.thresholds.KaufmannKoolen(pieces, arms, gaussian))(*given)
+        found = np.asarray(jax.jit(je.thresholds.KaufmannKoolen(pieces, arms, gaussian))(*given))
     for row, delta in zip(found, DELTAS, strict=True):
         x = (math.log(pieces) - math.log(delta)) / arms
         log_n = np.log(np.maximum(TIMES / arms, 1))
