@@ -181,8 +181,9 @@ class BestArm(Problem):
         return np.concatenate([answers, none], -1)[..., self.right(means)].any(-1)
 
     def answer(self, seen):
-        if self.items is not None:  # theta_hat is kept, as `uses_theta` is on
-            return seen.lanes.argmax(seen.lanes.dot(seen.constants, seen.theta_hat))
+        theta_hat: Any = seen.theta_hat  # kept where `uses_theta` is on
+        if self.items is not None:
+            return seen.lanes.argmax(seen.lanes.dot(seen.constants, theta_hat))
         if self.reference is None:
             return seen.lanes.argmax(seen.means)
         none = seen.lanes.max(seen.means) < self.reference

@@ -168,10 +168,11 @@ class HalfSpaces(Problem):
             raise ArgumentError("instance", given, "theta outside every half-space of its answer")
 
     def answer(self, seen):
+        theta_hat: Any = seen.theta_hat  # kept, as `uses_theta` is on
         answer = self.answer_map
-        if seen.theta_hat.ndim > 1:
+        if theta_hat.ndim > 1:
             answer = jax.vmap(answer, in_axes=-1, out_axes=-1)
-        return saturated(answer(seen.theta_hat))
+        return saturated(answer(theta_hat))
 
     def out_of_range(self, seen):
         return seen.answer, (seen.answer < 0) | (seen.answer >= len(self.directions))
@@ -185,7 +186,8 @@ class HalfSpaces(Problem):
         return answers.reshape((-1,) + (1,) * answer.ndim) == answer
 
     def shape(self, seen, answer):
-        return pieces.HalfSpaces(*(_rows(x, answer) for x in (*seen.constants, self.valid)))
+        y, c, exists = (_rows(x, answer) for x in (*seen.constants, self.valid))
+        return pieces.HalfSpaces(y, c, exists)
 
     def wrong_answers(self, arms):
         return max(len(self.directions) - 1, 1)
