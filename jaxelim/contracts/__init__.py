@@ -1,9 +1,8 @@
 """The contracts: problems, sets of pieces, sampling rules, stopping rules; families, sources.
 
-Read this file first, then `jaxelim.contracts.views` (the methods' arguments),
-`jaxelim.contracts.pieces` and `jaxelim.contracts.family`. Axis letters:
-K arms, d dimensions, Q pieces of the empirical answer, B lanes. Shapes leave the lanes
-out (see `jaxelim.lanes`).
+Read this file first, then `views` (the methods' arguments), `pieces` and `family`. Axis letters:
+K arms, d dimensions, Q pieces of the empirical answer, B lanes. Shapes leave the lanes out (see
+`jaxelim.lanes`).
 """
 
 import dataclasses
@@ -16,11 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.family import Family
+from jaxelim.contracts.family import Family, Source
 from jaxelim.contracts.pieces import HalfSpaces, Interval, Pairs, Pieces
 from jaxelim.contracts.rarely import Rarely, takes_rarely
 from jaxelim.contracts.sets import PieceSet, made_from
-from jaxelim.contracts.source import Source
 from jaxelim.contracts.traits import Traits, refuse_stray
 from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import undefined
@@ -37,11 +35,8 @@ def _in_lanes(method: Callable) -> Callable:
             return own(seen, *answer)
         if not self.lanes_last:
             seen = dataclasses.replace(seen, lanes=seen.lanes.alone)
-            bare = dataclasses.replace(seen, constants=())
-            estimate, *axes = jax.tree.map(lambda _: -1, (bare, *answer))
-            shared = jax.tree.map(lambda _: None, seen.constants)
-            axes = dataclasses.replace(estimate, constants=shared), *axes
-            own = jax.vmap(own, in_axes=axes, out_axes=-1)
+            axes: Any = Estimate(None, -1, -1, None)  # type: ignore[arg-type]
+            own = jax.vmap(own, in_axes=(axes, *[-1] * len(answer)), out_axes=-1)
         found = own(seen, *answer)
         if isinstance(found, Pairs) and not found.signs:
             return dataclasses.replace(found, first=saturated(found.first))
@@ -55,7 +50,6 @@ class Problem:
 
     An answer is right iff the truth is in none of its pieces. (Paper, appendix "Identification
     Problems".) Methods may be written for one run, under `jax.vmap`, or also right `lanes_last`.
-    Only `jaxelim.testing.check` finds lanes that read each other.
     """
 
     name: ClassVar[str] = ""
@@ -76,10 +70,7 @@ class Problem:
         """Host: refuse arms, of features [K, d], that the problem is not defined for."""
 
     def check(self, arms: np.ndarray, theta: np.ndarray) -> None:
-        """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer.
-
-        `check_arms` has run. It alone does where nobody knows theta.
-        """
+        """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer."""
 
     def answer(self, seen: Estimate) -> Tree:
         """The empirical answer: arrays, in the problem's own form."""
@@ -102,10 +93,7 @@ class Problem:
         return arms
 
     def correct(self, answers: np.ndarray, truth: np.ndarray, means: np.ndarray) -> np.ndarray:
-        """Host: which public answers [.., W] bool are right, [..] bool, for means [K].
-
-        `truth` [W] bool is the answer at these means, the only right one by default.
-        """
+        """Host: which public answers [.., W] are right for means [K], of answer `truth`: [..]."""
         return np.all(answers == truth, -1)
 
     def right_answers(self, means: np.ndarray) -> int:
@@ -113,14 +101,9 @@ class Problem:
         return 1
 
     def wrong_answers(self, arms: int) -> int | None:
-        """Host: how many pieces of which one must hold the truth where an answer is wrong.
+        """Host: how many pieces of K arms, of which one holds the truth where an answer is wrong.
 
-        With independent arms it is at most the number of wrong answers; None: not known.
-        A threshold that covers each of these pieces with error delta divided by this
-        number is wrong with probability at most delta.
-
-        Args:
-            arms: the number K of arms, an integer; `check` has their features.
+        None: not known. A threshold divides delta by this number.
         """
         return None
 
@@ -137,10 +120,7 @@ class Problem:
         return ()
 
     def out_of_range(self, seen: Snapshot) -> tuple[Array, Array] | None:
-        """The answer as a number, not 0 if out of range, and whether it is: [] int32, [] bool.
-
-        None: no answer is out of range. This default looks at the arms `first` of pairs.
-        """
+        """The answer as a number, not 0 if out of range, and whether it is: [] each; or None."""
         shape, complete = seen.shape, type(self).pieces is not Problem.pieces
         if (self.lanes_last and complete) or not isinstance(shape, Pairs) or shape.signs:
             return None
@@ -163,8 +143,7 @@ class SamplingRule:
     """
 
     traits: ClassVar[Traits] = Traits()
-    # Set here: whether `choose` takes a third argument, `rarely`.
-    rare: ClassVar[bool] = False
+    rare: ClassVar[bool] = False  # set here: whether `choose` takes a third argument, `rarely`
     native_test: ClassVar[str] = ""
     """What `native` compares at level beta, as `jaxelim.contracts.proofs` names it; or a sentence:
     why no threshold's proof covers it. Empty: nothing is known."""
@@ -185,15 +164,7 @@ class SamplingRule:
     def caution(
         self, instance: Any, threshold: Any, times: Any, levels: Any, delta: float
     ) -> str | None:
-        """Host: why a test may hardly ever end the rule's runs, and what helps; or None.
-
-        Args:
-            instance: the arms.
-            threshold: of the call.
-            times: [n], in samples.
-            levels: [n] the LLRs that the test asks for at these times.
-            delta: the error probability.
-        """
+        """Host: why a test of `levels` [n] at `times` [n] may hardly ever end runs; or None."""
         return None
 
     def static_part(self) -> "SamplingRule":
@@ -205,19 +176,11 @@ class SamplingRule:
         return ()
 
     def choose(self, view: View, state: Tree, *rarely: Rarely) -> tuple[Array, Tree]:
-        """The arm to pull, [] int32, and the next state. This defines the rule.
-
-        A `choose(view, state)`, or a `choose(view, state, rarely)` for work that few choices
-        need; see `Rarely`.
-        """
+        """The arm to pull, [] int32, and the next state; `rarely`, if it is taken: see `Rarely`."""
         raise undefined(self, "choose(view, state)")
 
     def work(self, view: View, state: Tree) -> Array | tuple[Array, Array]:
-        """The number of pieces that the choice of this next state tested: [].
-
-        That is the paper's cost measure. Or a pair: this, and the number of optimisations that
-        the choice solved, for `Result.solves`.
-        """
+        """The pieces that this next state's choice tested: []; or a pair, with what it solved."""
         return view.active_count if "pieces" in self.traits.reads else jnp.zeros_like(view.t)
 
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:
@@ -237,10 +200,6 @@ class StoppingRule:
     def start(self, seen: Snapshot, pair_times: bool = False) -> Tree:
         """The state before the first check."""
         return ()
-
-    def update(self, seen: Snapshot, state: Tree, beta: Array) -> Tree:
-        """The set without the pieces that beta refutes, for a rule that eliminates."""
-        return state
 
     def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
         """The next state, whether to stop, [] bool, and the number of tested pieces, [] int32."""

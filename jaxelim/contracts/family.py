@@ -1,4 +1,4 @@
-"""The contract of a reward family."""
+"""The contracts of a reward family and of a source of rewards."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from jaxelim.mixtures.pieces import Stat
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
-    from jaxelim.contracts.source import Source
     from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
     from jaxelim.mixtures.grid import Grid
@@ -29,7 +28,6 @@ class Family:
 
     It is the model of the evidence, and draws rewards at the arms' means where an instance has
     no `Source`. Methods with an instance run on the host. The others are traced, lanes last.
-    Only `jaxelim.testing.check` finds lanes that read each other.
     """
 
     name: ClassVar[str] = ""
@@ -64,10 +62,7 @@ class Family:
         return own is not None and own is not getattr(Family, method, None)
 
     def law(self) -> str:
-        """The law of the rewards, as `jaxelim.contracts.proofs` names it.
-
-        Or a sentence: why no threshold's proof covers them.
-        """
+        """The law of the rewards, one of `proofs.LAWS`; or a sentence: why no proof covers them."""
         return f"no proof for rewards of {self!r} is known"
 
     def stated_law(self) -> str:
@@ -95,10 +90,7 @@ class Family:
         """Refuse means out of the family's range; `check_arms` has run."""
 
     def check_shape(self, problem: "Problem", shape: Pieces) -> None:
-        """Refuse pieces that the family knows no evidence about, such as levels out of range.
-
-        And those that compare one arm with no other.
-        """
+        """Refuse pieces without evidence, such as levels out of range, or of one arm alone."""
         if shape.candidates == 1 and not shape.signs:
             allowed = f"two arms or more: {problem!r} compares them; one arm has a level, as in "
             raise ArgumentError("arms", "one arm", allowed + "Thresholding(level)")
@@ -115,10 +107,9 @@ class Family:
 
     def check_rewards(self, rewards: np.ndarray) -> None:
         """Refuse recorded rewards, any shape, that the family cannot have: those out of range."""
-        low, high = (getattr(self, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
-        self.refuse_rewards(
-            rewards, (rewards < low) | (rewards > high), f"from {low:g} to {high:g}"
-        )
+        low, high = getattr(self, "low", -np.inf), getattr(self, "high", np.inf)
+        bad = (rewards < low) | (rewards > high)
+        self.refuse_rewards(rewards, bad, f"from {low:g} to {high:g}")
 
     def refuse_rewards(self, rewards: np.ndarray, bad: np.ndarray, allowed: str) -> None:
         """Refuse the rewards where `bad` holds; `allowed`: which they may be, in words."""
@@ -135,10 +126,7 @@ class Family:
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
     ) -> "Source | None":
-        """Host: a source like the rewards of a run; None: the family at their means.
-
-        `counts` and `means` [K]; `moments` as of `Statistics.moments`.
-        """
+        """Host: a source like a run's rewards, of counts and means [K]; None: the family there."""
         return None
 
     def settled(self, **job: Any) -> "Family":
@@ -168,10 +156,7 @@ class Family:
     def start(
         self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array
     ) -> Statistics:
-        """The statistics after one pull of each arm; rewards [K, B], tables of one instance.
-
-        Further initial pulls are samples like any other, by `update`.
-        """
+        """The statistics after one pull of each arm; rewards [K, B], tables of one instance."""
         raise undefined(self, "start(space, problem, tables, rewards)")
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
@@ -182,16 +167,13 @@ class Family:
         self, space: ArmContext, entered: Statistics, ahead: Statistics,
         pull: tuple[Array, Array] | None = None,
     ) -> Statistics:  # fmt: skip
-        """The statistics that a sampling rule sees while rewards are pending.
+        """What a sampling rule sees while rewards are pending: counts and t of all pulls.
 
-        Counts and t are those of all pulls, estimates those of the rewards that have
-        entered. So the evidence is that of these counts at these estimates. This default
-        replaces the counts, and makes the sums counts times their means. A family whose
-        evidence reads more than counts and estimates says here what is of which.
+        Estimates are of the rewards that have entered, sums counts times their means. A family
+        whose evidence reads more says here what is of which.
 
         Args:
-            space: of the run.
-            entered: of the rewards that have entered.
+            space, entered: of the run, and of the rewards that have entered.
             ahead: the last result of this method; `entered` while nothing is pending.
             pull: one more pull, whose reward is pending: its arm, [] int32, and whether
                 there is one, [] bool; None: there is none.
@@ -206,10 +188,7 @@ class Family:
         return dataclasses.replace(entered, t=t, counts=counts, reward_sums=sums).of_one_run()
 
     def degenerate(self, stats: Statistics) -> Array | None:
-        """1 + the first arm with rewards that contradict the family, else 0; None: never so.
-
-        [] int32. The engine asks at the end of a run, and the call then fails.
-        """
+        """At a run's end, 1 + the first arm that contradicts the family or 0: [] int32; or None."""
         return None
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Pieces) -> Evidence:
@@ -217,10 +196,7 @@ class Family:
         raise undefined(self, "evidence(space, stats, shape)")
 
     def scales(self, means: Array, source: "Source | None") -> Array:
-        """What H_p depends on but the means [K]: costs, or variances, [K]; or points of a source.
-
-        `source`: of the rewards; None: the family.
-        """
+        """What H_p depends on but the means [K]: costs or variances, [K], or a source's points."""
         return jnp.ones_like(means)
 
     def plain(self) -> "Family":
@@ -230,15 +206,10 @@ class Family:
     def truth(
         self, features: Array | None, theta: Array, scales: Array, pieces: Pieces
     ) -> Evidence:
-        """The evidence at a truth, for one run.
+        """The evidence at a truth [d] under weights, with `derivatives`, for one run: for H*.
 
-        It is that of weights, with `Evidence.derivatives`. A family with this method has H*.
-
-        Args:
-            features: [K, d]; None: a family of independent arms alone, theta has their means.
-            theta: [d].
-            scales: [K], as from `scales`.
-            pieces: pairs of arms; half-spaces of scores where there are features.
+        `features` [K, d] are None for independent arms alone, whose means theta has; `scales` are
+        as from `scales`; `pieces` are pairs, or half-spaces of scores where there are features.
         """
         raise undefined(self, "truth(features, theta, scales, pieces)")
 
@@ -249,43 +220,28 @@ class Family:
     def log_mixture(self, stat: Any, at: Array, c: Array) -> Array:
         """log M(at) = log of the integral of p(rewards | theta)/p(rewards | at) over a prior.
 
-        The prior has the strength of c pulls and is centred at `at`. So M has mean 1 where
-        `at` is the true mean, whatever the number of rewards, and it is at most the largest
-        likelihood ratio. It is convex as `convex_in` says.
-
-        Args:
-            stat: of arms, as of `stat_of`.
-            at: tested means, inside the range.
-            c: strengths. All arrays are of one shape, and so is the result.
+        The prior has the strength of c pulls and is centred at `at`, a mean inside the range. So
+        M has mean 1 where `at` is the true mean, whatever the number of rewards, and it is at
+        most the largest likelihood ratio. It is convex as `convex_in` says. `stat` is as of
+        `stat_of`. All arrays are of one shape, and so is the result.
         """
         raise undefined(self, "log_mixture(stat, at, c)")
 
     def priors(self, grid: "Grid") -> tuple[Sequence[float], Sequence[float]]:
-        """The strengths c of tests that a mean is at most `at`, and that it is at least that.
-
-        Both are of one length.
-        """
+        """Strengths c, of one length, of tests that a mean is at most `at`, and at least that."""
         return grid.strengths, grid.strengths
 
     def together(self, a: Array, b: Array) -> Array:
-        """log e of a pair, from `log_mixture` of both arms for all priors: [.., J] -> [..].
-
-        This default is the mean over the priors of their products.
-        """
+        """log e of a pair, from `log_mixture` of both arms for all priors: [.., J] -> [..]."""
         return log_mean_exp(a + b)
 
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array
     ) -> Sequence[tuple[Array, Array]]:
-        """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool.
-
-        Where `seen.shape` has slack the pieces are mu_k >= mu_i + slack. This default asks the
-        evidence of each arm's pieces, or of each item's; a family may have a faster way.
-        """
+        """For each candidate i of a block: i, and which pieces of i and k are refuted, [K] bool."""
         pieces, out = pairs_of(seen.shape), []
         for r in range(arms.m):
-            i = jnp.broadcast_to(arms.first + r, seen.means.shape[1:])
-            row = pieces.others(i)
+            row = pieces.others(jnp.broadcast_to(arms.first + r, seen.means.shape[1:]))
             out.append((arms.first + r, seen.evidence.about(row).refuted(beta)))
         return out
 
@@ -298,15 +254,61 @@ class Family:
         return seen.shape.overlap(seen.lanes, self.interval(seen, seen.means, beta))
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
-        """Draw the arms' means from their posteriors, after pulls [K] with estimates [K]: [K].
-
-        `key` is [], or [B] with lanes; see `jaxelim.families.draws`.
-        """
+        """Draw the arms' means [K] from their posteriors; `key` is [], or [B] with lanes."""
         raise undefined(self, "posterior(key, counts, means)")
 
     def share(self, seen: View, i: Array, k: Array) -> Array:
-        """The share of arm i in the LLR of mu_i = mu_k: [], of two arms [] in any order.
-
-        At equal estimates, its limit there.
-        """
+        """The share of arm i [] in the LLR of mu_i = mu_k: []; at equal estimates its limit."""
         raise undefined(self, "share(seen, i, k)")
+
+
+class Source:
+    """What the rewards of runs are drawn from, where the family does not draw them.
+
+    A frozen dataclass of settings. `draw` and `lengths` are traced, lanes last; the other
+    methods run on the host. Rewards are in units of `instance.family.scale`.
+    """
+
+    name: ClassVar[str] = ""
+    noise: ClassVar[str] = "uniform"  # what `draw` is given: on [0, 1), or "normal", or "run"
+    dependence: str = ""  # why rewards of an arm are no independent draws; empty: they are
+
+    @property
+    def means(self) -> np.ndarray | None:
+        """The means of the arms, [K]; None: those of the instance, whatever they are."""
+        return None
+
+    def law(self, family: Family) -> str:
+        """`Family.law` of these rewards, tested as that family's."""
+        if self.dependence:
+            return self.dependence
+        if family.any_law:
+            return family.stated_law()
+        return f"the law of rewards from {self.name} is not that of {family!r}"
+
+    def static_part(self) -> "Source":
+        """The source without its arrays, which `nature` returns; equal ones share a program."""
+        return self
+
+    def check(self, instance: "Instance") -> None:
+        """Refuse an instance for which there are no rewards; its means have been checked."""
+
+    def check_runs(self, runs: np.ndarray, initial_pulls: int) -> None:
+        """Refuse run indices or initial pulls that there are no rewards for."""
+
+    def points(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rewards that each arm may have and their probabilities, [K, S] each."""
+        allowed = "a source of points, such as Points: H* is that of their distribution"
+        raise UnsupportedError("source", self, allowed)
+
+    def nature(self, instance: "Instance") -> Tree:
+        """What `draw` needs: NumPy arrays [instance, ..]."""
+        raise undefined(self, "nature(instance)")
+
+    def draw(self, lanes: LaneOps, nature: Any, arm: Array, pull: Array, noise: Array) -> Array:
+        """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
+        raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
+
+    def lengths(self, nature: Any) -> Array | None:
+        """The number of rewards of each arm, [K] int32, whose mean is the arm's; None: no end."""
+        return None

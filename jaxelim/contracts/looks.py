@@ -1,9 +1,7 @@
 """Looks: tests of pieces by a mixture, at few times of a run.
 
-Such a test may look when it likes, as it is valid at all times at once. It looks at a run
-at every t below 256, then at times 0.4% to 0.8% apart, where a likelihood ratio passes a
-gate. All of this depends on the run alone. Lanes that look are gathered, so that one look
-does not cost a look of all.
+Such a test may look when it likes, as it is valid at all times at once. When it looks depends
+on the run alone. Lanes that look are gathered, so that one look does not cost a look of all.
 """
 
 import dataclasses
@@ -20,57 +18,41 @@ from jaxelim.lanes import ArmBlock, LaneOps, over_arm_blocks
 if TYPE_CHECKING:
     from jaxelim.contracts.views import Snapshot
 
-GROUP = 128
-"""One lane in so many looks in one call, at least one: on average fewer do."""
+GROUP = 128  # one lane in so many looks in one call, at least one: on average fewer do
 WORDS = "at every t below 256, then 0.4 to 0.8% apart, where the LLR passes a gate"
-"""When a run looks."""
 _EVERY = 7  # log2 of the number of looks between t and 2 t
 
 
 def look_time(t: Array, since: Array | None = None) -> Array:
-    """Whether a run looks after t samples, [] int32: every t below 256, then 0.4 to 0.8% apart.
-
-    Where rewards enter in groups, it looks after a group with such a t in it: `since` [] were
-    before the group.
-    """
-    digits = 31 - jax.lax.clz(t)
-    places = jnp.maximum(digits - _EVERY, 0)
-    if since is not None:
-        return jax.lax.shift_right_logical(t, places) > jax.lax.shift_right_logical(since, places)
-    step = jax.lax.shift_left(jnp.int32(1), places)
-    return (t & (step - 1)) == 0
+    """Whether a run looks after t samples, [] int32, or at one after `since`; see `WORDS`."""
+    places = jnp.maximum(31 - jax.lax.clz(t) - _EVERY, 0)
+    before = t - 1 if since is None else since
+    return jax.lax.shift_right_logical(t, places) > jax.lax.shift_right_logical(before, places)
 
 
 def refuted(seen: "Snapshot", level: Array, among: Array) -> Array:
-    """The pieces of the answer that are refuted at this look: [Q] bool.
-
-    Args:
-        seen: with a mixture as threshold.
-        level: the threshold's level, [].
-        among: the pieces that matter, [Q] bool. Those that pass the gate are looked at.
-    """
+    """The pieces of the answer, `among` those that matter, that this look refutes: [Q] bool."""
     shape: Any = seen.shape
-    passes = among & seen.evidence.refuted(_gate(seen, level))
+    passes = among & seen.evidence.refuted(seen.threshold.gate(level, seen))
     few = dataclasses.replace(seen, shape=dataclasses.replace(shape, exists=passes))
     wanted = _may_look(few) & seen.lanes.any(passes)
-    return ask(few, wanted, lambda alone: alone.shape, level) > level
+    return of_answer(few, wanted, level=level) > level
 
 
 def all_refuted(seen: "Snapshot", level: Array) -> Array:
     """Whether all pieces of the answer are refuted at this look: [] bool."""
     exists, least = seen.shape.exists, seen.lanes.min
-    passes = least(jnp.where(exists, seen.evidence.values(), jnp.inf)) > _gate(seen, level)
-    log_e = ask(seen, _may_look(seen) & passes, lambda alone: alone.shape, level, every=True)
+    value = least(jnp.where(exists, seen.evidence.values(), jnp.inf))
+    wanted = _may_look(seen) & (value > seen.threshold.gate(level, seen))
+    log_e = of_answer(seen, wanted, level=level, every=True)
     return least(jnp.where(exists, log_e, jnp.inf)) > level
 
 
 def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
-    """Whether {mu_i <= mu_k} is refuted, for every ordered pair: [i, k] bool.
-
-    Of items, or with slack, as the pieces of the answer say.
-    """
-    wanted = _may_look(seen) & seen.lanes.any(refuted_against(seen, _gate(seen, level)))
-    return ask(seen, wanted, _pairs, level) > level
+    """Whether {mu_i <= mu_k} is refuted, of every ordered pair of candidates: [i, k] bool."""
+    passes = refuted_against(seen, seen.threshold.gate(level, seen))
+    wanted = _may_look(seen) & seen.lanes.any(passes)
+    return of_answer(seen, wanted, _pairs, level) > level
 
 
 def refuted_against(seen: "Snapshot", beta: Array) -> Array:
@@ -87,73 +69,59 @@ def refuted_against(seen: "Snapshot", beta: Array) -> Array:
 
 
 def of_every_answer(seen: "Snapshot") -> Array:
-    """log e of every piece of every answer, shaped as `none_so_far`; -inf where no run looks.
+    """log e of every piece of every answer, without a gate; -inf where no run looks.
 
-    [i, k] of {mu_i <= mu_k}, of items or candidates too, or with slack; [K, 2] of
-    {mu_k >= level} and {mu_k <= level}. A run looks here without passing a gate.
+    [i, k] of {mu_i <= mu_k}, or of candidates; [K, 2] of {mu_k >= level} and {mu_k <= level}.
     """
     if seen.shape.signs:
-        return jnp.swapaxes(ask(seen, _may_look(seen), _both_sides), 0, 1)
-    return ask(seen, _may_look(seen), _pairs)
-
-
-def of_answer(seen: "Snapshot", wanted: Array) -> Array:
-    """log e of the answer's pieces now, -inf of the runs that are not `wanted`: [Q]."""
-    return ask(seen, wanted, lambda alone: alone.shape)
+        return jnp.swapaxes(of_answer(seen, _may_look(seen), _both_sides), 0, 1)
+    return of_answer(seen, _may_look(seen), _pairs)
 
 
 def none_so_far(seen: "Snapshot") -> Array:
     """0 for every piece of every answer, as e is 1 before any look; of pieces with an index."""
-    lanes = seen.means.shape[1:]
     n = pairs_of(seen.shape).candidates
-    if seen.shape.signs:
-        return jnp.zeros((n, 2, *lanes))
-    return jnp.zeros((n, n, *lanes))
+    return jnp.zeros((n, 2 if seen.shape.signs else n, *seen.means.shape[1:]))
 
 
-def ask(
-    seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces],
+def of_answer(
+    seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces] | None = None,
     level: Array | None = None, every: bool = False,
 ) -> Array:  # fmt: skip
-    """log e of some pieces of the runs that are `wanted`, [] bool, -inf of others: [.., Q].
+    """log e of the answer's pieces, or of others; -inf of runs that are not wanted: [.., Q].
 
-    Where the snapshot has log e of every piece of every answer, it is read from there.
+    It is read from the snapshot where that has log e of every piece.
 
     Args:
         seen: with a mixture as threshold.
         wanted: [] bool, the runs that look.
-        pieces: those of the snapshot of one run. With an axis in front, such as one row of
-            pairs for each arm, so is that of the result.
+        pieces: others, of the snapshot of one run; an axis in front is one of the result.
         level: only runs where log e may exceed it matter, by a bound that costs less; None: all.
         every: they matter only where log e of every piece may.
     """
-    assert seen.threshold is not None
     if level is not None and seen.log_e is None and not hasattr(seen.family, "log_e"):
         may = _in_groups(seen, wanted, pieces, True) > level
         over = tuple(range(may.ndim - wanted.ndim))
-        some = jnp.any(may, over)
-        wanted &= jnp.all(may | ~seen.shape.exists, over) if every else some
+        wanted &= jnp.all(may | ~seen.shape.exists, over) if every else jnp.any(may, over)
     return _in_groups(seen, wanted, pieces, False)
 
 
 def _in_groups(
-    seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces], above: bool
+    seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces] | None, above: bool
 ) -> Array:
-    """log e as of `ask`, or what is `above` it."""
+    """log e as of `of_answer`, or what is `above` it."""
     space = dataclasses.replace(seen.space, lanes=LaneOps(gpu=seen.lanes.gpu), transposed=None)
     bare = dataclasses.replace(seen, space=space, evidence=None, live=None, since=None)
-    log_e: Any = seen.threshold and seen.threshold.log_e
 
     def of_run(own: dict[str, Any], features: Array | None) -> Array:
         alone = dataclasses.replace(bare, **own)
         if features is not None:
-            own_space = dataclasses.replace(space, features=features)
-            alone = dataclasses.replace(alone, space=own_space)
-        shape = pieces(alone)
+            alone = dataclasses.replace(alone, space=dataclasses.replace(space, features=features))
+        shape = alone.shape if pieces is None else pieces(alone)
 
         def one(shape: Any) -> Array:
             if alone.log_e is None:
-                return log_e(dataclasses.replace(alone, shape=shape), above)
+                return seen.threshold.log_e(dataclasses.replace(alone, shape=shape), above)
             if shape.signs:
                 return alone.log_e[jnp.arange(shape.candidates), shape.above.astype(jnp.int32)]
             return alone.log_e[shape.places()]
@@ -188,9 +156,7 @@ def _in_groups(
     return jax.lax.cond(jnp.any(wanted), looks, lambda c: c[1], (wanted, none))
 
 
-def pieces_for_sampling(
-    seen: "Snapshot", elimination: Any, piece_set: Any
-) -> tuple[Array, Array]:
+def pieces_for_sampling(seen: Any, elimination: Any, piece_set: Any) -> tuple[Array, Array]:
     """The pieces for sampling, [Q] bool, and their number, [] int32."""
     if elimination is None:
         return seen.shape.exists, seen.shape.total()
@@ -198,11 +164,6 @@ def pieces_for_sampling(
         return piece_set.active(seen), piece_set.active_count(seen)
     active = elimination.active(seen, piece_set)
     return active, seen.lanes.sum(active)
-
-
-def _gate(seen: "Snapshot", level: Array) -> Array:
-    assert seen.threshold is not None
-    return seen.threshold.gate(level, seen)
 
 
 def _may_look(seen: "Snapshot") -> Array:
@@ -219,7 +180,6 @@ def _pairs(alone: "Snapshot") -> Pieces:
 
 def _both_sides(alone: "Snapshot") -> Pieces:
     """Both pieces of every arm of one run, of estimates below and above the level: [2, K]."""
-    above = jnp.stack([jnp.zeros_like(alone.shape.exists), jnp.ones_like(alone.shape.exists)])
-    level: Any = alone.shape
-    return dataclasses.replace(level, above=above, exists=jnp.ones_like(above))
-
+    shape: Any = alone.shape
+    above = jnp.stack([jnp.zeros_like(shape.exists), jnp.ones_like(shape.exists)])
+    return dataclasses.replace(shape, above=above, exists=jnp.ones_like(above))

@@ -5,7 +5,7 @@ of which may hold no piece; shapes of arrays leave the lanes out (see `jaxelim.l
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,7 @@ from jaxelim.lanes import LaneOps
 _STATIC = {"static": True}
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """Confidence intervals of the means."""
 
     lower: Array  # [K], in the units of the means
@@ -49,11 +47,10 @@ class Pieces:
 class Pairs(Pieces):
     """Pieces {mu_k >= mu_i + slack}: of one or several candidates i, with every candidate k.
 
-    Candidates are the arms in their order, or the problem's items in place of the arms.
-    With a `level`, a reference of that known mean follows the arms, as number K. It is
-    never pulled. Where `first` is None, every piece is of an arm k and the reference: it is
-    {mu_k <= level - slack} where `above` holds, else {mu_k >= level + slack}.
-    Families whose arms have features compare items by z . theta; others know no items.
+    Candidates are the arms in their order, or the problem's items, compared by z . theta. With
+    a `level`, a reference of that mean, never pulled, follows the arms as number K. Where
+    `first` is None, every piece is of an arm k and the reference: {mu_k <= level - slack}
+    where `above` holds, else {mu_k >= level + slack}.
 
     Args:
         first: the candidates i, [] or [m] int32; None: the reference.
@@ -78,11 +75,10 @@ class Pairs(Pieces):
     items: bool = dataclasses.field(default=False, metadata=_STATIC)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        number = float | int | np.floating | np.integer
-        if self.level is not None and not isinstance(self.level, number):
-            raise ArgumentError("level", self.level, "a number, not an array")
-        if not isinstance(self.slack, number):
-            raise ArgumentError("slack", self.slack, "a number, not an array")
+        level = 0.0 if self.level is None else self.level
+        for name, value in (("level", level), ("slack", self.slack)):
+            if not isinstance(value, float | int | np.floating | np.integer):
+                raise ArgumentError(name, value, "a number, not an array")
 
     @property
     def signs(self) -> bool:  # type: ignore[override]
@@ -133,11 +129,7 @@ class Pairs(Pieces):
         return jnp.concatenate([x, jnp.full_like(x[:1], reference)])
 
     def ends(self, lanes: LaneOps, x: Array) -> tuple[Array, Array]:
-        """x_i and x_k of every piece, x [C]: to broadcast to [C], or to [m, C] if `several`.
-
-        Not of signs.
-        """
-        assert self.first is not None
+        """x_i and x_k of every piece, not of signs, x [C]: to broadcast to [C] or [m, C]."""
         own = lanes.take(x, self.first)
         return (own[:, None], x[None]) if self.several else (own, x)
 
@@ -156,12 +148,10 @@ class Pairs(Pieces):
 
     def apart(self, pieces: Array) -> Array:
         """The inverse of `flat`, for several candidates i: [Q] -> [m, C]."""
-        assert self.first is not None
         return pieces.reshape((self.first.shape[0], -1, *pieces.shape[1:]))
 
     def pair(self, lanes: LaneOps, piece: Array) -> tuple[Array, Array]:
         """The candidates i and k of a piece []; not of signs."""
-        assert self.first is not None
         if not self.several:
             return self.first, piece
         n = np.asarray(self.candidates, piece.dtype)
@@ -206,16 +196,9 @@ def pairs_of(pieces: Pieces) -> Pairs:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class HalfSpaces(Pieces):
-    """Pieces {lambda : y . lambda <= c} of any direction, for rewards with features.
+    """Pieces {lambda : y . lambda <= c} of any direction, for rewards with features."""
 
-    Args:
-        y: the directions, [Q, d].
-        c: the offsets, [Q].
-        exists: which places hold a piece, [Q] bool.
-        count: as in `Pairs`.
-    """
-
-    y: Any
-    c: Any
-    exists: Any
+    y: Any  # [Q, d]
+    c: Any  # [Q]
+    exists: Any  # [Q] bool: which places hold a piece
     count: int | None = dataclasses.field(default=None, metadata=_STATIC)

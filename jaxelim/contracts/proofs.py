@@ -1,8 +1,7 @@
 """What a threshold reads of a call to say whether its proof covers it.
 
-A threshold may have a method `proof(call)`, of a `Call`. It returns True, or the reason
-why not, a sentence. It raises `UnsupportedError` where the call contradicts its terms. A
-threshold without the method has no proof.
+A threshold may have a method `proof(call)`, of a `Call`. It returns True, or a sentence why not,
+and raises `UnsupportedError` where the call contradicts its terms.
 """
 
 import dataclasses
@@ -16,25 +15,20 @@ if TYPE_CHECKING:
     from jaxelim.contracts import Problem, SamplingRule, StoppingRule
     from jaxelim.contracts.family import Family
 
-GAUSSIAN = "gaussian"
-"""Law of rewards: Gaussian, of known variances."""
+GAUSSIAN = "gaussian"  # of known variances
 UNKNOWN_VARIANCE = "gaussian of unknown variance"
-"""Law of rewards: Gaussian, of unknown variances."""
-ONE_PARAMETER = "one-parameter"
-"""Law of rewards: a one-parameter exponential family."""
-BOUNDED = "bounded"
-"""Law of rewards: any, in an interval."""
+ONE_PARAMETER = "one-parameter"  # an exponential family
+BOUNDED = "bounded"  # any law in an interval
 LAWS = (GAUSSIAN, UNKNOWN_VARIANCE, ONE_PARAMETER, BOUNDED)
+"""Laws of rewards that proofs know."""
 
-LLR, SELECTIVE, FULL = "llr", "selective", "full"
+STOPS = ("llr", "selective", "full")
 """Stops that end a run once every piece of the answer was refuted."""
 INTERVALS = "intervals"
 """Native test: the intervals of the means at level beta part."""
-EQUAL_INTERVALS = "intervals of equal counts"
-"""The same, where all arms that are left were pulled equally often."""
 LLR_OF_PAIRS = "llr of pairs"
 """Native test: the LLRs of pairs of arms exceed beta."""
-REFUTING = (LLR, SELECTIVE, FULL, INTERVALS, EQUAL_INTERVALS, LLR_OF_PAIRS)
+REFUTING = (*STOPS, INTERVALS, LLR_OF_PAIRS)
 """Endings that refute pieces of which one is true where the answer is wrong.
 
 Where the intervals of two arms part, the LLR of their pair is at least beta.
@@ -43,35 +37,21 @@ Where the intervals of two arms part, the LLR of their pair is at least beta.
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A checked call with one of its stopping rules, and noise of the source's law.
-
-    Where the caller gave the noise the engine says that no proof covers it.
-
-    Attributes:
-        family, problem, rule, stopping, elimination, ridge: of the call.
-        law: of the rewards, one of the laws above; or why proofs do not cover them.
-        structure: "linear" or "unstructured".
-        arms: K.
-        dimension: d.
-        longest: max_k ||phi_k||, over all instances of a batch.
-        theta_norm: ||theta|| in units of the noise, the largest of a batch. None where
-            nobody knows it, in a live run.
-        most: how many arms are ever in, where some join a live run or leave it.
-    """
+    """A checked call with one of its stopping rules, and noise of the source's law."""
 
     family: "Family"
-    law: str
+    law: str  # of the rewards, one of `LAWS`; or why proofs do not cover them
     problem: "Problem"
     rule: "SamplingRule"
     stopping: "StoppingRule"
     elimination: Any
     ridge: float | None
-    structure: str
-    arms: int
-    dimension: int
-    longest: float
-    theta_norm: float | None
-    most: int | None = None
+    structure: str  # "linear" or "unstructured"
+    arms: int  # K
+    dimension: int  # d
+    longest: float  # max_k ||phi_k||, over all instances of a batch
+    theta_norm: float | None  # ||theta|| in units of the noise, the largest; None in a live run
+    most: int | None = None  # how many arms are ever in, where some join a live run or leave it
 
     def other_law(self, what: str) -> str:
         """The reason why a proof for `what`, some rewards, does not cover those of the call."""
@@ -86,32 +66,26 @@ class Call:
     @property
     def endings(self) -> tuple[str, ...]:
         """What may end a run: of `REFUTING`, or sentences why proofs do not cover a test."""
-        tests, rule = [], self.rule
-        native = self.stopping.name == "native"
-        if not native:
-            name = self.stopping.name
-            other = f"no proof of the stopping rule {name!r} is known"
-            known = shipped(self.stopping) and name in (LLR, SELECTIVE, FULL)
-            tests.append(name if known else other)
-        if native or rule.traits.native == "always":
-            known = states(rule, "native_test")
-            other = f"no proof of the native test of {type(rule).__name__} is known"
+        tests, rule, name = [], self.rule, self.stopping.name
+        if name != "native":
+            known = shipped(self.stopping) and name in STOPS
+            tests.append(name if known else f"no proof of the stopping rule {name!r} is known")
+        if name == "native" or rule.traits.native == "always":
+            own = rule.native_test if states(rule, "native_test") else ""
             if rule.traits.elimination and not getattr(self.elimination, "shared", True):
-                known, other = False, "its native test passes over what the resets eliminated"
-            tests.append(rule.native_test or other if known else other)
+                own = "its native test passes over what the resets eliminated"
+            other = f"no proof of the native test of {type(rule).__name__} is known"
+            tests.append(own or other)
         return tuple(tests)
 
     def uncovered(self, endings: Sequence[str], what: str) -> str:
-        """Why a proof of these endings does not cover the call; empty where it does.
-
-        `what`: the endings of the proof, in words.
-        """
+        """Why a proof of these endings, `what` in words, does not cover the call; else empty."""
         for ending in self.endings:
-            if ending not in endings and ending in (LLR, SELECTIVE, FULL):
-                return f"it is proven for {what}"
+            if ending not in endings and ending in REFUTING:
+                native = "" if ending in STOPS else ", and a native test may end these runs"
+                return f"it is proven for {what}{native}"
             if ending not in endings:
-                native = f"it is proven for {what}, and a native test may end these runs"
-                return native if ending in REFUTING else ending
+                return ending
         return ""
 
 

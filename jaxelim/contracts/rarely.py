@@ -23,13 +23,12 @@ class Rarely:
     """
 
     def __call__(self, go: Array, work: Callable[[], Tree], otherwise: Tree) -> Tree:
-        """work() where `go` holds, `otherwise` elsewhere.
+        """work() where `go` [] bool holds, elsewhere `otherwise`, a pytree of arrays.
 
-        Args:
-            go: [] bool.
-            work: a function without arguments. It returns a pytree like `otherwise`, and is
-                called for all runs beside one where `go` holds.
-            otherwise: a pytree of arrays.
+        `work` returns a pytree like it, and is called for all runs beside one where `go` holds.
+
+        Raises:
+            TypeError: `go` is no bool, or the pytrees are unlike.
         """
         go = _flag(go)
 
@@ -40,23 +39,18 @@ class Rarely:
                 raise TypeError(f"work of rarely returns {returned}, otherwise is {given}")
             return where(go, done, otherwise)
 
-        return jax.lax.cond(jnp.any(go), chosen, lambda: _arrays(otherwise))
+        return jax.lax.cond(jnp.any(go), chosen, lambda: jax.tree.map(jnp.asarray, otherwise))
 
 
 class Skipping(Rarely):
     """The form of the first call, which notes where some `go` has held."""
 
     def __init__(self, asks: Array):
-        self.asks = asks  # [] bool
-        self.called = False
+        self.asks, self.called = asks, False  # [] bool
 
     def __call__(self, go: Array, work: Callable[[], Tree], otherwise: Tree) -> Tree:
         self.asks, self.called = self.asks | _flag(go), True
         return otherwise
-
-
-def _arrays(tree: Tree) -> Tree:
-    return jax.tree.map(jnp.asarray, tree)
 
 
 def _flag(go: Array) -> Array:

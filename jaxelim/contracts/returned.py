@@ -16,12 +16,9 @@ from jaxelim.errors import JaxelimError, in_words
 def blamed(
     method: str, fault: Callable[[str], Exception], hint: Callable[[Exception], str] | None = None
 ) -> Iterator[None]:
-    """Turn what a user's method raises into another exception; the library's own pass.
+    """Turn what a user's method raises into `fault(note)`; the library's own exceptions pass.
 
-    Args:
-        method: its name.
-        fault: makes the exception from a note, such as "choose raised ValueError: ..".
-        hint: what to add to the note.
+    The note is such as "choose raised ValueError: ..", with the hint on that exception.
     """
     try:
         yield

@@ -1,6 +1,7 @@
 """Sets of pieces: the contract; masks over candidates, ordered pairs of them, signs of arms."""
 
 import dataclasses
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +50,7 @@ class PieceSet:
         return seen.public
 
     def restarting(self) -> "PieceSet":
-        """The set for `Resets`: without times and early ends, as it is filled again."""
+        """The set for `Resets`: without times and early ends."""
         return self
 
     def times(self) -> Array | None:
@@ -124,23 +125,19 @@ class ArmSet(PieceSet):
 
 
 def pack(lanes: LaneOps, bits: Array) -> Array:
-    """Pack bool [K, ..] along axis 0 into uint32 words [ceil(K/32), ..].
-
-    Entry k is bit k % 32 of word k // 32.
-    """
+    """Pack bool [K, ..] into uint32 words [ceil(K/32), ..]: k is bit k % 32 of word k // 32."""
 
     def together(parts: list[Array]) -> Array:
-        return balanced(
-            jnp.bitwise_or, [x.astype(jnp.uint32) << np.uint32(bit) for bit, x in enumerate(parts)]
-        )
+        shifted = [x.astype(jnp.uint32) << np.uint32(bit) for bit, x in enumerate(parts)]
+        return balanced(jnp.bitwise_or, shifted)
 
     def words(bits: Array) -> Array:
         k = bits.shape[0]
         whole = k // _BITS * _BITS
         blocks = bits[:whole].reshape((-1, _BITS) + bits.shape[1:])
-        words_of_blocks = [together([blocks[:, bit] for bit in range(_BITS)])] if whole else []
+        of_blocks = [together([blocks[:, bit] for bit in range(_BITS)])] if whole else []
         rest = [together(list(bits[whole:]))[None]] if whole < k else []
-        return jnp.concatenate([*words_of_blocks, *rest])
+        return jnp.concatenate([*of_blocks, *rest])
 
     return lanes.materialize(words, bits)
 
@@ -168,15 +165,15 @@ def _rows(shape: Pieces) -> Pairs:
 class PairSet(PieceSet):
     """The ordered pairs (j, k) of candidates whose piece is refuted, as packed bits: k is worse.
 
-    A candidate j of m that make an answer is found when C - m of its pieces are refuted. One
-    mask over the candidates would not do: with slack, an arm may fall to one that is itself
-    epsilon worse than a third. Without m an answer is settled when its own pieces are refuted.
+    A candidate j of m that make an answer is found when C - m of its pieces are refuted. (With
+    slack an arm may fall to one that is itself epsilon worse than a third, so one mask over the
+    candidates would not do.) Without m an answer is settled when its own pieces are refuted.
     """
 
     worse: Array  # [W, C] uint32: bit k of column j is set once k is known to be worse than j
-    found: Array | None  # [C] bool: at least C - m candidates are known to be worse; with m
-    kept_times: Array | None  # [C, C] int32: when each pair (j, k) was dropped, 0 for never
-    m: int | None = dataclasses.field(metadata={"static": True})
+    found: Any = None  # [C] bool: C - m candidates are known to be worse; with m
+    kept_times: Array | None = None  # [C, C] int32: when each pair (j, k) was dropped, or 0
+    m: int | None = dataclasses.field(default=None, metadata={"static": True})
 
     @staticmethod
     def full(like: Array, m: int | None = None, times: bool = False) -> "PairSet":
@@ -187,7 +184,7 @@ class PairSet(PieceSet):
         return PairSet(worse, None if m is None else jnp.zeros(like.shape, bool), kept, m)
 
     def restarting(self):
-        return PairSet(self.worse, None, None, None)
+        return PairSet(self.worse)
 
     def active(self, seen):
         shape = _rows(seen.shape)
@@ -212,12 +209,11 @@ class PairSet(PieceSet):
             if times is not None:
                 fresh = here[:, None] & now[r][None] & (times == 0)
                 times = jnp.where(fresh, seen.stats.t, times)
-        return PairSet(worse, found, times, self.m)
+        return dataclasses.replace(self, worse=worse, found=found, kept_times=times)
 
     def _beats_enough(self, words: Array) -> Array:
         """Whether C - m are worse, by words [W, ..] of candidates: [..] bool."""
-        assert self.m is not None
-        return _count(words) >= self.worse.shape[1] - self.m
+        return _count(words) >= self.worse.shape[1] - (self.m or 0)
 
     def drop_all(self, seen, beta):
         now = jnp.swapaxes(refuted_pairs(seen, beta), 0, 1)  # [k, j]
@@ -229,34 +225,30 @@ class PairSet(PieceSet):
             found = found | self._beats_enough(words)
         if times is not None:
             times = jnp.where(jnp.swapaxes(now, 0, 1) & (times == 0), seen.stats.t, times)
-        return PairSet(words, found, times, self.m)
+        return dataclasses.replace(self, worse=words, found=found, kept_times=times)
 
     def tests(self, seen, full):
-        lanes, shape = seen.lanes, _rows(seen.shape)
+        lanes, shape, found = seen.lanes, _rows(seen.shape), self.found
         if full:
-            return lanes.sum(self._unless_found(lanes, self._left(), None))
+            left = self._left()
+            return lanes.sum(left if found is None else jnp.where(found, 0, left))
         outside = pack(lanes, jnp.swapaxes(shape.apart(shape.exists), 0, 1))
-        open_ = _count(~lanes.column(self.worse, shape.first) & outside)
-        tests = self._unless_found(lanes, open_, shape.first)
+        tests = _count(~lanes.column(self.worse, shape.first) & outside)
+        if found is not None:
+            tests = jnp.where(lanes.take(found, shape.first), 0, tests)
         return sum(tests[r] for r in range(tests.shape[0]))
 
     def _left(self) -> Array:
         """How many others each candidate is not known to beat: [C] int32."""
         return self.worse.shape[1] - 1 - _count(self.worse)
 
-    def _unless_found(self, lanes: LaneOps, x: Array, of: Array | None) -> Array:
-        """x of the candidates `of` [m], or of all; 0 of those that are found."""
-        if self.found is None:
-            return x
-        return jnp.where(self.found if of is None else lanes.take(self.found, of), 0, x)
-
     def settled(self, seen, full):
-        if self.found is None or self.m is None:
+        if self.m is None:
             return super().settled(seen, full)
         return seen.lanes.sum(self.found) >= self.m
 
     def verdict(self, seen, full):
-        if self.found is None or self.m is None:
+        if self.m is None:
             return seen.public
         # The found arms of largest mean, as one step can find more than m in all.
         means = seen.shape.with_reference(seen.means, seen.shape.level)
@@ -273,18 +265,17 @@ class PairSet(PieceSet):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SignSet(PieceSet):
-    """The arms whose side of the level is open. Full and selective tests are the same.
+    """The arms whose side of the level is open.
 
-    But with slack: then both pieces of an arm may be refuted, and a full test has both.
-
-    Without `left` both sides of an arm have an entry, so that a sign that changes is tested
-    again, and an answer is settled when its own signs are.
+    Full and selective tests are the same, but with slack: then a full test has both sides of an
+    arm. Without `left` both sides have an entry, so that a sign that changes is tested again, and
+    an answer is settled when its own signs are.
     """
 
     # [K] int32. With `left`: 0 while active, then the time, negative for arms below the level.
     # Without: the bits 1 of a refuted side below the level, 2 of one above.
     dropped: Array
-    left: Array | None  # [] int32: number of active arms
+    left: Array | None = None  # [] int32: number of active arms
 
     @staticmethod
     def full(like: Array, ends: bool = True) -> "SignSet":
@@ -293,7 +284,7 @@ class SignSet(PieceSet):
         return SignSet(jnp.zeros(like.shape, jnp.int32), left if ends else None)
 
     def restarting(self):
-        return SignSet(self.dropped, None)
+        return SignSet(self.dropped)
 
     def active(self, seen):
         if self.left is not None:
@@ -310,7 +301,7 @@ class SignSet(PieceSet):
     def drop(self, seen, refuted):
         if self.left is None:
             bits = jnp.where(refuted & seen.shape.exists, self._bits(seen), 0)
-            return SignSet(self.dropped | bits, None)
+            return SignSet(self.dropped | bits)
         t = seen.stats.t
         signed = jnp.where(seen.shape.above, t, -t)
         dropped = jnp.where(refuted & (self.dropped == 0), signed, self.dropped)
@@ -344,9 +335,7 @@ class SignSet(PieceSet):
         return lanes.sum(2 - jax.lax.population_count(self.dropped))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class TopAnswer:
+class TopAnswer(NamedTuple):
     """The m arms with the largest means."""
 
     top: Array  # [m] int32, by decreasing mean (ties: lowest index first)
@@ -367,13 +356,9 @@ def largest(lanes: LaneOps, means: Array, m: int) -> TopAnswer:
 
 
 def made_from(seen: Snapshot) -> PieceSet:
-    """The full set of the pieces of all answers, without times, for a problem of one's own.
-
-    Raises:
-        UnsupportedError: the pieces are half-spaces, which have no index that all answers share.
-    """
+    """The full set of the pieces of all answers, without times, for a problem of one's own."""
     shape = seen.shape
-    if not isinstance(shape, Pairs):
+    if not isinstance(shape, Pairs):  # half-spaces have no index that all answers share
         allowed = "elimination with pieces of Pairs, or a HalfSpaces problem"
         raise UnsupportedError("problem", seen.problem, allowed)
     if shape.signs:

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from jaxelim.contracts.proofs import STOPS
 from jaxelim.errors import ArgumentError
 
 _STRUCTURES = ("linear", "unstructured")
-KNOWN_STOPPING = ("llr", "selective", "full", "native")
-"""The stopping rules that traits allow or refuse; any other is allowed."""
+KNOWN_STOPPING = (*STOPS, "native")  # traits allow or refuse these; any other is allowed
 READS = ("delta", "rewards", "pieces", "chance", "key", "truth")
 
 
@@ -26,34 +26,23 @@ class Traits:
         native: what its own test ends. "also": runs with `Native()`. "always": all runs. "only":
             all runs, and no other stopping rule is allowed. None: it has no test.
         elimination: whether sampling may be restricted to the active pieces.
-        slack: whether the rule is defined for `BestArm(epsilon=)` and `Thresholding(epsilon=)`,
-            where pieces have slack.
-        costs: whether the rule is defined for arms that have costs: it reads `View.priced`,
-            or ignores them and says so.
-        reads: what choices depend on, some of
-
-            - "delta": `view.delta` or `view.beta`, so each delta has its own trajectory;
-            - "rewards": `view.reward_sums`;
-            - "pieces": the active pieces at every pull, which counts as tests;
-            - "chance": `view.chance`, a uniform number from (seed, run, t);
-            - "key": `view.key`, a key of `jax.random` from (seed, run, t);
-            - "truth": the instance's theta, in `prepare`. A live run, which does not know it,
-              refuses the rule.
+        slack: whether it is defined where pieces have slack, as of `BestArm(epsilon=)`.
+        costs: whether it is defined for arms with costs: it reads `View.priced`, or ignores
+            them and says so.
+        reads: what choices depend on: some of "delta" (`view.delta`, `view.beta`, so each delta
+            has its own trajectory), "rewards" (`view.reward_sums`), "pieces" (the active ones
+            at every pull, which counts as tests), "chance" (`view.chance`), "key" (`view.key`),
+            "truth" (theta, in `prepare`; a live run refuses the rule).
         lanes_last: the methods are also right with one more axis, of lanes, at the end,
-            and no lane reads another, whatever their number. The engine then takes runs
-            side by side, in one kernel or in many, or one after the other, as is fastest.
-            Only `jaxelim.testing.check` compares these forms.
-        basis_free: choices are the same in any coordinates of R^d, as those are that are
-            made of margins and of products phi_i' V^-1 phi_k. Linearly independent arms
-            without a ridge then are computed as an unstructured instance, where choices
-            that tie on paper tie to the last digit. Nothing checks it.
+            and no lane reads another. Only `jaxelim.testing.check` compares these forms.
+        basis_free: choices are the same in any coordinates of R^d, as those are that are made
+            of margins and of products phi_i' V^-1 phi_k. Nothing checks it. Linearly
+            independent arms without a ridge then are computed as an unstructured instance.
         source: the rule's paper, for tables.
-        name: on the command line. Empty: the class's name in lower case,
-            words hyphenated.
+        name: on the command line. Empty: the class's name in lower case, words hyphenated.
 
     Raises:
-        ArgumentError: a name is not known, a value has the wrong type, or a number is
-            out of range.
+        ArgumentError: a name is not known, or a value has the wrong type.
     """
 
     problems: tuple[str, ...] | None = None
@@ -70,19 +59,18 @@ class Traits:
     name: str = ""
 
     def __post_init__(self) -> None:
-        if not self.structures:
-            raise ArgumentError("structures", self.structures, "at least one of them")
+        if self.native not in (None, "also", "always", "only"):
+            raise ArgumentError("native", self.native, "None, 'also', 'always' or 'only'")
         for name, known in (("structures", _STRUCTURES), ("reads", READS)):
             names = getattr(self, name)
-            if not _are_names(names) or not set(names) <= set(known):
+            some = isinstance(names, tuple) and all(one in known for one in names)
+            if not some or not (names or name == "reads"):
                 allowed = f"a tuple of some of {', '.join(map(repr, known))}"
                 raise ArgumentError(name, names, allowed)
-        if self.native not in (None, "also", "always", "only"):
-            allowed = "None, 'also', 'always' or 'only'"
-            raise ArgumentError("native", self.native, allowed)
         for name in ("problems", "families"):
             names = getattr(self, name)
-            if names is not None and not (names and _are_names(names)):
+            some = isinstance(names, tuple) and all(isinstance(one, str) for one in names)
+            if names is not None and not (names and some):
                 raise ArgumentError(name, names, "None, or a tuple of names")
         for field in dataclasses.fields(self):
             if field.type is bool and not isinstance(getattr(self, field.name), bool):
@@ -93,31 +81,20 @@ class Traits:
         """Which of llr, selective, full and native may end its runs."""
         if self.native == "only":
             return ("native",)
-        return KNOWN_STOPPING if self.native else KNOWN_STOPPING[:3]
+        return KNOWN_STOPPING if self.native else STOPS
 
     def defined_for(self, problem: str) -> bool:
         """Whether the rule is defined for the problem of this name."""
         return self.problems is None or problem in self.problems
 
 
-def _are_names(names: Any) -> bool:
-    return isinstance(names, tuple) and all(isinstance(name, str) for name in names)
-
-
-_NAMES = {field.name for field in dataclasses.fields(Traits)}
-
-
 def refuse_stray(members: Mapping[str, Any]) -> None:
-    """Refuse what a rule's class has and nothing reads: traits as plain attributes, `in_turn`.
-
-    Raises:
-        ArgumentError: there is such an attribute that is no field of the rule.
-    """
+    """Refuse what a rule's class has and nothing reads: traits as plain attributes, `in_turn`."""
     if callable(members.get("in_turn")):
         allowed = "no such method: the engine finds whether runs go one after the other"
         raise ArgumentError("in_turn", members["in_turn"], allowed)
     annotations = members.get("__annotations__", {})
-    for name in sorted(_NAMES & set(members)):
+    for name in sorted({field.name for field in dataclasses.fields(Traits)} & set(members)):
         plain = isinstance(members[name], bool | int | float | str | tuple)
         if plain and "ClassVar" in str(annotations.get(name, "ClassVar")):
             raise ArgumentError(name, members[name], f"traits = Traits({name}=...)")

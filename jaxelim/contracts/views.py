@@ -1,7 +1,6 @@
 """Arguments of the contracts' methods: statistics, estimates, evidence, snapshots, views.
 
-Axis letters: K arms, d dimensions, Q pieces of the empirical answer, B lanes. A run's
-own axes come first, lanes last; shapes in docstrings leave the lanes out.
+A run's own axes come first, lanes last; shapes in docstrings leave the lanes out.
 """
 
 import dataclasses
@@ -19,7 +18,6 @@ from jaxelim.lanes import LaneOps
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
     from jaxelim.evidence.linear import LinearEvidence
-    from jaxelim.thresholds.mixture import Mixture
 
 Tree = Any
 _STATIC = {"static": True}
@@ -33,10 +31,9 @@ class ArmContext:
     lanes: LaneOps
     features: Array  # [K, d], or [K, d, B] where every lane has its own instance
     constants: Any = ()  # the problem's arrays, from its `constants`
-    prices: Array | None = dataclasses.field(default=None, kw_only=True)
-    """[K] what a pull of each arm costs, of mean 1; None: samples are counted."""
-    transposed: Array | None = dataclasses.field(default=None, kw_only=True)
-    """[d, K] the shared features transposed, for steps in one kernel."""
+    _: dataclasses.KW_ONLY
+    prices: Array | None = None  # [K] a pull's cost, of mean 1; None: samples are counted
+    transposed: Array | None = None  # [d, K] the shared features, for steps in one kernel
 
     def over_arms(self, y: Array) -> Array:
         """phi_k . y for every k: y [d] or [d, m] -> [K] or [K, m]."""
@@ -118,11 +115,7 @@ class Evidence:
         return x if self.costs is None else x / self.costs
 
     def priced(self, prices: Array) -> "Evidence":
-        """The evidence whose weights are shares of cost: a pull of arm k costs prices [K].
-
-        H_p is that of w_k/prices_k pulls, and dH_p/dw_k is by cost. Its values at counts
-        are those of no run.
-        """
+        """The evidence whose weights are shares of cost, of w_k/prices_k pulls: prices [K]."""
         costs = prices if self.costs is None else self.costs * prices
         return dataclasses.replace(self, costs=costs)  # type: ignore[type-var]
 
@@ -155,27 +148,23 @@ class Snapshot:
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Any  # Pairs or HalfSpaces: of its pieces
     evidence: Evidence  # about them
-    threshold: "Mixture | None" = dataclasses.field(default=None, metadata=_STATIC)
-    """One whose level depends on the piece; None: beta alone is compared."""
+    # A mixture; None: beta alone is compared.
+    threshold: Any = dataclasses.field(default=None, metadata=_STATIC)
     live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
     since: Array | None = None  # [] int32: samples at the last check; None: one fewer
-    log_e: Array | None = None
-    """[C, C] or [K, 2], `looks.of_every_answer` at this t, if a run records it."""
+    log_e: Array | None = None  # `looks.of_every_answer` at this t, if a run records it
 
     @staticmethod
     def of(
-        family: "Family", problem: "Problem", space: ArmContext, stats: Statistics,
-        threshold: "Mixture | None" = None, live: Array | None = None,
-        since: Array | None = None,
-    ) -> "Snapshot":  # fmt: skip
+        family: "Family", problem: "Problem", space: ArmContext, stats: Statistics, **more: Any
+    ) -> "Snapshot":
         """Compute all that is read at one t; the arguments are fields of the result."""
         seen = Estimate(space.lanes, stats.means, stats.theta_hat, space.constants)
         answer = problem.answer(seen)
         shape = problem.shape(seen, answer)
         return Snapshot(
             family=family, problem=problem, space=space, stats=stats, answer=answer, shape=shape,
-            evidence=family.evidence(space, stats, shape), threshold=threshold, live=live,
-            since=since,
+            evidence=family.evidence(space, stats, shape), **more,
         )  # fmt: skip
 
     def about(self, shape: Pieces) -> "Snapshot":
@@ -184,12 +173,7 @@ class Snapshot:
         return dataclasses.replace(self, shape=shape, evidence=evidence, log_e=None)
 
     def refuted(self, beta: Array, among: Array) -> Array:
-        """The pieces of the answer that are refuted at level beta []: [Q] bool.
-
-        Args:
-            beta: what the threshold gives at (t, delta).
-            among: the pieces that matter, [Q] bool; others may be left out.
-        """
+        """Those of the pieces `among` [Q] bool that are refuted at level beta []: [Q] bool."""
         if self.threshold is None:
             found = self.shape.exists & self.evidence.refuted(beta)
         else:
@@ -210,8 +194,9 @@ class Snapshot:
         alone = getattr(self.family, "form", "diagonal") == "diagonal"  # arms share no theta
         if known is None or self.theta_hat is not None or not (alone and isinstance(shape, Pairs)):
             return None
-        a, b = (known, known) if shape.signs else shape.ends(
-            self.lanes, shape.with_reference(known, True))  # fmt: skip
+        a = b = known
+        if not shape.signs:
+            a, b = shape.ends(self.lanes, shape.with_reference(known, True))
         # Of an answer's own pieces all lie outside; of others, such as those of flipped signs, not.
         return shape.exists & shape.flat(a & b) & (shape.outside(self.lanes, self.means) >= 0)
 
@@ -253,11 +238,7 @@ class Snapshot:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class View(Snapshot):
-    """What a sampling rule reads to choose an arm.
-
-    It is a snapshot of the counts of all pulls, pending ones too, and of the estimates of the
-    rewards that have entered.
-    """
+    """What a sampling rule reads: counts of all pulls, and estimates of rewards that entered."""
 
     elimination: Any = dataclasses.field(metadata=_STATIC)  # at sampling, or None
     active: Array  # [Q] bool: the pieces for sampling
@@ -328,5 +309,4 @@ class View(Snapshot):
     @property
     def linear(self) -> "LinearEvidence":
         """The evidence of linear Gaussian rewards: the design, margins and directions."""
-        evidence: Any = self.evidence
-        return evidence
+        return self.evidence  # type: ignore[return-value]

@@ -51,7 +51,7 @@ class Observing:
         """The snapshot of statistics of these lanes; `live` and `since` as of `Snapshot`."""
         spec, space = self.spec, self.space(inputs, lane.run.features)
         kept = spec.family, spec.problem, space, stats
-        return Snapshot.of(*kept, self.mixture, live, since)
+        return Snapshot.of(*kept, threshold=self.mixture, live=live, since=since)
 
     def checked(
         self, inputs: Inputs, lane: Lane, seen: Snapshot, waits: Array | None = None

@@ -49,24 +49,22 @@ def log_e(margin: Array, pieces: Weighed) -> Array:
 
 
 def half_spaces(y: Array, arms: Weighed) -> Weighed:
-    """What each prior makes of pieces {y . lambda <= c} of independent arms, y [Q, K]: [Q, J].
-
-    1/sum_k y_k^2/n'_k, and the sum of the prices where y_k is not 0.
-    """
+    """What each prior makes of pieces {y . lambda <= c} of independent arms, y [Q, K]: [Q, J]."""
     norm = jnp.matmul(y * y, 1 / arms.precision, precision="highest")
     price = jnp.matmul((y != 0).astype(y.dtype), arms.price, precision="highest")
+    return Weighed(_inverse(norm), price)
+
+
+def _inverse(norm: Array) -> Array:
+    """1/norm; 0 where it is 0."""
     exists = norm > 0
-    return Weighed(jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1), price)
+    return jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1)
 
 
 def of_features(grid: Grid, y: Array, features: Array, counts: Array) -> Weighed:
-    """What each prior makes of pieces {y . lambda <= c0} of linear arms: [Q, J].
+    """What each prior, in units of G, makes of pieces {y . lambda <= c0} of linear arms: [Q, J].
 
-    Args:
-        grid: the strengths, in units of G.
-        y: the directions: [Q, d].
-        features: of the arms, which span R^d: [K, d].
-        counts: pulls, above 0: [K].
+    y [Q, d], features [K, d] that span R^d, counts [K] above 0.
     """
     white = factor_inverse(product(features.T, features))  # [d, d]: W G W' = I
     arms = product(features, white.T)  # [K, d]
@@ -77,6 +75,4 @@ def of_features(grid: Grid, y: Array, features: Array, counts: Array) -> Weighed
     norm = jnp.sum(z * z, 1)[:, None] + c * jnp.sum(jnp.square(product(z, factor)), 1)[:, None]
     diagonal = jnp.eye(features.shape[1], dtype=y.dtype)
     price = log1p(jax.vmap(lambda c: pivots(design / c + diagonal) - 1)(c))
-    exists = norm > 0
-    precision = jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1)
-    return Weighed(precision, jnp.broadcast_to(jnp.sum(price, 1) / 2, precision.shape))
+    return Weighed(_inverse(norm), jnp.broadcast_to(jnp.sum(price, 1) / 2, norm.shape))

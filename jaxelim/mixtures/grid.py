@@ -9,13 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.checks import real
+from jaxelim.checks import real_array
 from jaxelim.errors import ArgumentError
 from jaxelim.numerics.logarithm import log
 
 _FLOOR = -1e300
-_STRENGTHS = (1e-3, 1e9)
-"""The range of strengths in which log M keeps 7 digits, for all families."""
+_STRENGTHS = (1e-3, 1e9)  # in this range log M keeps 7 digits, for all families
 
 
 @jax.tree_util.register_static
@@ -33,15 +32,11 @@ class Grid:
     strengths: tuple[float, ...] = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 
     def __post_init__(self) -> None:
-        least, most = _STRENGTHS
-        allowed, given = f"one or more numbers from {least:g} to {most:g}", self.strengths
-        if not isinstance(given, list | tuple | np.ndarray) or not len(given):
-            raise ArgumentError("strengths", given, allowed)
-        try:
-            strengths = tuple(real("strengths", c, low=least, high=most) for c in given)
-        except ArgumentError:
-            raise ArgumentError("strengths", given, allowed) from None
-        object.__setattr__(self, "strengths", strengths)
+        strengths, (least, most) = real_array("strengths", self.strengths, ndim=1), _STRENGTHS
+        if not len(strengths) or strengths.min() < least or strengths.max() > most:
+            allowed = f"one or more numbers from {least:g} to {most:g}"
+            raise ArgumentError("strengths", self.strengths, allowed)
+        object.__setattr__(self, "strengths", tuple(strengths.tolist()))
 
     def over(self, *x: Array) -> tuple[Array, ...]:
         """The strengths [1, .., J], then each of x [..] as [.., 1]: to broadcast to [.., J]."""

@@ -2,10 +2,8 @@
 
 {u : log mean_j M_j(u) < log_level} holds the true mean at all times together, but for a
 probability of at most exp(-log_level). (Ville 1939; Robbins 1970) For K means together at
-error delta, log_level = log(K/delta). The functions are made of jax.numpy operations and
-take float64, in the units of a run.
-
-Bisections end between two neighbouring floats, and give the outer one.
+error delta, log_level = log(K/delta). Arrays are float64, in the units of a run. Bisections end
+between two neighbouring floats, and give the outer one.
 """
 
 import math
@@ -19,13 +17,10 @@ from jax import Array
 
 from jaxelim.mixtures import gaussian
 from jaxelim.mixtures.grid import Grid, log_mean_exp
-from jaxelim.mixtures.infimum import harmonic
-from jaxelim.mixtures.pieces import each, of_pairs
+from jaxelim.mixtures.pieces import each, harmonic, of_pairs
 
-_FAR = 1e150
-"""The farthest point of a search; its square is finite."""
-_NEAR = 1e-200
-"""The nearest point of a search to an end of the range at 0."""
+_FAR = 1e150  # the farthest point of a search; its square is finite
+_NEAR = 1e-200  # the nearest point of a search to an end of the range at 0
 _SIGN = np.int64(2**63 - 1)
 _STEPS = 64
 Pair = tuple[Array, Array]
@@ -37,13 +32,8 @@ def interval(
 ) -> Pair:  # fmt: skip
     """The ends of the means' confidence sequences, valid at all times: [..] each.
 
-    Args:
-        family: a family with `log_mixture`.
-        counts: pulls N, above 0: [..]; [K] for a family with settings for each arm.
-        means: m: of the same shape, in the units of a run.
-        grid: the priors.
-        log_level: log(P/delta), above 0.
-        moments: what else the mixture reads, as of `Statistics.moments`; None: nothing.
+    Counts, above 0, and means are [..]; [K] of a family with settings for each arm. log_level is
+    log(P/delta), above 0; moments are as of `Statistics.moments`.
     """
     stat, (up, down) = family.stat_of(counts, means, moments), family.priors(grid)
     priors = np.asarray(up) if up is down else np.concatenate([up, down])
@@ -53,10 +43,13 @@ def interval(
         return jnp.where(jnp.isnan(log_m), jnp.inf, log_m)  # so only at the ends of the range
 
     low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
-    inside = jnp.clip(means, _first(low), _last(high))
-    ends = (jnp.full_like(means, end) for end in (_first(low), _last(high)))
-    lower, upper = crossings(lambda x: value(x) < log_level, inside, *ends)
-    return jnp.where(lower <= _first(low), low, lower), jnp.where(upper >= _last(high), high, upper)
+    # The least and the largest mean of the search.
+    first = low + _NEAR if low == 0 else float(np.nextafter(low, np.inf))
+    first = -_FAR if np.isinf(low) else first
+    last = _FAR if np.isinf(high) else float(np.nextafter(high, -np.inf))
+    inside = jnp.clip(means, first, last)
+    lower, upper = crossings(lambda x: value(x) < log_level, inside, first, last)
+    return jnp.where(lower <= first, low, lower), jnp.where(upper >= last, high, upper)
 
 
 def difference(
@@ -67,17 +60,13 @@ def difference(
 
     All d with inf over mu_a - mu_b = d of log sum_j w_j M_{a,j} M_{b,j} below the level: in
     closed form for Gaussian arms, by a search where `log_mixture` is convex in the mean.
-    Elsewhere, from the intervals of both arms at half the error each: exponential rewards,
-    and those of unknown variance or of any distribution in an interval.
-
-    Args:
-        family, counts, means, grid, log_level, moments: as in `interval`, of arms [K].
-        a, b: the arms, [P] integers.
+    Elsewhere, from the intervals of both arms at half the error each. Arguments are as in
+    `interval`, of arms [K]; a and b are the arms, [P] integers.
     """
     if hasattr(family, "weighed"):
         arms = family.weighed(grid, counts)
         precision = harmonic(arms.precision[a], arms.precision[b])
-        reach = radius(grid, precision, arms.price[a] + arms.price[b], log_level)
+        reach = radius(precision, arms.price[a] + arms.price[b], log_level)
         return means[a] - means[b] - reach, means[a] - means[b] + reach
     if family.convex_in != "mean":
         lower, upper = interval(family, counts, means, grid, log_level + np.log(2), moments)
@@ -91,7 +80,7 @@ def difference(
     wide = family.high - family.low
     most = wide * (1 - 1e-12) if np.isfinite(wide) else _FAR
     middle = jnp.clip(means[a] - means[b], -most, most)
-    lower, upper = crossings(below, middle, *(jnp.full_like(middle, x) for x in (-most, most)))
+    lower, upper = crossings(below, middle, -most, most)
     return jnp.where(lower <= -most, -wide, lower), jnp.where(upper >= most, wide, upper)
 
 
@@ -100,20 +89,15 @@ def directions(
 ) -> Pair:
     """The ends of sequences of y . theta for linear Gaussian arms, valid for all y together.
 
-    Args:
-        grid: the strengths.
-        centres: y . theta_hat, theta_hat without a ridge: [Q].
-        y: the directions: [Q, d].
-        features: [K, d].
-        counts: pulls [K].
-        log_level: log(1/delta), whatever the number of directions.
+    y [Q, d], centres y . theta_hat [Q] without a ridge, features [K, d], counts [K]; log_level is
+    log(1/delta), whatever the number of directions.
     """
     of_y = gaussian.of_features(grid, y, features, counts)
-    reach = radius(grid, of_y.precision, of_y.price, log_level)
+    reach = radius(of_y.precision, of_y.price, log_level)
     return centres - reach, centres + reach
 
 
-def radius(grid: Grid, precision: Array, price: Array, log_level: Array | float) -> Array:
+def radius(precision: Array, price: Array, log_level: Array | float) -> Array:
     """The r at which log mean_j exp(precision_j r^2/2 - price_j) is the level: [Q]."""
 
     def below(r: Array) -> Array:
@@ -125,29 +109,24 @@ def radius(grid: Grid, precision: Array, price: Array, log_level: Array | float)
 
 
 def _log_mean(values: Array) -> Array:
-    """The logarithm of the mean of exp(values), [.., J] -> [..], without a derivative.
-
-    Rounding may leave nothing of the sum where values are above 1e16. It is never below that
-    of the largest term alone.
-    """
+    """The logarithm of the mean of exp(values), [.., J] -> [..], without a derivative."""
+    # Rounding may leave nothing of the sum where values are above 1e16.
     least = jnp.max(values, -1) - math.log(values.shape[-1])
     return jnp.maximum(log_mean_exp(values), least)
 
 
-def crossings(below: Callable[[Array], Array], inside: Array, low: Array, high: Array) -> Pair:
+def crossings(below: Callable[[Array], Array], inside: Array, low: float, high: float) -> Pair:
     """The crossings towards both ends; `below` is compiled once for both."""
     # One after the other: to batch the loops inside `below` takes longer than both searches.
-    ends = jax.lax.map(lambda end: crossing(below, inside, end), jnp.stack([low, high]))
+    ends = jnp.stack([jnp.full_like(inside, end) for end in (low, high)])
+    ends = jax.lax.map(lambda end: crossing(below, inside, end), ends)
     return ends[0], ends[1]
 
 
 def crossing(below: Callable[[Array], Array], inside: Array, end: Array) -> Array:
     """The first float from `inside` towards `end` at which `below` does not hold; else the end.
 
-    Args:
-        below: points [..] -> [..] bool; it holds up to some point on the way, and not beyond.
-        inside: a point at which it holds.
-        end: where the search ends.
+    `below`, [..] -> [..] bool, holds at `inside` and up to some point on the way, not beyond.
     """
     near, far = _ordered(inside), _ordered(end)
 
@@ -169,13 +148,4 @@ def _ordered(x: Array) -> Array:
 def _ordered_back(places: Array) -> Array:
     bits = jnp.where(places < 0, places ^ _SIGN, places)
     return jax.lax.bitcast_convert_type(bits, jnp.float64)
-
-
-def _first(low: float) -> float:
-    """The least mean of a search."""
-    return -_FAR if np.isinf(low) else low + _NEAR if low == 0 else float(np.nextafter(low, np.inf))
-
-
-def _last(high: float) -> float:
-    return _FAR if np.isinf(high) else float(np.nextafter(high, -np.inf))
 

@@ -1,8 +1,7 @@
-"""Problems: answers, and the half-spaces of their alternatives. One file each."""
+"""Problems: answers, and the half-spaces of their alternatives."""
 
-from jaxelim.problems.best_arm import BestArm
+from jaxelim.problems.best_arm import BestArm, TopM
 from jaxelim.problems.half_spaces import HalfSpaces
 from jaxelim.problems.thresholding import Thresholding
-from jaxelim.problems.top_m import TopM
 
 __all__ = ["BestArm", "HalfSpaces", "Thresholding", "TopM"]

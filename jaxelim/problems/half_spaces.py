@@ -14,7 +14,8 @@ from jaxelim import scope
 from jaxelim.cache import jitted
 from jaxelim.checks import real_array
 from jaxelim.contracts import PieceSet, Problem, pieces
-from jaxelim.errors import ArgumentError, in_words
+from jaxelim.contracts.returned import blamed
+from jaxelim.errors import ArgumentError
 from jaxelim.lanes import saturated
 
 
@@ -33,11 +34,20 @@ class HalfSpaceSet(PieceSet):
         return self._without(seen, seen.public[:, None] & refuted[None])
 
     def drop_all(self, seen, beta):
-        return self._without(seen, self.problem.all_refuted(seen, beta))
+        directions, offsets = seen.space.constants
+        (*places, d), lanes = directions.shape, seen.means.shape[1:]
+
+        def wide(x: Array, *shape: int) -> Array:
+            flat = x.reshape(-1, *shape, *[1] * len(lanes))
+            return jnp.broadcast_to(flat, (offsets.size, *shape, *lanes))
+
+        exists = jnp.ones((offsets.size, *lanes), bool)
+        every = seen.about(pieces.HalfSpaces(wide(directions, d), wide(offsets), exists))
+        return self._without(seen, every.refuted(beta, exists).reshape(*places, *lanes))
 
     def _without(self, seen, refuted):
         dropped = jnp.where(refuted & self._left(), seen.stats.t, self.dropped)
-        return dataclasses.replace(self, dropped=dropped)
+        return HalfSpaceSet(dropped, self.problem)
 
     def _left(self) -> Array:
         """The half-spaces that are active: [A, Q] bool."""
@@ -71,10 +81,8 @@ class HalfSpaceSet(PieceSet):
 class HalfSpaces(Problem):
     """Identify an answer given by half-spaces {lambda : y . lambda <= c}.
 
-    Every answer has its own set of active pieces P_t^stp(i), the paper's general
-    definition. Selective elimination tests the pieces of the empirical answer, full
-    elimination those of all answers. A run stops when a tested answer has no active
-    piece.
+    Every answer has its own set of active pieces P_t^stp(i), the paper's general definition.
+    A run stops when a tested answer has no active piece.
 
     Args:
         answer: theta_hat [d] -> the index of the empirical answer, an int32 scalar
@@ -102,13 +110,11 @@ class HalfSpaces(Problem):
         shape = directions.shape[:2]
         given = np.zeros(shape) if offsets is None else offsets
         offsets = real_array("offsets", given, shape=shape)
-        settled = dict(answer_map=answer, directions=directions, offsets=offsets)
-        for name, value in settled.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(answer_map=answer, directions=directions, offsets=offsets)
 
     def _key(self):
-        arrays = self.directions, self.offsets
-        return self.answer_map, self.directions.shape, *(x.tobytes() for x in arrays)
+        y, c = self.directions, self.offsets
+        return self.answer_map, y.shape, y.tobytes(), c.tobytes()
 
     def __eq__(self, other):
         return isinstance(other, HalfSpaces) and self._key() == other._key()
@@ -142,35 +148,27 @@ class HalfSpaces(Problem):
     def scaled(self, scale):
         return HalfSpaces(self.answer_map, self.directions, self.offsets / scale)
 
-    def _answer_of(self, theta: np.ndarray) -> int:
-        allowed = "a function theta_hat [d] -> index of the answer, an integer scalar, made of "
-        fault = partial(ArgumentError, "answer", self.answer_map, allowed + "jax.numpy operations")
-        try:
-            with scope.engine():  # the settings of the engine, not the caller's
-                index = np.asarray(_jitted(self.answer_map, theta))
-        except Exception as error:
-            raise fault(f"it raised {in_words(error)}") from error
-        if index.shape != () or index.dtype.kind not in "iu":
-            raise fault(f"it gave {index.dtype} of shape {index.shape}")
-        return int(index)
-
     def check_arms(self, arms):
         if arms.shape[1] != self.directions.shape[2]:
             allowed = f"a last axis of d = {arms.shape[1]}"
             raise ArgumentError("directions", self.directions.shape, allowed)
 
     def check(self, arms, theta):
-        i = self._answer_of(theta)
+        allowed = "a function theta_hat [d] -> index of the answer, an integer scalar, made of "
+        fault = partial(ArgumentError, "answer", self.answer_map, allowed + "jax.numpy operations")
+        with blamed("it", fault), scope.engine():  # the settings of the engine, not the caller's
+            i = np.asarray(_jitted(self.answer_map, theta))
+        if i.shape != () or i.dtype.kind not in "iu":
+            raise fault(f"it gave {i.dtype} of shape {i.shape}")
         if not 0 <= i < len(self.directions):
-            raise ArgumentError("answer", i, f"an index below {len(self.directions)}")
+            raise ArgumentError("answer", int(i), f"an index below {len(self.directions)}")
         inside = self.directions[i] @ theta <= self.offsets[i]
         if np.any(inside & self.valid[i]):
             given = f"theta lies in half-space {int(np.argmax(inside))} of its own answer {i}"
             raise ArgumentError("instance", given, "theta outside every half-space of its answer")
 
     def answer(self, seen):
-        theta_hat = seen.theta_hat
-        assert theta_hat is not None  # kept, as `uses_theta` is on
+        theta_hat: Any = seen.theta_hat  # kept, as `uses_theta` is on
         answer = self.answer_map
         if theta_hat.ndim > 1:
             answer = jax.vmap(answer, in_axes=-1, out_axes=-1)
@@ -188,9 +186,8 @@ class HalfSpaces(Problem):
         return answers.reshape((-1,) + (1,) * answer.ndim) == answer
 
     def shape(self, seen, answer):
-        directions, offsets = seen.constants
-        exists = self.of(self.valid, answer)
-        return pieces.HalfSpaces(self.of(directions, answer), self.of(offsets, answer), exists)
+        y, c, exists = (_rows(x, answer) for x in (*seen.constants, self.valid))
+        return pieces.HalfSpaces(y, c, exists)
 
     def wrong_answers(self, arms):
         return max(len(self.directions) - 1, 1)
@@ -199,28 +196,11 @@ class HalfSpaces(Problem):
         shape = (*self.offsets.shape, *seen.means.shape[1:])
         return HalfSpaceSet(jnp.zeros(shape, jnp.int32), self)
 
-    # Methods for the set of pieces.
 
-    def of(self, table: Any, answer: Array) -> Array:
-        """table[answer] with lanes last: [A, ..] -> [..] or [.., B]."""
-        rows = jnp.asarray(table)[answer]
-        return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
-
-    def all_refuted(self, seen, beta) -> Array:
-        """Whether beta refutes each half-space of every answer: [A, Q] bool."""
-        directions, offsets = seen.space.constants
-        (*places, d), lanes = directions.shape, seen.means.shape[1:]
-
-        def wide(x: Array, *shape: int) -> Array:
-            """An array of all pieces, in every lane."""
-            flat = x.reshape(-1, *shape, *[1] * len(lanes))
-            return jnp.broadcast_to(flat, (offsets.size, *shape, *lanes))
-
-        exists = jnp.ones((offsets.size, *lanes), bool)
-        every = seen.about(pieces.HalfSpaces(wide(directions, d), wide(offsets), exists))
-        return every.refuted(beta, exists).reshape(*places, *lanes)
+def _rows(table: Any, answer: Array) -> Array:
+    """table[answer] with lanes last: [A, ..] -> [..] or [.., B]."""
+    rows = jnp.asarray(table)[answer]
+    return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
 
 
-@jitted
-def _jitted(answer_map: Callable, theta: Array) -> Array:
-    return answer_map(theta)
+_jitted = jitted(lambda answer_map, theta: answer_map(theta))

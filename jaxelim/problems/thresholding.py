@@ -12,7 +12,7 @@ from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.sets import SignSet
 from jaxelim.errors import ArgumentError
-from jaxelim.problems.slack import LARGEST, refuse_slack_of_features, rounded_up, scaled_slack
+from jaxelim.problems.best_arm import LARGEST, refuse_slack_of_features, rounded_up, scaled_slack
 
 
 @jax.tree_util.register_static
@@ -26,8 +26,7 @@ class Thresholding(Problem):
 
     With epsilon above 0 an arm within epsilon of the level is right on either side, up to
     rounding. Pieces: {mu_k <= level - epsilon} of an arm k said to be above, else
-    {mu_k >= level + epsilon}. The answer is the side of the estimate; full elimination
-    tests both sides of each arm. Unstructured arms only.
+    {mu_k >= level + epsilon}. Unstructured arms only.
 
     Args:
         level: the threshold on the means, in the units of the rewards.
@@ -43,9 +42,8 @@ class Thresholding(Problem):
     lanes_last: ClassVar[bool] = True
 
     def __post_init__(self):
-        object.__setattr__(self, "level", real("level", self.level))
-        epsilon = real("epsilon", self.epsilon, low=0, high=LARGEST)
-        object.__setattr__(self, "epsilon", epsilon)
+        level, most = real("level", self.level), LARGEST
+        vars(self).update(level=level, epsilon=real("epsilon", self.epsilon, low=0, high=most))
 
     def __repr__(self):
         slack = f", epsilon={self.epsilon}" if self.epsilon else ""
@@ -83,10 +81,8 @@ class Thresholding(Problem):
         return answer
 
     def shape(self, seen, answer):
-        everywhere = jnp.ones_like(answer)
-        return Pairs(
-            None, everywhere, answer, slack=self.epsilon, level=self.level, count=answer.shape[0]
-        )
+        return Pairs(None, jnp.ones_like(answer), answer, slack=self.epsilon, level=self.level,
+                     count=answer.shape[0])  # fmt: skip
 
     def wrong_answers(self, arms):
         return arms

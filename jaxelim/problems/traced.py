@@ -21,7 +21,6 @@ RETURNS = {
     "public": "a public(seen, answer) that returns one bool per arm, or as many as width says",
     "shape": "a shape(seen, answer) that returns Pairs or HalfSpaces of matching lengths",
 }
-"""The contract of each method, in words."""
 
 
 def traced_shape(problem: Problem, arms: int, dimensions: int) -> Pieces:

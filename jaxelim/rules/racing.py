@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.proofs import EQUAL_INTERVALS
+from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.sets import largest
 from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import index_like
@@ -59,7 +59,7 @@ class Racing(SamplingRule):
         lanes_last=True,
         source="Kaufmann & Kalyanakrishnan 2013",
     )
-    native_test: ClassVar[str] = EQUAL_INTERVALS
+    native_test: ClassVar[str] = INTERVALS
 
     def needs(self, family, problem):
         return ("interval",)

@@ -1,16 +1,15 @@
 """Thresholds beta(t, delta) of the stopping and elimination tests.
 
-A threshold is any callable of (t, delta) made of jax.numpy operations. The number t of
-samples so far (float) and the error probability delta may both have lanes last. A
-threshold must not decrease in t, nor increase in delta. (Paper, section on Assumption
-"beta bounds".) A method `proof(call)` says whether its proof covers a call; see
+A threshold is any callable of (t, delta) made of jax.numpy operations. The number t of samples
+so far (float) and the error probability delta may both have lanes last. It must not decrease in
+t, nor increase in delta. (Paper, section on Assumption "beta bounds".) For `proof(call)` see
 `jaxelim.contracts.proofs`.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,13 +17,12 @@ from jax import Array
 
 from jaxelim.cache import jitted
 from jaxelim.checks import integer, real
-from jaxelim.contracts.proofs import FULL, GAUSSIAN, LLR, SELECTIVE
+from jaxelim.contracts.proofs import GAUSSIAN, STOPS
 
 if TYPE_CHECKING:
     from jaxelim.contracts.proofs import Call
 
-POINTS = 200
-"""Times of every call of `values`, so that one compiled program serves all of a threshold."""
+POINTS = 200  # times of every call of `values`, so that one program serves a threshold
 _ROUNDING = 1e-12
 
 
@@ -79,9 +77,9 @@ class LinearThreshold:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dimension", integer("dimension", self.dimension, low=1))
-        for name in ("feature_bound", "ridge"):
-            object.__setattr__(self, name, real(name, getattr(self, name), low=0, open=True))
-        object.__setattr__(self, "theta_bound", real("theta_bound", self.theta_bound, low=0))
+        for name in ("feature_bound", "theta_bound", "ridge"):
+            number = real(name, getattr(self, name), low=0, open=name != "theta_bound")
+            object.__setattr__(self, name, number)
 
     def __call__(self, t: Array, delta: Array) -> Array:
         d, share = self.dimension, self.feature_bound**2 / (self.ridge * self.dimension)
@@ -89,33 +87,24 @@ class LinearThreshold:
         return (jnp.sqrt(volume - jnp.log(delta)) + self.theta_bound * (self.ridge / 2) ** 0.5) ** 2
 
     def proof(self, call: "Call") -> bool | str:
-        """True for Gaussian rewards, LLR, selective and full stops, and every rule.
+        """True for Gaussian rewards of d, L and S at most these, for `STOPS` and every rule.
 
-        The instance's d, L and S must not exceed the threshold's, which a live run trusts.
+        A live run trusts S.
         """
         if call.law != GAUSSIAN:
             return call.other_law("Gaussian rewards")
-        asked = (("dimension", call.dimension), ("feature_bound", call.longest))
-        asked += (("theta_bound", call.theta_norm or 0.0), ("ridge", call.ridge or 0.0))
-        for name, least in asked:
-            own = getattr(self, name)
+        asked = call.dimension, call.longest, call.theta_norm or 0.0, call.ridge or 0.0
+        for field, least in zip(dataclasses.fields(self), asked, strict=True):
+            name, own = field.name, getattr(self, field.name)
             if least > own * (1 + _ROUNDING) or (name == "ridge" and least != own):
                 return f"its {name} is {own:g}, and that of the call {least:g}"
-        return call.uncovered((LLR, SELECTIVE, FULL), "LLR, selective and full stops") or True
+        return call.uncovered(STOPS, "LLR, selective and full stops") or True
 
 
-@jitted
-def _compiled(threshold: Any, t: Any, delta: Any) -> Any:
-    return threshold(t, delta)
+_compiled = jitted(lambda threshold, t, delta: threshold(t, delta))
 
 
 def values(threshold: Callable, t: np.ndarray, delta: float) -> np.ndarray:
-    """beta(t, delta) at up to `POINTS` times t [n]: [n], if the threshold keeps to its contract.
-
-    Operation by operation each of its operations would be compiled by itself.
-
-    Raises:
-        Exception: whatever the threshold raises on traced arrays.
-    """
+    """beta(t, delta) at up to `POINTS` times t [n]: [n], if the threshold keeps to its contract."""
     found = np.asarray(_compiled(threshold, np.resize(t, POINTS), np.full(POINTS, delta)))
     return found[: len(t)] if found.ndim and len(t) < POINTS else found

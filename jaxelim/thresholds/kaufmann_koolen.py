@@ -1,7 +1,4 @@
-"""The threshold of Kaufmann & Koolen (2021), from deviations that hold at all times at once.
-
-docs/reference/definitions.md says where each formula was read.
-"""
+"""The threshold of Kaufmann & Koolen (2021); docs/reference/definitions.md has its sources."""
 
 import dataclasses
 import functools
@@ -28,9 +25,8 @@ _REWARDS = "gaussian of known variance, or a one-parameter exponential family"
 def lines(gaussian: bool) -> tuple[np.ndarray, np.ndarray]:
     """Values at x = 0 and slopes of lines above C_G, or above T: [J] each.
 
-    Both are min over lambda of (g(lambda) + x)/lambda, so that every lambda gives a bound that is
-    valid. The least of these lines is above the minimum by less than 0.1% of it, for x from 0 to
-    800.
+    Both are min over lambda of (g(lambda) + x)/lambda, where every lambda gives a valid bound.
+    The least line is above the minimum by less than 0.1%, for x from 0 to 800.
 
     C_G: g_G(lambda) = 2 lambda - 2 lambda log(4 lambda) + log zeta(2 lambda)
     - log(1 - lambda)/2, lambda in (1/2, 1). P(some n: n d(mean of n rewards, mu)
@@ -61,7 +57,7 @@ def lines(gaussian: bool) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class KaufmannKoolen:
-    """A threshold that is proven for LLR, selective and full stops, and for every rule.
+    """A threshold that is proven for LLR, selective and full stops, every rule, and no ridge.
 
     ::
 
@@ -70,9 +66,8 @@ class KaufmannKoolen:
         beta = arms (C_G(x) + 2 log(4 + log n)) for Gaussian rewards of known variance.
 
     T and C_G are bounded by `lines`. The sum over the arms of a piece is at most what it is at
-    equal counts t/arms, since log(1 + log n) and log(4 + log n) are concave. There must be no
-    ridge. (Kaufmann & Koolen 2021; those who cite arXiv:1811.11419 number the two bounds Theorem
-    14 and Corollary 10)
+    equal counts, as log(1 + log n) and log(4 + log n) are concave. (Kaufmann & Koolen 2021;
+    Theorem 14 and Corollary 10 to those who cite arXiv:1811.11419)
 
     Args:
         pieces: number of pieces of which one must not be refuted, at least 1: K - 1 for
@@ -105,8 +100,7 @@ class KaufmannKoolen:
         """Host: the threshold with the numbers of a call, where none are given.
 
         Raises:
-            UnsupportedError: `pieces` and `arms` of the problem are not known, or it is another
-                family of rewards.
+            UnsupportedError: those of the problem are not known, or the family is another.
         """
         if self.pieces is not None:
             return self
@@ -114,11 +108,10 @@ class KaufmannKoolen:
         normal = family.stated_law() == GAUSSIAN
         if not normal and not getattr(family, "exponential", False):
             raise UnsupportedError("family", family, _REWARDS)
-        needed = _pieces_and_arms(problem, instance.structure, instance.K)
-        if needed is None:
-            allowed = "best-arm, best-or-none, best-item, top-m or thresholding; for others "
-            raise UnsupportedError("problem", problem, allowed + "give pieces and arms")
-        return KaufmannKoolen(*needed, normal)
+        if needed := _pieces_and_arms(problem, instance.structure, instance.K):
+            return KaufmannKoolen(*needed, normal)
+        allowed = "best-arm, best-or-none, best-item, top-m or thresholding; for others "
+        raise UnsupportedError("problem", problem, allowed + "give pieces and arms")
 
     def __call__(self, t: Array, delta: Array) -> Array:
         """beta at every t; P = 1 before `bound`."""
@@ -130,9 +123,7 @@ class KaufmannKoolen:
         return self.arms * (least + more)
 
     def proof(self, call: "Call") -> bool | str:
-        """True without a ridge, where pieces and arms are at least those of the problem.
-
-        For native tests of intervals or LLRs too: where they end a run, pieces are refuted.
+        """True where pieces and arms are at least those of the problem; native tests too.
 
         Raises:
             UnsupportedError: unknown variances, a ridge, or gaussian=True for other rewards.
@@ -156,11 +147,9 @@ class KaufmannKoolen:
 
 
 def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | None:
-    """The pieces and arms that cover a problem; None: not known.
-
-    Half the squared distance of theta_hat from theta in the norm of V is at most the sum of the
-    arms' own. So all K arms cover every problem of linear arms with one piece.
-    """
+    """The pieces and arms that cover a problem; None: not known."""
+    # Half the squared distance of theta_hat from theta in the norm of V is at most the sum of the
+    # arms' own. So all K arms cover every problem of linear arms with one piece.
     if structure == "linear" or problem.name == "best-item":
         return 1, k
     if problem.name == "thresholding":

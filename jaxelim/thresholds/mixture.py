@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts.proofs import EQUAL_INTERVALS, FULL, INTERVALS, LAWS, LLR, SELECTIVE
+from jaxelim.contracts.proofs import INTERVALS, LAWS, STOPS
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from jaxelim.contracts.proofs import Call
     from jaxelim.contracts.views import Snapshot
     from jaxelim.instances.arms import Arms
-
-_INTERVALS = (INTERVALS, EQUAL_INTERVALS)
-_KNOWN_VARIANCE = ("gaussian", "gaussian-by-arm")
-"""Names of the families whose pairs and intervals have a closed form."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +35,8 @@ class Mixture:
     truth ever exceeds 1/alpha with probability at most alpha. (Ville 1939; Robbins 1970;
     Kaufmann & Koolen 2021, section 5)
 
-    It is for LLR, selective and full stops, and for elimination at sampling. There must be
-    no ridge. A run looks at all t below 256, then 0.4 to 0.8% apart.
+    It is for LLR, selective and full stops, and elimination at sampling, without a ridge. A
+    run looks at all t below 256, then 0.4 to 0.8% apart.
 
     Args:
         strengths: the c_j, in numbers of samples, each from 0.001 to 1e9.
@@ -50,10 +46,6 @@ class Mixture:
 
     Raises:
         ArgumentError: an argument is out of range.
-
-    Example:
-        >>> Mixture(strengths=(10, 100))
-        Mixture(strengths=(10.0, 100.0))
     """
 
     strengths: tuple[float, ...] = Grid().strengths
@@ -65,12 +57,8 @@ class Mixture:
             object.__setattr__(self, "pieces", checks.integer("pieces", self.pieces, low=1))
 
     def __repr__(self) -> str:
-        own = []
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value != field.default:
-                own.append(f"{field.name}={value!r}")
-        return f"Mixture({', '.join(own)})"
+        own = ((f.name, getattr(self, f.name), f.default) for f in dataclasses.fields(self))
+        return f"Mixture({', '.join(f'{name}={x!r}' for name, x, usual in own if x != usual)})"
 
     @property
     def grid(self) -> Grid:
@@ -82,26 +70,19 @@ class Mixture:
         return math.log(self.pieces or 1) - jnp.log(delta) + 0 * t
 
     def price(self, instance: "Arms", times: np.ndarray) -> np.ndarray:
-        """Host: by how much the LLR exceeds log e_p after t samples [n], about: [n].
-
-        For linear arms (d/2) log(1 + t/K), the volume under even pulls with strength 1; else 0.
-        """
-        linear = instance.structure == "linear"
-        return instance.d / 2 * np.log1p(times / instance.K) if linear else np.zeros_like(times)
+        """Host: by how much the LLR exceeds log e_p after t samples [n], about: [n]."""
+        if instance.structure != "linear":
+            return np.zeros_like(times)
+        return instance.d / 2 * np.log1p(times / instance.K)  # the volume under even pulls, c = 1
 
     def log_e(self, seen: "Snapshot", above: bool = False) -> Array:
-        """log e_p of the pieces of one run, whose snapshot has no evidence: [Q].
-
-        It is called under `jax.vmap`. Places without a piece may hold any number. With
-        `above` it is at least log e_p instead, and costs one mean a piece.
-        """
+        """log e_p of the pieces of one run, [Q]; with `above` at least that, at one mean each."""
         return pieces.log_e(seen.family, seen.space, seen.stats, seen.shape, self.grid, above)
 
     def gate(self, level: Array, seen: "Snapshot") -> Array:
         """An LLR x below which log e_p hardly ever exceeds the level.
 
-        For pairs of Gaussian arms log e_p <= x - 1 - log x, for one arm and a direction
-        log e_p <= x - 1/2 - log(2 x)/2.
+        log e_p <= x - 1 - log x for pairs of Gaussian arms, else x - 1/2 - log(2 x)/2.
         """
         if not seen.family.has("log_mixture"):  # its evidence is log e itself
             return level
@@ -116,82 +97,64 @@ class Mixture:
     def bound(self, instance: "Arms", problem: "Problem", **call: Any) -> Self:
         """Host: the threshold with the number of pieces of a call.
 
-        Args:
-            instance, problem: of the call.
-            call: `rule`; `ridge`, a number or None; `stopping`, a tuple of stopping rules;
-                `elimination`, at sampling, or None.
+        `call` has rule, ridge, stopping and elimination.
 
         Raises:
             UnsupportedError, ArgumentError: it is not defined for them.
         """
-        family, rule = instance.family, call["rule"]
+        family = instance.family
         if not (family.has("log_mixture") or hasattr(family, "log_e")):
-            allowed = "one without mixtures, such as Heuristic(): "
-            allowed += f"{family!r} defines no log_mixture"
+            allowed = f"one such as Heuristic(): {family!r} defines no log_mixture"
             raise UnsupportedError("threshold", self, allowed)
         family.priors(self.grid)  # it may refuse the strengths
-        linear = instance.structure == "linear"
         if call["ridge"]:
             allowed = f"None or 0 with {self!r}, which covers no bias; or threshold=Heuristic()"
             raise ArgumentError("ridge", call["ridge"], allowed)
-        elimination = call["elimination"]
-        if not getattr(elimination, "shared", True):
+        if not getattr(call["elimination"], "shared", True):
             allowed = "SelectiveElimination() or FullElimination(); or threshold=Heuristic()"
-            raise UnsupportedError("elimination", elimination, allowed)
+            raise UnsupportedError("elimination", call["elimination"], allowed)
         if any(stop.name == "native" for stop in call["stopping"]):
-            self._check_native(family, rule, call["stopping"])
+            self._check_native(family, call["rule"], call["stopping"])
         wrong = checks.wrong_answers(problem, instance.K, instance.most)
-        number = 1 if linear else (self.pieces if instance.most is None else None) or wrong
+        number = (self.pieces if instance.most is None else None) or wrong
+        number = 1 if instance.structure == "linear" else number
         if number is None:
-            name = type(problem).__name__
-            allowed = f"Mixture(pieces=..), or {name}.wrong_answers(arms): how many hold the truth"
-            allowed += "; or Heuristic(), without proof"
+            allowed = f"Mixture(pieces=..), or {type(problem).__name__}.wrong_answers(arms): how "
+            allowed += "many hold the truth; or Heuristic(), without proof"
             raise UnsupportedError("threshold", self, allowed)
         return dataclasses.replace(self, pieces=number)
 
     def _check_native(self, family: "Family", rule: "SamplingRule", stopping: Any) -> None:
         """Refuse the native tests that it does not cover."""
-        name = type(rule).__name__
-        if rule.native_test not in _INTERVALS:
-            allowed = f"one such as Heuristic(): the native test of {name} compares beta itself"
-            raise UnsupportedError("threshold", self, allowed)
-        if family.name not in _KNOWN_VARIANCE:
-            others = [stop for stop in rule.traits.stopping if stop != "native"]
-            other = "LLR()" if others else "LLR(), with another rule"
-            allowed = f"{other}: native tests of intervals are proven for Gaussian rewards alone"
-            allowed += "; or threshold=Heuristic()"
-            raise UnsupportedError("stopping", stopping, allowed)
+        if rule.native_test != INTERVALS:
+            allowed = f"the native test of {type(rule).__name__} compares beta itself"
+            raise UnsupportedError("threshold", self, f"one such as Heuristic(): {allowed}")
+        if family.name not in ("gaussian", "gaussian-by-arm"):
+            allowed = "LLR(), with another rule" if rule.traits.native == "only" else "LLR()"
+            allowed += ": native tests of intervals are proven for Gaussian rewards alone"
+            raise UnsupportedError("stopping", stopping, allowed + "; or threshold=Heuristic()")
 
     def proof(self, call: "Call") -> bool | str:
-        """True for every rule; LLR, selective and full stops; native tests of intervals.
-
-        The rewards must be independent draws of the family's law.
-        """
+        """True for every rule; LLR, selective and full stops; native tests of intervals."""
         if call.law not in LAWS:
             return call.law
-        linear = call.structure == "linear"
-        needed = 1 if linear else call.wrong_answers
+        needed = 1 if call.structure == "linear" else call.wrong_answers
         if needed is None:
             return f"how many pieces of {type(call.problem).__name__} hold the truth is not known"
         if (self.pieces or needed) < needed:
             return f"this call needs pieces = {needed}, and the threshold has {self.pieces}"
         stop = call.endings[0]  # a native test ends runs only where it is the stopping rule
-        return True if stop in (LLR, SELECTIVE, FULL, *_INTERVALS) else stop
+        return True if stop in (*STOPS, INTERVALS) else stop
 
     def width(self, t: Array, delta: Array) -> Array:
-        """What sampling rules read as beta, where their own test ends no run: [].
-
-        It may be any number above 0, as the test is valid under every sampling rule.
-        """
+        """What sampling rules read as beta, where their own test ends no run: [], any above 0."""
         return self(t, delta) + jnp.log(1 + t)
 
     def arm_levels(self, counts: Array, delta: Array) -> Array:
         """Levels beta_k of the arms' intervals, n_k d(m_k, y) <= beta_k: [K].
 
-        (N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N.
-
-        With Gaussian rewards the intervals of these levels hold at all times with
-        probability 1 - delta, as the sum over J strengths exceeds any one of its terms.
+        (N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N. Those of Gaussian
+        rewards hold at all times: the sum over J strengths exceeds any one of its terms.
         """
         of_all = math.log(len(self.strengths) * counts.shape[0]) - jnp.log(delta)
         c = jnp.full_like(counts, self.strengths[0])
@@ -202,15 +165,10 @@ class Mixture:
 
 
 def _below(f: Callable[[np.ndarray], np.ndarray], first: float, x: Array) -> Array:
-    """A lower bound on f(x), concave and rising, by at most 0.16, up to 4096 times `first`.
+    """A lower bound on f(x), concave and rising, by at most 0.16, for x from `first` to 4096 first.
 
-    The least of the chords between doubling places, and f at the last. Every step asks for
-    it, where logarithms cost more than the rest of the gate.
-
-    Args:
-        f: of arrays.
-        first: the least x.
-        x: any shape.
+    The least of the chords between doubling places, and f at the last: every step asks for it,
+    where logarithms cost more than the rest of the gate.
     """
     places = first * 2.0 ** np.arange(13)
     values = f(places)
@@ -225,8 +183,8 @@ def _below(f: Callable[[np.ndarray], np.ndarray], first: float, x: Array) -> Arr
 def _spread(strengths: tuple[float, ...]) -> float:
     """What weights of many strengths cost a pair of equal counts, at the least.
 
-    The least difference of x - 1 - log x, the log e_p of the best strength of all, and of
-    the largest log e_p over all counts, for LLRs x from 5 to 100.
+    x - 1 - log x, of the best strength of all, less the largest log e_p over all counts; the
+    least of LLRs x from 5 to 100.
     """
     x = np.linspace(5, 100, 96)[:, None, None]
     counts, c = np.geomspace(1, 1e8, 400)[:, None], np.array(strengths)

@@ -1,4 +1,4 @@
-"""Contracts of exported rules, problems and thresholds, and what the checks detect."""
+"""Contracts of exported rules and problems; problems of one's own; `rarely`."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -7,9 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import jaxelim as je
 from jaxelim import catalogue
+from jaxelim.contracts.rarely import Rarely, Skipping, takes_rarely
 from jaxelim.contracts.sets import ArmSet
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import ContractError, check
@@ -57,28 +59,128 @@ def test_half_spaces_pass_as_a_problem():
         check(wrong, instance=instance)
 
 
-@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Sloppy(je.contracts.SamplingRule):
-    traits = je.contracts.Traits(reads=("rewards", "pieces"))
+class BestHalf(je.contracts.Problem):
+    """Whether the best arm is among the first `size` arms."""
 
-    def choose(self, view, state):
-        return view.t * 7, state
+    size: int = 2
+    name = "best-half"
+    shared_answers = True
+
+    def answer(self, seen):
+        return jnp.argmax(seen.means)
+
+    def public(self, seen, answer):
+        return jnp.stack([answer < self.size, answer >= self.size])
+
+    def width(self, arms):
+        return 2
+
+    def shape(self, seen, answer):
+        inside = jnp.arange(len(seen.means)) < self.size
+        return je.contracts.Pairs(answer, inside != (answer < self.size))
 
 
-def test_the_check_detects_arms_out_of_range():
-    with pytest.raises(ContractError, match="allowed: a rule that chooses arms from 0 to 2"):
-        check(Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1, 0, 0]), runs=40, steps=100)
+class Unique(BestHalf):
+    """The same, but it says that each answer has a public form of its own."""
+
+    shared_answers = False
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class Undocumented(je.Uniform):
-    """Leaves its argument undocumented."""
+@pytest.mark.slow
+def test_a_problem_of_ones_own():
+    assert "walks of its set" in str(check(BestHalf()))
+    with pytest.raises(ContractError, match="another answer is False"):
+        check(Unique())
 
-    hidden: int = 1
+
+@pytest.mark.slow
+def test_stops_on_the_right_half():
+    """The two best arms tie inside their half. n = 400 runs at delta = 0.1; 79 errors or more
+    come by luck with probability below 1e-6 at a rate of 0.1, so a rate of 0.28 is seen."""
+    instance = je.Instance(np.eye(4), [1.0, 1.0, 0.2, 0.0])
+    stopping = je.LLR(), je.SelectiveElimination(), je.FullElimination()
+    found = je.simulate(instance, BestHalf(), je.LinGapE(), delta=0.1, runs=400, stopping=stopping,
+                        engine=je.Engine(devices=1))  # fmt: skip
+    assert found.stopped.all() and found.answer.shape == (3, 1, 400, 2)
+    llr, selective, full = found.samples[:, 0]
+    assert (full <= selective).all() and (selective <= llr).all() and (selective < llr).any()
+    assert (~found.correct).sum(-1).max() <= stats.binom.isf(1e-6, 400, 0.1)
+    with pytest.raises(je.errors.ArgumentError):  # best arm has no unique answer there
+        je.simulate(instance, je.BestArm(), je.LinGapE(), runs=2)
 
 
-def test_the_check_reads_docstrings():
-    with pytest.raises(ContractError, match="hidden"):
-        check(Undocumented())
+def test_shared_answers_have_no_lower_bound():
+    instance = je.Instance(np.eye(4), [1.0, 0.5, 0.2, 0.0])
+    with pytest.raises(je.errors.UnsupportedError, match="^problem: .*several share one"):
+        je.complexity(instance, BestHalf())
+
+
+class OutOfRange(BestHalf):
+    """Its answer is at times no arm."""
+
+    def shape(self, seen, answer):
+        shape = super().shape(seen, answer)
+        return je.contracts.Pairs(jnp.where(seen.means[0] > 0.9, 7, shape.first), shape.exists)
+
+
+def test_arms_of_a_shape_out_of_range_end_the_run():
+    instance = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
+    with pytest.raises(je.errors.ArgumentError, match="^problem: .*it gave 7 after"):
+        je.simulate(instance, OutOfRange(), je.Uniform(), runs=4, engine=je.Engine(devices=1))
+
+
+@pytest.mark.parametrize("members", [
+    dict(shape=lambda self, seen, answer: jnp.arange(3) != answer), dict(width=lambda self, k: k),
+], ids="".join)  # fmt: skip
+def test_methods_that_return_something_else(members):
+    problem = type("Odd", (BestHalf,), members)()
+    with pytest.raises(je.errors.ArgumentError, match="^problem: .* returned "):
+        je.simulate(je.Instance(np.eye(3), [1.0, 0.5, 0.0]), problem, je.Uniform(), runs=2)
+
+
+NOW = np.array([False, True, False, True])
+TREE = {"arm": np.arange(4), "table": np.arange(12.0).reshape(3, 4)}
+DONE = {"arm": -TREE["arm"], "table": 2 * TREE["table"]}
+
+
+def test_work_counts_where_it_is_due():
+    found = Rarely()(NOW, lambda: DONE, TREE)
+    for name in TREE:
+        np.testing.assert_array_equal(found[name], np.where(NOW, DONE[name], TREE[name]))
+
+
+def test_work_is_not_computed_where_it_is_never_due():
+    done = []
+    work = lambda: jax.debug.callback(lambda: done.append(1)) or 1.0  # noqa: E731
+    step = jax.jit(lambda go: Rarely()(go, work, 0.0))
+    for go, value, times in [(False, 0.0, 0), (True, 1.0, 1)]:
+        assert step(go) == value
+        jax.effects_barrier()
+        assert len(done) == times
+
+
+def test_the_first_call_leaves_work_out_and_notes_it():
+    def untraced():
+        raise AssertionError
+
+    first = Skipping(jnp.zeros(4, bool))
+    assert not first.called and first(NOW, untraced, TREE) is TREE and first.called
+    assert first(NOW[::-1], untraced, TREE) is TREE
+    np.testing.assert_array_equal(first.asks, [True, True, True, True])
+
+
+@pytest.mark.parametrize("rarely", [Rarely(), Skipping(jnp.zeros([], bool))])
+def test_refusals(rarely):
+    for go in (1, 0.5, np.arange(4)):
+        with pytest.raises(TypeError, match="first argument of rarely has dtype .*, not bool"):
+            rarely(go, lambda: 0, 0)
+    with pytest.raises(TypeError, match="work of rarely returns .*, otherwise is "):
+        Rarely()(NOW, lambda: {"arm": TREE["arm"]}, TREE)
+
+
+def test_who_takes_it():
+    assert takes_rarely(lambda self, view, state, seldom: 0)
+    assert not takes_rarely(lambda self, view, state: 0)
+    assert not takes_rarely(lambda self, view, state, size=3: 0)
+    assert not takes_rarely(lambda self, view, state, *rest: 0)

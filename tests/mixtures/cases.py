@@ -36,15 +36,15 @@ def computed(f, *given):
         return jax.tree.map(np.asarray, f(*given))
 
 
-def sums(name, rng, counts, means):
-    """Sums of rewards of arms with these counts and means."""
+def sums(name, rng, counts, means, std=1.0):
+    """Sums of rewards of arms with these counts and means; `std` of Gaussian rewards."""
     if name == "bernoulli":
         return rng.binomial(counts, means).astype(float)
     if name == "poisson":
         return rng.poisson(counts * means).astype(float)
     if name == "exponential":
         return rng.gamma(counts, means)
-    return counts * means + np.sqrt(counts) * rng.normal(size=counts.shape)
+    return counts * means + std * np.sqrt(counts) * rng.normal(size=counts.shape)
 
 
 def random_means(name, rng, size):

@@ -53,19 +53,17 @@ def test_pairs_slack_rows_and_levels(std):
     family = LinearGaussian() if std is None else je.Gaussian(list(std))
     n, price = by_strength(counts, 1.0 if std is None else np.array(std))
     others, above, every = np.arange(6) != 2, means > 0.1, np.ones(6, bool)
-    one, slack, several, level, wrong = (
+    slack, several, level, wrong = (
         log_e(family, np.eye(6), statistics(counts, means), shape) for shape in (
-            Pairs(np.int32(2), others), Pairs(np.int32(2), others, slack=0.3),
+            Pairs(np.int32(2), others, slack=0.3),
             Pairs(np.array([2, 4], np.int32), np.tile(others, 2)),
             Pairs(None, every, above, level=0.1), Pairs(None, every, ~above, level=0.1),
         )
     )  # fmt: skip
-    known = [pair_value(means[i] - means, n, price, i) for i in (2, 4)]
-    np.testing.assert_allclose(one[others], known[0][others], rtol=1e-12)
-    known_slack = pair_value(means[2] - means + 0.3, n, price, 2)
-    np.testing.assert_allclose(slack[others], known_slack[others], rtol=1e-12)
-    both = several.reshape(2, 6)[:, others], np.array(known)[:, others]
-    np.testing.assert_allclose(*both, rtol=1e-12)
+    known = np.array([pair_value(means[i] - means, n, price, i) for i in (2, 4)])
+    np.testing.assert_allclose(several.reshape(2, 6)[:, others], known[:, others], rtol=1e-12)
+    known = pair_value(means[2] - means + 0.3, n, price, 2)
+    np.testing.assert_allclose(slack[others], known[others], rtol=1e-12)
     known = cases.mean_exp(n * (means - 0.1)[:, None] ** 2 / 2 - price)
     np.testing.assert_allclose(level, known, rtol=1e-12)
     assert np.all(np.isneginf(wrong))

@@ -1,4 +1,4 @@
-"""Mixtures of Bernoulli, Poisson, exponential and Gaussian arms, against their definitions."""
+"""Mixtures of one-parameter arms, and of Gaussian ones of unknown variance, by definition."""
 
 import functools
 
@@ -7,9 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import gammaln
 
+import jaxelim as je
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Statistics
+from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid
@@ -18,6 +21,7 @@ from tests.mixtures import cases
 
 CURVED = ("bernoulli", "poisson", "exponential")
 SPACE = ArmContext(LaneOps(), jnp.zeros(0))
+STUDENT = je.GaussianUnknownVariance()
 
 
 def log_mixture(name, grid, *given):
@@ -74,12 +78,12 @@ def searched(name, mixture, counts, means, slack):
     return values.min(1), inside[:, 0]
 
 
-EXTREME = np.array([1, 1, 2, 1e7, 1e7, 1e7, 5, 1, 1e7, 3.0]), {
+COUNTS = np.array([1, 1, 2, 1e7, 1e7, 1e7, 5, 1, 1e7, 3.0])
+EXTREME = {
     "bernoulli": np.array([0, 1, 0.5, 0, 1, 0.3, 1, 0, 1e-7, 1]),
     "poisson": np.array([0, 1, 0.5, 0, 1000, 0.3, 7, 0, 1e-7, 0]),
     "exponential": np.array([1e-9, 1, 0.5, 1e-3, 1e6, 0.3, 7, 5, 1e-7, 1]),
 }
-"""Counts, and means by family."""
 
 
 @pytest.mark.slow
@@ -87,7 +91,7 @@ EXTREME = np.array([1, 1, 2, 1e7, 1e7, 1e7, 5, 1, 1e7, 3.0]), {
 def test_a_pair(name):
     """The infimum is that of a grid search, and at most the likelihood ratio; always a number."""
     pairs = np.array([(i, j) for i in range(10) for j in range(10)] * 4)  # [400, 2]
-    extreme = EXTREME[0][pairs], EXTREME[1][name][pairs]
+    extreme = COUNTS[pairs], EXTREME[name][pairs]
     for slack in (0.0, 0.07):
         pair, mixture = programs(name, slack)
         llr = jax.jit(lambda *x, slack=slack: family_cases.pair(cases.FAMILIES[name], *x, slack))
@@ -98,22 +102,15 @@ def test_a_pair(name):
         most = cases.computed(llr, counts[:, 0], means[:, 0], counts[:, 1], means[:, 1])
         assert np.all(found <= most + 1e-9 * (1 + most))
         assert np.all(found[most > 40] > 0)  # so the bound is not -inf by accident
-        check_infimum(name, pair, mixture, slack)
-
-
-def check_infimum(name, pair, mixture, slack):
-    counts, means = cases.random_arms(name, np.random.default_rng(2), (400, 2))
-    found = cases.computed(pair, counts, means)
-    known, inside = searched(name, mixture, counts, means, slack)
-    assert not np.isnan(found).any()
-    outside = means[:, 0] - means[:, 1] + slack > 0
-    assert np.all(np.isneginf(found[~outside]))
-    rounding = 1e-10 * (1 + np.abs(known))
-    assert np.all(found[outside] <= (known + rounding)[outside])
-    # F is least on the boundary, and clearly above 0: the bound is nearly the infimum.
-    near = outside & (known > 1e-3) & (inside >= known)
-    assert near.sum() > 60
-    np.testing.assert_array_less((known - found)[near], 1e-3)
+        counts, means = cases.random_arms(name, np.random.default_rng(2), (400, 2))
+        found = cases.computed(pair, counts, means)
+        known, inside = searched(name, mixture, counts, means, slack)
+        outside = means[:, 0] - means[:, 1] + slack > 0
+        assert np.all(np.isneginf(found[~outside])) and not np.isnan(found).any()
+        assert np.all((found - known - 1e-10 * (1 + np.abs(known)))[outside] <= 0)
+        # F is least on the boundary, and clearly above 0: the bound is nearly the infimum.
+        near = outside & (known > 1e-3) & (inside >= known)
+        assert near.sum() > 60 and np.max((known - found)[near]) < 1e-3
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "poisson"])
@@ -175,3 +172,94 @@ def test_digits_at_the_ends_of_the_ranges(name):
         value = [known(s, y, *cases.centred(name, y, c)) for y in tested for s in total]
         error = np.abs(found - value) / (1 + np.abs(value))
         assert error.max() < 1e-6, (c, error.max())
+
+
+# Unknown variances.
+
+
+def student_arms(rng, shape, most=4):
+    """Counts, means and variances of arms."""
+    counts = np.floor(10 ** rng.uniform(np.log10(2), most, shape))
+    means = rng.normal(size=shape)
+    return counts, means, np.exp(rng.normal(size=shape)) * rng.chisquare(counts - 1) / counts
+
+
+def student(counts, ratio):
+    """log mean_j M_j in NumPy."""
+    c, n, z = np.asarray(Grid().strengths), counts[..., None], (ratio**2)[..., None]
+    value = n / 2 * (np.log1p(z) - np.log1p(z * c / (n + c))) - np.log1p(n / c) / 2
+    return cases.mean_exp(value)
+
+
+def test_equals_the_integral_over_effects_and_variances():
+    """The effect N(0, 1/c) and d sigma/sigma, over the plain d sigma/sigma at the tested mean."""
+    rng = np.random.default_rng(0)
+    counts, means, variances = student_arms(rng, 200, 3)
+    at = means + 3 * rng.normal(size=200) * np.sqrt(variances / counts)
+    given = counts, means, at, (counts * variances)[:, None]
+    found = cases.computed(cases.log_mixture, STUDENT, Grid(), *given)
+    squares = counts * (variances + (means - at) ** 2)
+    below = gammaln(counts / 2) - np.log(2) - counts / 2 * np.log(squares / 2)
+    for j, c in enumerate(Grid().strengths):
+        # Over the effect e in closed form, at each s = log sigma, by the trapezoidal rule.
+        peak = np.log(squares / counts) / 2
+        s = peak[:, None] + np.linspace(-1, 1, 4001) * np.minimum(12 / np.sqrt(counts), 25)[:, None]
+        n, mean, off = counts[:, None], (means - at)[:, None], squares[:, None]
+        value = -n * s - off / (2 * np.exp(2 * s))
+        value = value + (n * mean) ** 2 / (2 * (n + c) * np.exp(2 * s)) + np.log(c / (n + c)) / 2
+        most = value.max(1)
+        total = np.exp(value - most[:, None]).sum(1) * (s[:, 1] - s[:, 0])
+        known, far = most + np.log(total) - below, counts >= 20
+        error = np.abs(found[:, j] - known) / (1 + np.abs(known))
+        assert error[far].max() < 1e-10
+
+
+@jax.jit
+@jax.vmap
+def student_pairs(counts, means, variances):
+    shape = Pairs(jnp.int32(0), jnp.asarray([False, True]))
+    stats = StudentStatistics(
+        t=jnp.int32(0), counts=counts, means=means, reward_sums=None, rest=(variances * counts,)
+    )
+    return pieces.log_e(STUDENT, SPACE, stats, shape, Grid())[1]
+
+
+@pytest.mark.slow
+def test_a_pair_is_the_least_over_a_common_mean():
+    rng = np.random.default_rng(1)
+    counts, means, variances = student_arms(rng, (600, 2))
+    counts[:3], variances[3:6, 0], means[6:9] = 1.0, 0.0, 0.0
+    found = cases.computed(student_pairs, counts, means, variances)
+    assert not np.isnan(found).any()
+    known = (means[:, 0] > means[:, 1]) & (variances > 0).all(1) & (counts > 1).all(1)
+    assert np.all(np.isneginf(found[~known]))
+    gap, spread = (means[:, 0] - means[:, 1])[known, None], np.sqrt(variances[known])
+    n = counts[known]
+
+    def total(x):
+        of_a = student(np.broadcast_to(n[:, :1], x.shape), (1 - x) * gap / spread[:, :1])
+        return of_a + student(np.broadcast_to(n[:, 1:], x.shape), x * gap / spread[:, 1:])
+
+    x = np.broadcast_to(np.linspace(0, 1, 801), (len(n), 801))
+    best = total(x).min(1)
+    for _ in range(8):  # around the least node, of many
+        at, rows = total(x).argmin(1), np.arange(len(n))
+        x = np.linspace(x[rows, np.maximum(at - 1, 0)], x[rows, np.minimum(at + 1, 800)], 801).T
+        best = np.minimum(best, total(x).min(1))
+    e = best - np.log1p(np.maximum(best, 0))
+    assert np.all(found[known] <= e + 1e-10 * (1 + np.abs(e)))
+    seen = e > 1
+    assert seen.sum() > 100
+    assert np.max((e - found[known])[seen] / e[seen]) < 0.02
+
+
+def test_levels_of_unknown_variance():
+    counts, means = np.array([5.0, 9.0, 30.0, 1.0]), np.array([0.7, 0.2, -1.0, 3.0])
+    variances = np.array([0.5, 1.0, 2.0, 0.0])
+    stats = StudentStatistics(t=np.int32(0), counts=counts, means=means, reward_sums=None,
+                              rest=(variances * counts,))  # fmt: skip
+    shape = Pairs(None, np.ones(4, bool), np.array([True, True, False, True]), level=0.25)
+    found = cases.computed(cases.log_e, STUDENT, SPACE, stats, shape, Grid())
+    known = student(counts, np.abs(means - 0.25) / np.sqrt(np.maximum(variances, 1e-9)))
+    np.testing.assert_allclose(found[[0, 2]], known[[0, 2]], rtol=1e-12)
+    assert np.all(np.isneginf(found[[1, 3]]))  # the estimate is in the piece; one pull

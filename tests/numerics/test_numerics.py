@@ -33,15 +33,12 @@ def test_nearly_equal_columns_keep_their_digits():
     np.testing.assert_array_equal(map[:, 2], 0)
 
 
-def test_inverses_on_the_host():
-    root = np.random.default_rng(0).normal(size=(3, 6, 9))
+def test_inverses_and_least_squares():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(3, 6, 9))
     a = root @ np.swapaxes(root, 1, 2)
     found = host.product(host.inverse(a), a)
     np.testing.assert_allclose(found, np.tile(np.eye(6), (3, 1, 1)), atol=1e-11)
-
-
-def test_least_squares():
-    rng = np.random.default_rng(0)
     for shape in ((7, 3), (3, 7), (4, 4)):
         a, b = rng.normal(size=shape), rng.normal(size=shape[0])
         known = np.linalg.lstsq(a, b, rcond=None)[0]

@@ -56,18 +56,21 @@ def play(case, threshold, **settings):
     return je.simulate(instance, problem, je.Uniform(), threshold=threshold, **common | settings)
 
 
+def equal(one, other, *names):
+    for name in names:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_level_written_by_piece_stops_and_eliminates_as_the_level(case):
     one, other = play(case, ByPiece()), play(case, je.Heuristic())
     assert other.stopped.mean() > 0.3  # else there is little to compare
-    for name in ("samples", "stopped", "answer", "correct"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
-    np.testing.assert_array_equal(one.elimination_times, other.elimination_times)
+    equal(one, other, "samples", "stopped", "answer", "correct", "elimination_times")
 
 
 def test_elimination_at_sampling_reads_the_pieces_that_are_left():
-    rule = je.SelectiveElimination()
+    rule = STOPPING[1]
     found = je.simulate(UNSTRUCTURED, je.BestArm(), je.LUCB(), threshold=ByPiece(), delta=0.1,
                         runs=40, max_samples=EVERY_T, stopping=rule, elimination=rule)  # fmt: skip
     assert found.stopped.mean() > 0.3 and found.correct[found.stopped].mean() > 0.9
@@ -76,15 +79,14 @@ def test_elimination_at_sampling_reads_the_pieces_that_are_left():
 @pytest.mark.slow
 @pytest.mark.devices
 def test_runs_under_a_threshold_by_piece_do_not_depend_on_the_layout():
-    settings = dict(runs=40, max_samples=2000, delta=(0.1, 0.01))
-    given = dict(lanes=16, devices=1, shrink=False), dict(lanes=64, devices=1, chunk=40)
-    layouts = [je.Engine(**one) for one in (*given, dict(lanes=16, devices=2))]
+    settings = dict(max_samples=2000, delta=(0.1, 0.01))
+    layouts = (je.Engine(lanes=16, devices=1, shrink=False),
+               je.Engine(lanes=64, devices=1, chunk=40), je.Engine(lanes=16, devices=2))
     first, *others = (play("top-m", je.Mixture(), engine=one, **settings) for one in layouts)
     assert first.samples.max() > EVERY_T
     for other in others:
-        for name in ("samples", "stopped", "answer", "pulls"):
-            np.testing.assert_array_equal(getattr(first, name), getattr(other, name), name)
-    alone = play("top-m", je.Mixture(), **{**settings, "delta": 0.01})
+        equal(first, other, "samples", "stopped", "answer", "pulls")
+    alone = play("top-m", je.Mixture(), max_samples=2000, delta=0.01)
     np.testing.assert_array_equal(alone.samples[:, 0], first.samples[:, 1])
 
 
@@ -109,8 +111,7 @@ def test_the_bound_that_comes_first_changes_no_run(family, problem):
         for threshold in (je.Mixture(pieces=4), Whole(pieces=4))
     )  # fmt: skip
     assert one.stopped.any()
-    for name in ("samples", "stopped", "answer", "tests_stopping"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
+    equal(one, other, "samples", "stopped", "answer", "tests_stopping")
 
 
 def test_times_of_looks():
@@ -138,16 +139,13 @@ def test_refusals_by_name():
     refused("wrong_answers", problem=Own())
     refused("ridge", ridge=1.0)
     refused("elimination", je.LUCB(), elimination=je.Resets(je.SelectiveElimination()))
-    coins = je.Instance.unstructured([0.6, 0.4], je.Bernoulli())
+    coins = CASES["bernoulli"][0]
     for rule, other in ((je.LUCB(), r"LLR\(\)"), (je.Racing(), "LLR.., with another rule")):
         refused(f"{other}.*Gaussian rewards alone", rule, coins, stopping=je.Native())
     refused("native test of XYAdaptive", je.XYAdaptive(), LINEAR, stopping=je.Native())
-    for settings, match in (
-        (dict(strengths=()), "strengths"), (dict(strengths=(0.0,)), "strengths"),
-        (dict(pieces=0), "pieces"),
-    ):  # fmt: skip
-        with pytest.raises(je.errors.ArgumentError, match=match):
-            je.Mixture(**settings)
+    for name, value in (("strengths", ()), ("pieces", 0)):
+        with pytest.raises(je.errors.ArgumentError, match=name):
+            je.Mixture(**{name: value})
 
 
 @pytest.mark.parametrize("given", (0, "two", 1.5, True, -1, ZeroDivisionError()), ids=repr)
