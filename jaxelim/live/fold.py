@@ -30,7 +30,7 @@ from jaxelim.problems.traced import traced_shape
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
 from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
-from jaxelim.stopping.llr import LLR
+from jaxelim.stopping import LLR
 from jaxelim.thresholds.mixture import Mixture
 
 MOST_WITH_P_VALUES = 64
