@@ -63,11 +63,10 @@ def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lan
         start: t at the start of the chunk, [B].
         opened: whether the observer was open then, [S, D, B].
     """
-    k = lane.stats.counts.shape[0]
+    k, record = lane.stats.counts.shape[0], lane.record
     drawn = (pulled >= 0).astype(jnp.int32)
     before = start + jnp.cumsum(drawn, 0) - drawn
     counts = lane.stats.counts.astype(jnp.int32)
-    record = lane.record
     closed = opened & (record.closed_at > 0)
 
     def at_stop(x):

@@ -74,6 +74,13 @@ def _array(leaf: Any) -> Array:
     return jnp.asarray(leaf, jnp.result_type(leaf))
 
 
+def _hint(rule: SamplingRule, error: Exception) -> str:
+    """The traits that may be missing where a rule has met a None."""
+    if "NoneType" not in str(error):
+        return ""
+    return "".join(f"; {what}" for name, what in _ABSENT.items() if name not in rule.traits.reads)
+
+
 def call_stopping(rule: StoppingRule, method: str, seen: Snapshot, *others: Any) -> Any:
     """Call a method of a stopping rule and check what it returns; arguments in lanes.
 
@@ -88,14 +95,6 @@ def call_stopping(rule: StoppingRule, method: str, seen: Snapshot, *others: Any)
     return result
 
 
-def _hint(rule: SamplingRule, error: Exception) -> str:
-    """The traits that may be missing where a rule has met a None."""
-    if "NoneType" not in str(error):
-        return ""
-    absent = [told for name, told in _ABSENT.items() if name not in rule.traits.reads]
-    return "".join(f"; {attribute}" for attribute in absent)
-
-
 def _wrong(method: str, result: Any, view: View, *state: Tree) -> str:
     """What is wrong with the result of a sampling rule's method; empty if nothing is."""
     scalar, returned = ((), view.t.shape), f"that {method} returned"
@@ -105,16 +104,14 @@ def _wrong(method: str, result: Any, view: View, *state: Tree) -> str:
         parts = result if isinstance(result, tuple) and len(result) == 2 else (result,)
         wrong = (_not("what work returned is", x, "iuf", *scalar) for x in parts)
         return next(filter(None, wrong), "")
-    if not isinstance(result, tuple | list) or len(result) != 2:
-        return f"what {method} returned is {described(result)}"
+    if wrong := _no_tuple(method, result, 2):
+        return wrong
     if method == "choose":
-        return _not(f"the arm {returned} is", result[0], "iu", *scalar) or _changed(
-            method, state[0], result[1], "init"
-        )
-    width = view.problem.width(view.means.shape[0])
-    return _not(f"the stops {returned} is", result[0], "b", *scalar) or _not(
-        f"the answer {returned} is", result[1], "b", (width,), (width, *view.t.shape)
-    )
+        wrong = _not(f"the arm {returned} is", result[0], "iu", *scalar)
+        return wrong or _changed(method, state[0], result[1], "init")
+    wide = (view.problem.width(view.means.shape[0]),)
+    wrong = _not(f"the stops {returned} is", result[0], "b", *scalar)
+    return wrong or _not(f"the answer {returned} is", result[1], "b", wide, wide + view.t.shape)
 
 
 def _wrong_stopping(method: str, result: Any, seen: Snapshot, *others: Any) -> str:
@@ -125,14 +122,20 @@ def _wrong_stopping(method: str, result: Any, seen: Snapshot, *others: Any) -> s
         like = seen.public
         wrong = _not("what answer returned is", result, "b", like.shape)
         return wrong and f"{wrong}, not {described(like)}"
-    if not isinstance(result, tuple | list) or len(result) != 3:
-        return f"what observe returned is {described(result)}"
+    if wrong := _no_tuple("observe", result, 3):
+        return wrong
     (after, stops, tests), (state, beta) = result, others
     return (
         _not("the stops that observe returned are", stops, "b", beta.shape)
         or _not("the tests that observe returned are", tests, "iu", (), beta.shape)
         or _changed("observe", state, after, "start")
     )
+
+
+def _no_tuple(method: str, result: Any, length: int) -> str:
+    """That a result is no tuple of this length; empty if it is."""
+    right = isinstance(result, tuple | list) and len(result) == length
+    return "" if right else f"what {method} returned is {described(result)}"
 
 
 def _not(what: str, x: Any, kinds: str, *shapes: tuple) -> str:

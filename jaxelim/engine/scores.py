@@ -12,13 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.engine.jaxprs import bound, evaluated
+from jaxelim.engine.one_lane import is_literal
 
 NO_NUMBER = np.int32(-(2**30) - 7)
 """The choice of an `argmax` or `argmin` over scores with NaN; neither an arm nor a clipped one."""
-
-_CHOOSES = ("argmax", "argmin")
-_CALLS = ("jit", "pjit", "closed_call")
 
 
 def watched(f: Callable) -> Callable:
@@ -29,19 +26,37 @@ def watched(f: Callable) -> Callable:
 
     def numbered(*arguments: Any) -> Any:
         closed, shapes = jax.make_jaxpr(f, return_shape=True)(*arguments)
-        out = evaluated(closed, jax.tree.leaves(arguments), _applied)
+        out = _evaluated(closed, jax.tree.leaves(arguments))
         return jax.tree.unflatten(jax.tree.structure(shapes), out)
 
     return numbered
 
 
+def _evaluated(closed: Any, leaves: list[Array]) -> list[Array]:
+    """What a closed jaxpr gives on arrays."""
+    jaxpr = closed.jaxpr
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *leaves], strict=True))
+
+    def read(v: Any) -> Any:
+        return v.val if is_literal(v) else values[v]
+
+    for equation in jaxpr.eqns:
+        out = _applied(equation, [read(v) for v in equation.invars])
+        values |= zip(equation.outvars, out, strict=True)
+    return [read(v) for v in jaxpr.outvars]
+
+
 def _applied(equation: Any, values: list[Array]) -> list[Array]:
     """What an equation gives on these arguments."""
-    name, inner = equation.primitive.name, equation.params.get("jaxpr")
-    if name in _CALLS and hasattr(inner, "consts"):  # a closed jaxpr
-        return evaluated(inner, values, _applied)
-    out = bound(equation)(*values)
-    if name in _CHOOSES and jnp.issubdtype(values[0].dtype, jnp.floating):
+    primitive, inner = equation.primitive, equation.params.get("jaxpr")
+    if primitive.name in ("jit", "pjit", "closed_call") and hasattr(inner, "consts"):
+        return _evaluated(inner, values)
+    params = primitive.get_bind_params(equation.params)
+    # By the version of JAX: the parameters, or functions and parameters.
+    functions, params = ((), params) if isinstance(params, dict) else params
+    found = primitive.bind(*functions, *values, **params)
+    out = found if primitive.multiple_results else [found]
+    if primitive.name in ("argmax", "argmin") and jnp.issubdtype(values[0].dtype, jnp.floating):
         lost = jnp.any(jnp.isnan(values[0]), equation.params["axes"])
         out = [jnp.where(lost, out[0].dtype.type(NO_NUMBER), out[0])]
     return out

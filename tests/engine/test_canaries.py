@@ -7,7 +7,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.engine.jaxprs import functions, is_literal
+from jaxelim.engine.one_lane import functions, is_literal
 from tests.calls import planned
 
 ANGLES = np.array([0.0, 0.9, 1.8, 2.7, 3.6])

@@ -9,6 +9,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, matrices, scope
+from jaxelim.engine.state import GRAPHS
 from jaxelim.lanes import LaneOps
 from jaxelim.simulation import plan
 from jaxelim.simulation.plan import inputs_of, spec_of
@@ -130,7 +131,7 @@ def test_one_graph_where_xla_flags_do_not_say_otherwise(monkeypatch):
     layout = engine.Execution(lanes=16, chunk=8, queue=64, devices=1, gpu=True)
     assert layout.compiler_options(None) is None  # a GPU's form on a CPU
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert layout.compiler_options(None) == engine.GRAPHS
+    assert layout.compiler_options(None) == GRAPHS
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_command_buffer=")
     assert list(layout.compiler_options(None)) == ["xla_gpu_graph_min_graph_size"]
 

@@ -8,7 +8,7 @@ from jax.extend.core import Literal
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.engine.jaxprs import operations
+from jaxelim.engine.one_lane import operations
 from tests.calls import planned
 
 DEFAULT = je.Engine(devices=1, shrink=False)
