@@ -63,21 +63,16 @@ def refuse_faulty(version: tuple[int, ...]) -> None:
         SetupError: it is one of `FAULTY`.
     """
     if fault := FAULTY.get(version):
-        raise SetupError(
-            f"JAX {'.'.join(map(str, version))} is refused: {fault}",
-            "install another, as in: pip install 'jax!=" + ".".join(map(str, version)) + "'",
-        )
+        name = ".".join(map(str, version))
+        allowed = f"install another, as in: pip install 'jax!={name}'"
+        raise SetupError(f"JAX {name} is refused: {fault}", allowed)
 
 
 refuse_faulty(jax.__version_info__)
 
 
 def _refuse_what_cannot_work() -> None:
-    """Refuse a process or settings under which JAX cannot compute, or computes other numbers.
-
-    Raises:
-        SetupError: it is such a process.
-    """
+    """Refuse a process or settings under which JAX cannot compute, or computes other numbers."""
     if _inherited.broken:
         raise SetupError(
             "this process was forked after JAX had started, and JAX does not survive a fork",
@@ -86,15 +81,11 @@ def _refuse_what_cannot_work() -> None:
     flags: Any = jax.config
     for name in ("jax_no_tracing", "jax_no_execution"):
         if getattr(flags, name, False):
-            raise SetupError(
-                f"{name} is set, so that JAX refuses to work", "unset it around calls of jaxelim"
-            )
+            said = f"{name} is set, so that JAX refuses to work"
+            raise SetupError(said, "unset it around calls of jaxelim")
     if _FAST_MATH.search(os.environ.get("XLA_FLAGS", "")):
-        raise SetupError(
-            "XLA_FLAGS has --xla_cpu_enable_fast_math, which allows wrong comparisons with "
-            "infinities",
-            "remove it",
-        )
+        said = "XLA_FLAGS has --xla_cpu_enable_fast_math, which allows wrong comparisons with "
+        raise SetupError(said + "infinities", "remove it")
     try:
         jax.devices()
     except Exception as error:
@@ -119,11 +110,9 @@ def _warn_of_newer() -> None:
     """Warn, once a process, if JAX is newer than any that was tried."""
     if jax.__version_info__ > TRIED:
         tried = ".".join(map(str, TRIED))
-        warn(
-            f"JAX {jax.__version__} is newer than {tried}, the newest with which jaxelim was "
-            "tested: numbers may differ from those of other machines",
-            UserWarning,
-        )
+        said = f"JAX {jax.__version__} is newer than {tried}, the newest with which jaxelim was "
+        said += "tested: numbers may differ from those of other machines"
+        warn(said, UserWarning)
 
 
 @contextlib.contextmanager
