@@ -92,13 +92,9 @@ class Asking:
         return jax.vmap(method, in_axes=(of_view, *axes[1:]), out_axes=-1)(view, *state)
 
     def asked(self, view: View, state: Tree, wanted: Array, light: bool = False) -> Choice:
-        """The choice of every lane.
+        """The choice of every lane; `wanted` [B] bool: where rare work may be done.
 
-        Args:
-            view: of all lanes.
-            state: the rule's.
-            wanted: in which lanes rare work may be done, [B] bool.
-            light: leave it out, and say where.
+        A `light` call leaves such work out, and says where it lacks.
         """
 
         def whole(arm: Array) -> Array:

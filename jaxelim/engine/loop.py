@@ -85,12 +85,10 @@ class Program:
         return jax.tree.map(lambda x: np.broadcast_to(x, (execution.devices, *np.shape(x))), carry)
 
     def alone(self, carry: Carry, many: Lane, n: int) -> Carry:
-        """The carry with the n-th live one of many lanes as its one lane; on the host.
+        """The carry with the n-th live one of `many` lanes as its one lane; on the host.
 
-        Args:
-            carry: of many lanes, or of a single one that is done.
-            many: the lanes.
-            n: from 0; past the last live lane of a device, which then gets one that is done.
+        `carry` is that of these lanes, or of a single one that is done. A device with fewer
+        live lanes gets one that is done.
         """
         execution, shared = self.spec.execution, not self.spec.per_lane_instances
         order, places = np.argsort(many.done, -1, kind="stable"), execution.queue + 1
@@ -244,14 +242,7 @@ class Varying(NamedTuple):
 
 
 class Chunk:
-    """The steps of one chunk.
-
-    Args:
-        spec: the program's.
-        inputs: what all runs share.
-        lane: at the start of the chunk.
-        noise: [T, B].
-    """
+    """The steps of one chunk, from `lane` on with noise [T, B]."""
 
     def __init__(self, spec: Spec, inputs: Inputs, lane: Lane, noise: Array):
         self.spec, self.step, self.noise = spec, Step(spec), noise

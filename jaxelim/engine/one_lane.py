@@ -135,12 +135,9 @@ def _needs_library(equation: Any) -> bool:
 
 
 def as_one_kernel(f: Callable[[Any], Any], flag: Array, state: Any) -> Any:
-    """f(state) by a tagged call; what f closes over becomes an argument of the call.
+    """f(state) by a tagged call, for operations that a kernel may hold; `flag` as in `Inputs`.
 
-    Args:
-        f: of operations that a kernel may hold.
-        flag: [] int32, 1, an argument of the program (see `jaxelim.lanes`).
-        state: a pytree of arrays.
+    What f closes over becomes an argument of the call.
     """
     traced = Traced(f, state)
     closed = traced.closed

@@ -71,9 +71,7 @@ class Execution:
     ) -> dict[str, Any] | None:
         """The options of XLA; those that XLA_FLAGS names for a GPU are left to it.
 
-        Args:
-            optimization: LLVM's level for a CPU, or None, as the family says.
-            inner_loops: whether every step has a loop inside.
+        `optimization` is as of `cpu_options`; `inner_loops`: every step has a loop inside.
         """
         if not self.gpu:
             # XLA makes one kernel of such steps and their loop, which is slower than many.

@@ -61,21 +61,18 @@ class Step:
 
     @property
     def observing(self) -> Observing:
-        """The snapshot, and the rules that read it."""
         return Observing(self.spec)
 
     @property
     def asking(self) -> Asking:
-        """The calls of the sampling rule."""
         return Asking(self.spec)
 
     @property
     def arrivals(self) -> Arrivals:
-        """What lets pulls wait for their rewards."""
         return Arrivals(self.spec)
 
     def noise(self, inputs: Inputs, run: Array, row: Array, start: Array, length: int) -> Array:
-        """The noise for `draw`, [length, B]: of runs [B], from t = start [B] on."""
+        """The noise of runs [B] from t = start [B] on: [length, B]."""
         kind, dtype = self.spec.source.noise, self.spec.dtype
         if inputs.noise is not None:
             return random.given(kind, inputs.noise, row, start, length, dtype)
@@ -269,13 +266,7 @@ class Step:
         return Outline(*jax.eval_shape(traced, *arguments), **choices)
 
     def start(self, *arguments: Any) -> Lane:
-        """Lanes at t = n K, after n initial pulls of each arm.
-
-        Args:
-            arguments: inputs, queue, item, run, row and noise. item: places in the
-                queue, [B]. noise: of the initial pulls, [n K, B], drawn for `run`
-                and `row`, [B].
-        """
+        """Lanes at t = n K, after n initial pulls of each arm; the arguments of `started`."""
         return _started(self, arguments)(*arguments)[0]
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
@@ -321,7 +312,10 @@ class Step:
     def started(
         self, inputs: Inputs, queue: Queue, item: Array, run: Array, row: Array, noise: Array
     ) -> tuple[Lane, View]:
-        """`start`, with the view of the rule at that t."""
+        """Lanes at t = n K, and the view of the rule then.
+
+        `item` [B] are places in the queue. `noise` [n K, B] is that of `run` and `row`, [B].
+        """
         spec, k, b = self.spec, inputs.features.shape[1], noise.shape[1]
         at = jnp.minimum(item, spec.execution.queue - 1)
         instance, delta = queue.instance[at], queue.delta[:, at]
