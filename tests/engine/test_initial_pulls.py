@@ -84,23 +84,6 @@ def test_schedules_count_from_the_first_choice(start):
     np.testing.assert_array_equal(np.flatnonzero(every), [0, 7, 14, 21, 28])
 
 
-def test_refusals():
-    def run(**given):
-        return je.simulate(PLAIN, je.BestArm(), je.Uniform(), runs=2, **given)
-
-    for wrong in (0, -1, True, 2.0, "2", 34):
-        with pytest.raises(
-            je.errors.ArgumentError, match=r"initial_pulls: .*None, or an integer from 1"
-        ):
-            run(initial_pulls=wrong, max_samples=100)
-    with pytest.raises(
-        je.errors.ArgumentError, match="noise: .*at least initial_pulls K = 12 samples"
-    ):
-        run(initial_pulls=4, noise=np.zeros((2, 11)))
-    with pytest.raises(je.errors.ArgumentError, match="max_samples: .*from 3"):
-        run(max_samples=2)
-
-
 def test_results_name_them():
     """Other numbers are another cell."""
     call = checked(PLAIN, je.BestArm(), je.Uniform())

@@ -142,24 +142,3 @@ def test_native_tests_are_not_proven():
     call = checked(COINS, je.BestArm(), je.LUCB(), max_samples=100, batch=4, stopping=je.Native(),
                    threshold=je.thresholds.KaufmannKoolen(3))  # fmt: skip
     assert "counts rewards that are pending" in str(proven(call))
-
-
-@pytest.mark.parametrize("argument,value,words", [
-    ("batch", 0, "batch: got 0"),
-    ("batch", 101, "batch: got 101"),
-    ("batch", 2.5, "batch: got 2.5"),
-    ("delay", -1, "delay: got -1; allowed: an integer from 0 to 100"),
-    ("delay", 101, "delay: got 101"),
-    ("delay", [1, 2, 3, 4], r"delay: got \[1, 2, 3, 4\]"),
-    ("delay", "soon", "delay: got 'soon'"),
-])  # fmt: skip
-def test_bad_schedules(argument, value, words):
-    with pytest.raises(je.errors.ArgumentError, match=words):
-        je.simulate(COINS, je.BestArm(), je.Uniform(), runs=2, max_samples=100, **{argument: value})
-
-
-def test_noise_that_is_too_short():
-    noise = np.full((2, 20), 0.5)
-    words = "noise.*at least 24 samples: 4 initial pulls, and 20 until a reward enters"
-    with pytest.raises(je.errors.ArgumentError, match=words):
-        je.simulate(COINS, je.BestArm(), je.Uniform(), runs=2, noise=noise, batch=10, delay=12)
