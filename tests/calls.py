@@ -36,3 +36,5 @@ def planned(given: tuple, settings: dict) -> tuple:
         spec = spec_of(call)
         inputs = inputs_of(call, spec)
         return settled(call, spec, inputs), inputs, queue_of(call, spec)[0]
+
+
