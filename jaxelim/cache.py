@@ -14,10 +14,7 @@ KEPT = 32
 
 
 class Cache:
-    """A least-recently-used cache of make(key, arrays), by key and layout of the arrays.
-
-    It holds at most `size` values. Threads may share it.
-    """
+    """The `size` values of make(key, arrays) that were used last; threads may share it."""
 
     def __init__(self, make: Callable[..., Any], size: int):
         self._make, self._size = make, size

@@ -384,10 +384,7 @@ class LaneOps:
         return matrices.factor_inverse(a, not self.gpu)
 
     def least_eigenpair(self, a: Array) -> tuple[Array, Array]:
-        """The least eigenvalue [] and its unit eigenvector [q] in one run.
-
-        a [q, q] is symmetric positive definite.
-        """
+        """The least eigenvalue [] of a [q, q], as for `solver`, and its unit eigenvector [q]."""
         return matrices.least_eigenpair(a, not self.gpu)
 
 

@@ -57,11 +57,7 @@ _FAST_MATH = re.compile(r"--xla_cpu_enable_fast_math(?!\S*=(?:false|False|0)\b)"
 
 
 def refuse_faulty(version: tuple[int, ...]) -> None:
-    """Refuse a JAX that is known to compute wrong numbers, or to take hours for seconds.
-
-    Raises:
-        SetupError: it is one of `FAULTY`.
-    """
+    """Refuse one of `FAULTY`."""
     if fault := FAULTY.get(version):
         name = ".".join(map(str, version))
         allowed = f"install another, as in: pip install 'jax!={name}'"
@@ -150,11 +146,7 @@ def engine() -> Iterator[None]:
 
 @contextlib.contextmanager
 def on_cpu() -> Iterator[None]:
-    """`engine`, on the first CPU device, whatever other devices there are.
-
-    Raises:
-        SetupError: JAX_PLATFORMS leaves out the CPU, or as `float64`.
-    """
+    """`engine`, on the first CPU device; a SetupError where JAX_PLATFORMS leaves out the CPU."""
     with engine():
         try:
             first = jax.local_devices(backend="cpu")[0]

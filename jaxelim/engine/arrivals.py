@@ -45,8 +45,8 @@ class Arrivals:
     def entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
         """The lanes after due rewards have entered, and which of them have more due: [B] bool.
 
-        One enters in each lane, and further ones while many lanes have more due. Lanes that
-        are alike, as those of a batch are, then take one step for all of their rewards.
+        One enters in each lane, and further ones while many lanes have more due: lanes that are
+        alike take one step for all rewards of a batch.
         """
         none = jnp.zeros_like(lane.done)
         if not self.spec.places:

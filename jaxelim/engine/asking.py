@@ -135,10 +135,7 @@ class Asking:
         return Choice(arm, after, None)
 
     def playable(self, view: View, arm: Array) -> Array:
-        """The arm [B]; where it is used up another one that has rewards left.
-
-        The less pulled of the active piece of least evidence; without one the least pulled.
-        """
+        """The arm [B]; where it is used up, of the active piece of least evidence, or another."""
         known, lanes, shape = view.stats.used_up, view.lanes, view.shape
         if known is None:
             return arm

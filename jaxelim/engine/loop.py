@@ -29,11 +29,7 @@ from jaxelim.lanes import where
 
 
 class Program:
-    """The compiled function of one spec for inputs of one layout.
-
-    `advance` runs some chunks, from `empty` on. The compiled code is freed with
-    the program.
-    """
+    """The compiled function `advance` of one spec for inputs of one layout, freed with this."""
 
     def __init__(self, spec: Spec, inputs: Inputs):
         self.spec, self.loop = spec, Loop(spec)
@@ -85,10 +81,9 @@ class Program:
         return jax.tree.map(lambda x: np.broadcast_to(x, (execution.devices, *np.shape(x))), carry)
 
     def alone(self, carry: Carry, many: Lane, n: int) -> Carry:
-        """The carry with the n-th live one of `many` lanes as its one lane; on the host.
+        """The carry of these lanes, or of one that is done, with the n-th live one of `many` alone.
 
-        `carry` is that of these lanes, or of a single one that is done. A device with fewer
-        live lanes gets one that is done.
+        On the host. A device with fewer live lanes gets one that is done.
         """
         execution, shared = self.spec.execution, not self.spec.per_lane_instances
         order, places = np.argsort(many.done, -1, kind="stable"), execution.queue + 1
@@ -107,10 +102,7 @@ class Program:
         return dataclasses.replace(carry, lane=lane, out=out, live=np.ones_like(carry.live))
 
     def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
-        """Put the arguments of `advance` on their devices.
-
-        Their placement is that of its result, so that it compiles once.
-        """
+        """Put the arguments of `advance` where its result is, so that it compiles once."""
         own, everyone = self._own, self._everyone
         put = jax.device_put
         return put(inputs, everyone), put(queue, own), put(carry, own)

@@ -43,13 +43,10 @@ _ABSENT = {
 
 
 def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
-    """Call a method of a sampling rule and check what it returns.
+    """What a method of a sampling rule returns; a RuleError if it breaks its contract.
 
     "probe" is `choose` without its rare work; it returns too whether a run needs that, [] bool;
     None where `choose` states no such work for this problem.
-
-    Raises:
-        RuleError: the method raises, or its result breaks its contract.
     """
     skipping = Skipping(jnp.zeros_like(view.t, bool))
     probes, rarely = method == "probe", []
@@ -82,11 +79,7 @@ def _hint(rule: SamplingRule, error: Exception) -> str:
 
 
 def call_stopping(rule: StoppingRule, method: str, seen: Snapshot, *others: Any) -> Any:
-    """Call a method of a stopping rule and check what it returns; arguments in lanes.
-
-    Raises:
-        ArgumentError: the method raises, or its result breaks its contract.
-    """
+    """What a method of a stopping rule returns; an ArgumentError if it breaks its contract."""
     fault = partial(ArgumentError, "stopping", rule, RETURNS[method])
     with blamed(method, fault):
         result = getattr(rule, method)(seen, *others)

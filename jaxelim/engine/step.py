@@ -129,10 +129,7 @@ class Step:
         return taken._replace(lane=after, arm=jnp.where(taken.go, taken.arm, -1))
 
     def decide(self, inputs: Inputs, lane: Lane, work: bool = True) -> Taken:
-        """A step up to its reward: eliminate, end runs, choose the next arms.
-
-        Without rare `work` a choice that needs it is some arm, for steps whose choice is dropped.
-        """
+        """A step up to its reward; without rare `work`, if its choice is dropped."""
         return self._taken(inputs, lane, None, work=work)
 
     def choose(self, inputs: Inputs, lane: Lane) -> Taken:
@@ -224,14 +221,7 @@ class Step:
     # The start of a run.
 
     def outline(self, inputs: Inputs) -> Outline:
-        """Shapes and dtypes of the lanes and of their outcomes, and how the rule chooses.
-
-        Traces every method of the rules, which checks them.
-
-        Raises:
-            RuleError: a method raises, or breaks its contract.
-            ArgumentError: likewise of a stopping rule.
-        """
+        """The `Outline`, by a trace of every method of the rules, which checks them."""
         spec, rule, execution = self.spec, self.spec.rule, self.spec.execution
         of_lanes, of_runs = (_like(jnp.int32, n) for n in (execution.lanes, execution.queue))
         queue = Queue(
