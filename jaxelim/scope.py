@@ -33,25 +33,16 @@ ONE_DEVICE = ((0, 11, 2),)
 def jax_started() -> bool:
     """Whether this process has started a JAX backend."""
     bridge = sys.modules.get("jax._src.xla_bridge")
-    return bool(getattr(bridge, "backends_are_initialized", lambda: _inherited.entered)())
+    return bool(getattr(bridge, "backends_are_initialized", lambda: _process["entered"])())
 
 
-class _Inherited:
-    """What a forked child needs to know of its parent, as JAX's threads do not survive a fork."""
-
-    entered = False  # this process has called an entry point
-    broken = False  # this process was forked after JAX had started
-
-    def before_fork(self) -> None:
-        self._started = jax_started()
-
-    def in_child(self) -> None:
-        self.broken = self.broken or self._started
-
-
-_inherited = _Inherited()
+_process = {"entered": False, "started": False, "broken": False}
+"""What is known of JAX here, at the last fork, and in a forked child, where it does not survive."""
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_inherited.before_fork, after_in_child=_inherited.in_child)
+    os.register_at_fork(
+        before=lambda: _process.update(started=jax_started()),
+        after_in_child=lambda: _process.update(broken=_process["started"]),
+    )
 
 _FAST_MATH = re.compile(r"--xla_cpu_enable_fast_math(?!\S*=(?:false|False|0)\b)")
 
@@ -69,7 +60,7 @@ refuse_faulty(jax.__version_info__)
 
 def _refuse_what_cannot_work() -> None:
     """Refuse a process or settings under which JAX cannot compute, or computes other numbers."""
-    if _inherited.broken:
+    if _process["broken"]:
         raise SetupError(
             "this process was forked after JAX had started, and JAX does not survive a fork",
             "start worker processes with 'spawn': multiprocessing.get_context('spawn')",
@@ -123,7 +114,7 @@ def float64() -> Iterator[None]:
     """
     _refuse_what_cannot_work()
     _warn_of_newer()
-    _inherited.entered = True
+    _process["entered"] = True
     with (
         jax.enable_x64(True),
         jax.default_prng_impl("threefry2x32"),

@@ -135,7 +135,10 @@ class Asking:
         return Choice(arm, after, None)
 
     def playable(self, view: View, arm: Array) -> Array:
-        """The arm [B]; where it is used up, of the active piece of least evidence, or another."""
+        """The arm [B]; where it is used up the less pulled of the active piece of least evidence.
+
+        Without one it is the least pulled that has rewards left.
+        """
         known, lanes, shape = view.stats.used_up, view.lanes, view.shape
         if known is None:
             return arm

@@ -187,7 +187,12 @@ class Loop:
                 log = dataclasses.replace(log, first_rewards=rewards[:, 0], theta_hat_0=estimate)
             taken = jnp.sum(carry.lane.done, dtype=jnp.int32)
             upcoming = jnp.minimum(carry.next + taken, queue.length)
-            lane = self._renewed(carry.lane, fresh)
+            lane = carry.lane
+            if spec.per_lane_instances:
+                lane = where(lane.done, fresh, lane)
+            else:
+                lane = where(lane.done, fresh.preparing(()), lane.preparing(()))
+                lane = lane.preparing(fresh.run.prepared)
             return dataclasses.replace(carry, lane=lane, next=upcoming, log=log)
 
         wanted = jnp.any(vacant) & (carry.next < queue.length)
@@ -195,13 +200,6 @@ class Loop:
         out, bare = carry.out, dataclasses.replace(carry, out=())
         carry = jax.lax.cond(wanted, refill, lambda c: c, bare)
         return dataclasses.replace(carry, out=out), drawn[k:]
-
-    def _renewed(self, lane: Lane, fresh: Lane) -> Lane:
-        """`lane`, with `fresh` in the finished lanes."""
-        if self.spec.per_lane_instances:
-            return where(lane.done, fresh, lane)
-        kept = where(lane.done, fresh.preparing(()), lane.preparing(()))
-        return kept.preparing(fresh.run.prepared)
 
     def _collected(self, queue: Queue, carry: Carry) -> Carry:
         """Append the outcomes of finished runs and empty their lanes."""

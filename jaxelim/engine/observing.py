@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts import StoppingRule, looks
+from jaxelim.contracts import StoppingRule
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.returned import call_stopping
 from jaxelim.engine.state import Inputs, Lane, Spec
@@ -131,12 +131,6 @@ class Observing:
         known, ends = seen.stats.used_up, jnp.stack(stops)
         ends = ends if known is None else ends | jnp.all(known, 0)  # whatever a rule tests
         return Observed(tuple(states), ends, jnp.stack(tested))
-
-    def with_log_e(self, seen: Snapshot) -> Snapshot:
-        """The snapshot with log e of every piece of every answer, if it is recorded."""
-        if self.spec.evidence is None:
-            return seen
-        return dataclasses.replace(seen, log_e=looks.of_every_answer(seen))
 
     def sampling(self, seen: Snapshot, lane: Lane) -> Tree:
         """The next state of an elimination at sampling with sets of its own."""

@@ -152,7 +152,8 @@ class Step:
         beta = self.observing.betas(lane)
         observed = self.observing.untested(lane, beta)
         if tests:
-            checked = self.observing.with_log_e(checked)
+            if self.spec.evidence is not None:
+                checked = dataclasses.replace(checked, log_e=looks.of_every_answer(checked))
             observed = self.observing.observed(checked, lane, beta)
         bad_answer, live = self.observing.bad_answer(seen, lane)
         sampling = self.observing.sampling(checked, lane)
