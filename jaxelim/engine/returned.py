@@ -83,52 +83,39 @@ def call_stopping(rule: StoppingRule, method: str, seen: Snapshot, *others: Any)
     fault = partial(ArgumentError, "stopping", rule, RETURNS[method])
     with blamed(method, fault):
         result = getattr(rule, method)(seen, *others)
-    if wrong := _wrong_stopping(method, result, seen, *others):
+    if wrong := _wrong(method, result, seen, *others):
         raise fault(wrong)
     return result
 
 
-def _wrong(method: str, result: Any, view: View, *state: Tree) -> str:
-    """What is wrong with the result of a sampling rule's method; empty if nothing is."""
-    scalar, returned = ((), view.t.shape), f"that {method} returned"
-    if method == "init":
-        return _no_leaf(result, "init")
+def _wrong(method: str, result: Any, seen: Snapshot, *others: Any) -> str:
+    """What is wrong with the result of a method; empty if nothing is."""
+    lanes, returned = seen.stats.t.shape, f"that {method} returned"
+    if method in ("init", "start"):
+        return _no_leaf(result, method, lanes if method == "start" else ())
     if method == "work":
         parts = result if isinstance(result, tuple) and len(result) == 2 else (result,)
-        wrong = (_not("what work returned is", x, "iuf", *scalar) for x in parts)
+        wrong = (_not("what work returned is", x, "iuf", (), lanes) for x in parts)
         return next(filter(None, wrong), "")
-    if wrong := _no_tuple(method, result, 2):
-        return wrong
-    if method == "choose":
-        wrong = _not(f"the arm {returned} is", result[0], "iu", *scalar)
-        return wrong or _changed(method, state[0], result[1], "init")
-    wide = (view.problem.width(view.means.shape[0]),)
-    wrong = _not(f"the stops {returned} is", result[0], "b", *scalar)
-    return wrong or _not(f"the answer {returned} is", result[1], "b", wide, wide + view.t.shape)
-
-
-def _wrong_stopping(method: str, result: Any, seen: Snapshot, *others: Any) -> str:
-    """What is wrong with the result of a stopping rule's method; empty if nothing is."""
-    if method == "start":
-        return _no_leaf(result, "start", seen.stats.t.shape)
     if method == "answer":
-        like = seen.public
-        wrong = _not("what answer returned is", result, "b", like.shape)
-        return wrong and f"{wrong}, not {described(like)}"
-    if wrong := _no_tuple("observe", result, 3):
-        return wrong
-    (after, stops, tests), (state, beta) = result, others
-    return (
-        _not("the stops that observe returned are", stops, "b", beta.shape)
-        or _not("the tests that observe returned are", tests, "iu", (), beta.shape)
-        or _changed("observe", state, after, "start")
-    )
-
-
-def _no_tuple(method: str, result: Any, length: int) -> str:
-    """That a result is no tuple of this length; empty if it is."""
-    right = isinstance(result, tuple | list) and len(result) == length
-    return "" if right else f"what {method} returned is {described(result)}"
+        wrong = _not("what answer returned is", result, "b", seen.public.shape)
+        return wrong and f"{wrong}, not {described(seen.public)}"
+    length = 3 if method == "observe" else 2
+    if not isinstance(result, tuple | list) or len(result) != length:
+        return f"what {method} returned is {described(result)}"
+    if method == "observe":
+        (after, stops, tests), (state, beta) = result, others
+        return (
+            _not(f"the stops {returned} are", stops, "b", beta.shape)
+            or _not(f"the tests {returned} are", tests, "iu", (), beta.shape)
+            or _changed(method, state, after, "start")
+        )
+    if method == "choose":
+        wrong = _not(f"the arm {returned} is", result[0], "iu", (), lanes)
+        return wrong or _changed(method, others[0], result[1], "init")
+    wide = (seen.problem.width(seen.means.shape[0]),)
+    wrong = _not(f"the stops {returned} is", result[0], "b", (), lanes)
+    return wrong or _not(f"the answer {returned} is", result[1], "b", wide, wide + lanes)
 
 
 def _not(what: str, x: Any, kinds: str, *shapes: tuple) -> str:
