@@ -226,11 +226,10 @@ class LaneOps:
         if x.shape[0] > _WIDEST_TREE:
             return self._fold(jax.lax.add, holds(x).astype(jnp.int32))
 
-        def counted(x):  # with the conversion: to write another array costs as much as the sum
-            ones = [holds(row).astype(jnp.int32) for row in trees.rows_of(x)]
-            return trees.balanced(jax.lax.add, ones)
+        def ones(x):  # inside: to write and read another array costs as much as the sum
+            return [holds(row).astype(jnp.int32) for row in trees.rows_of(x)]
 
-        return self.materialize(counted, x)
+        return self.materialize(lambda x: trees.balanced(jax.lax.add, ones(x)), x)
 
     def any(self, x: Array) -> Array:
         """Whether any entry along axis 0 holds."""

@@ -36,10 +36,11 @@ class Arrivals:
         if places is None:
             return stats, None
         ahead = self.spec.family.with_pending(seen.space, stats, stats)
-        checked, arms, rewards = jnp.zeros_like(stats.t), None, None
+        like, arms, rewards = stats.means[0], None, None
         if places:
-            arms = jnp.zeros((places, *stats.means[0].shape), jnp.int32)
-            rewards = arms.astype(stats.means.dtype)
+            arms = jnp.zeros((places, *like.shape), jnp.int32)
+            rewards = arms.astype(like.dtype)
+        checked = jnp.zeros_like(stats.t)
         return ahead, Pending(entered=stats, checked=checked, arms=arms, rewards=rewards)
 
     def entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:

@@ -57,7 +57,7 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
     broken = partial(RuleError, "rule", rule, RETURNS[method] + _TRACED)
     with blamed(method, broken, partial(_hint, rule)):
         result = getattr(rule, method)(view, *state, *rarely)
-    if wrong := _wrong(method, result, view, *state):
+    if wrong := _wrong(method, result, view.t.shape, view, *state):
         raise RuleError("rule", rule, RETURNS[method], wrong)
     if method == "init":
         return jax.tree.map(_array, result)
@@ -83,14 +83,14 @@ def call_stopping(rule: StoppingRule, method: str, seen: Snapshot, *others: Any)
     fault = partial(ArgumentError, "stopping", rule, RETURNS[method])
     with blamed(method, fault):
         result = getattr(rule, method)(seen, *others)
-    if wrong := _wrong(method, result, seen, *others):
+    if wrong := _wrong(method, result, seen.stats.t.shape, seen, *others):
         raise fault(wrong)
     return result
 
 
-def _wrong(method: str, result: Any, seen: Snapshot, *others: Any) -> str:
-    """What is wrong with the result of a method; empty if nothing is."""
-    lanes, returned = seen.stats.t.shape, f"that {method} returned"
+def _wrong(method: str, result: Any, lanes: tuple, seen: Snapshot, *others: Any) -> str:
+    """What is wrong with the result of a method, in `lanes` [] or [B]; empty if nothing is."""
+    returned = f"that {method} returned"
     if method in ("init", "start"):
         return _no_leaf(result, method, lanes if method == "start" else ())
     if method == "work":
