@@ -144,11 +144,10 @@ class Resets:
             UnsupportedError: the threshold has no constants and alpha is None.
             ArgumentError: the constants give a first reset beyond 2^31.
         """
-        known = hasattr(threshold, "constants")
-        if self.alpha is None and not known:
+        if self.alpha is None and not hasattr(threshold, "constants"):
             allowed = f"an alpha of its own: {threshold!r} has no constants c1, c2, x0"
             raise UnsupportedError("elimination", self, allowed)
-        if known and (self.alpha is None or self.t0 is None):
+        if hasattr(threshold, "constants") and (self.alpha is None or self.t0 is None):
             for delta in deltas:
                 threshold.constants(float(delta))
         first = self._first(threshold)

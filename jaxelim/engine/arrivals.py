@@ -70,9 +70,9 @@ class Arrivals:
         """`entered`, of one reward in each lane."""
         waiting: Any = lane.pending
         due = self._due(inputs, lane) & ~lane.done
-        take, place = self.spec.execution.lane_ops(inputs.flag).take, self._place(waiting.entered.t)
-        pull = take(waiting.arms, place), take(waiting.rewards, place)
-        lane = self.with_reward(inputs, lane, *pull, due)
+        lanes, place = self.spec.execution.lane_ops(inputs.flag), self._place(waiting.entered.t)
+        arm, reward = lanes.take(waiting.arms, place), lanes.take(waiting.rewards, place)
+        lane = self.with_reward(inputs, lane, arm, reward, due)
         return lane, self._due(inputs, lane)
 
     def _place(self, before: Array) -> Array:
