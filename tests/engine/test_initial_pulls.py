@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.cli import main
 from jaxelim.rules.parts import schedule
 from tests.calls import checked
 
@@ -89,9 +88,3 @@ def test_results_name_them():
     call = checked(PLAIN, je.BestArm(), je.Uniform())
     keys = [call.replace(initial_pulls=n).key for n in (None, 1, 2)]
     assert keys[0] == keys[1] != keys[2]
-
-
-def test_the_command_line(tmp_path, capsys):
-    PLAIN.to_json(tmp_path / "plain.json")
-    assert main(["run", str(tmp_path / "plain.json"), "--initial-pulls", "0"]) == 2
-    assert "initial_pulls: got 0" in capsys.readouterr().err
