@@ -262,11 +262,6 @@ def test_an_answer_that_needs_numpy(nothing_compiles):
     assert caught.value.argument == "answer"
 
 
-def test_the_original_error_is_the_cause():
-    error = refused(a_rule(lambda rule, view, state: {}["nothing there"]))
-    assert isinstance(error.__cause__, KeyError) and "Mine()" in str(error)
-
-
 @dataclasses.dataclass(frozen=True)
 class Mutable(je.Uniform):
     weights: list = dataclasses.field(default_factory=list)
