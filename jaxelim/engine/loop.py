@@ -103,16 +103,12 @@ class Program:
 
     def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
         """Put the arguments of `advance` where its result is, so that it compiles once."""
-        own, everyone = self._own, self._everyone
-        put = jax.device_put
-        return put(inputs, everyone), put(queue, own), put(carry, own)
+        everyone, own = self._everyone, self._own
+        return jax.device_put((inputs, queue, carry), (everyone, own, own))
 
     def begun(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
         """Put the arguments of `advance` on their devices and compile the program for them."""
-        if self.spec.execution.devices > 1:
-            inputs, queue, carry = self.place(inputs, queue, carry)
-        else:
-            inputs, queue = jax.device_put((inputs, queue))
+        inputs, queue, carry = self.place(inputs, queue, carry)
         with self.lock:
             carry = jax.block_until_ready(self.advance(inputs, queue, carry, np.int32(0)))
             self.compiled = True
