@@ -88,7 +88,7 @@ def call_stopping(rule: StoppingRule, method: str, seen: Snapshot, *others: Any)
     return result
 
 
-def _wrong(method: str, result: Any, lanes: tuple, seen: Snapshot, *others: Any) -> str:
+def _wrong(method: str, result: Any, lanes: tuple, seen: Any, *others: Any) -> str:
     """What is wrong with the result of a method, in `lanes` [] or [B]; empty if nothing is."""
     returned = f"that {method} returned"
     if method in ("init", "start"):
@@ -115,7 +115,7 @@ def _wrong(method: str, result: Any, lanes: tuple, seen: Snapshot, *others: Any)
         return wrong or _changed(method, others[0], result[1], "init")
     wide = (seen.problem.width(seen.means.shape[0]),)
     wrong = _not(f"the stops {returned} is", result[0], "b", (), lanes)
-    return wrong or _not(f"the answer {returned} is", result[1], "b", wide, wide + lanes)
+    return wrong or _not(f"the answer {returned} is", result[1], "b", wide, wide + seen.t.shape)
 
 
 def _not(what: str, x: Any, kinds: str, *shapes: tuple) -> str:
