@@ -57,11 +57,12 @@ class Asking:
             active_count = seen.lanes.sum(active)
         if "delta" in reads:
             own |= {"delta": delta, "beta": Observing(spec).width(t, delta, stats)}
-        known = {field.name: getattr(seen, field.name) for field in dataclasses.fields(seen)}
+        own["stats"] = stats.of_one_run()
+        known: dict[str, Any] = {x.name: getattr(seen, x.name) for x in dataclasses.fields(seen)}
         return View(
             elimination=elimination, active=active, active_count=active_count,
             piece_set=sampling, prepared=lane.run.prepared, initial_pulls=spec.initial_pulls,
-            **known | {"stats": stats.of_one_run()} | own,
+            **known | own,
         )  # fmt: skip
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:

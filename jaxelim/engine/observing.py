@@ -169,8 +169,9 @@ class Observing:
             states.append(
                 jax.tree.map(lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape)), state)
             )
-        own = spec.elimination is not None and not spec.elimination.shared
-        return tuple(states), spec.elimination.start(seen) if own else ()
+        if spec.elimination is None or spec.elimination.shared:
+            return tuple(states), ()
+        return tuple(states), spec.elimination.start(seen)
 
 
 def _where_tested(here: Array, new: Array, old: Array) -> Array:
