@@ -73,11 +73,11 @@ from jaxelim.simulation.experiment import Experiment as Experiment
 from jaxelim.simulation.results.comparison import compare as compare
 from jaxelim.simulation.results.result import Result as Result
 from jaxelim.simulation.results.trace import Trace as Trace
-from jaxelim.stopping.elimination import FullElimination as FullElimination
-from jaxelim.stopping.elimination import SelectiveElimination as SelectiveElimination
-from jaxelim.stopping.llr import LLR as LLR
-from jaxelim.stopping.llr import Native as Native
-from jaxelim.stopping.resets import Resets as Resets
+from jaxelim.stopping import LLR as LLR
+from jaxelim.stopping import FullElimination as FullElimination
+from jaxelim.stopping import Native as Native
+from jaxelim.stopping import Resets as Resets
+from jaxelim.stopping import SelectiveElimination as SelectiveElimination
 from jaxelim.studies import Study as Study
 from jaxelim.studies import study as study
 from jaxelim.thresholds import GK16 as GK16

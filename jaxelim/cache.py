@@ -4,7 +4,7 @@ import collections
 import threading
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,39 +13,24 @@ KEPT = 32
 """Number of compiled programs in a cache; a program of the engine holds tens of MB of code."""
 
 
-class Info(NamedTuple):
-    """The state of a cache."""
-
-    hits: int
-    misses: int
-    maxsize: int
-    currsize: int
-
-
 class Cache:
-    """A least-recently-used cache of make(key, arrays), by key and layout of the arrays.
-
-    It holds at most `size` values. Threads may share it.
-    """
+    """The `size` values of make(key, arrays) that were used last; threads may share it."""
 
     def __init__(self, make: Callable[..., Any], size: int):
         self._make, self._size = make, size
         self._held: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
         self._lock = threading.Lock()
-        self._hits = self._misses = 0
 
     def __call__(self, key: Hashable, arrays: Any) -> Any:
         """The value for this key and for arrays of this layout, a pytree; made if missing."""
         full = key, _layout(arrays)
         with self._lock:
             if full in self._held:
-                self._hits += 1
                 self._held.move_to_end(full)
                 return self._held[full]
         made = self._make(key, arrays)  # outside the lock: it may raise, or take long
         dropped = []  # released outside the lock
         with self._lock:
-            self._misses += 1
             made = self._held.setdefault(full, made)
             while len(self._held) > self._size:
                 dropped.append(self._held.popitem(last=False))
@@ -61,17 +46,11 @@ class Cache:
         with self._lock:
             return list(self._held.values())
 
-    def cache_info(self) -> Info:
-        """Hits, misses, and the largest and the current number of values."""
-        with self._lock:
-            return Info(self._hits, self._misses, self._size, len(self._held))
-
     def cache_clear(self) -> None:
         """Drop all values."""
         with self._lock:
             held, self._held = self._held, collections.OrderedDict()
-            self._hits = self._misses = 0
-        del held
+        del held  # released outside the lock
 
 
 class Jitted:

@@ -33,15 +33,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import matrices
-from jaxelim.numerics.trees import (
-    balanced,
-    by_blocks,
-    first_of_largest,
-    larger,
-    rows_of,
-    smaller,
-    width,
-)
+from jaxelim.numerics import trees
 
 Tree = Any
 _UNROLLED = 10
@@ -118,17 +110,9 @@ def saturated(x: Any) -> Array:
     return x.astype(jnp.int32)
 
 
-def places_type(size: int) -> type[np.signedinteger]:
-    """The integer type of indices into a flat array of `size` entries: int32 where they fit.
-
-    int64 indices need JAX's x64 mode, which the package's entry points switch on.
-    """
-    return np.int32 if size <= 2**31 - 1 else np.int64
-
-
 def _flat(x: Array, *axes: tuple[Array | np.ndarray, int]) -> Array:
     """Gather from x in row-major order, at the sum of index * stride over the axes."""
-    dtype = places_type(x.size)
+    dtype = np.int32 if x.size < 2**31 else np.int64
     places = functools.reduce(operator.add, [i.astype(dtype) * dtype(n) for i, n in axes])
     return x.reshape(-1).at[places].get(mode="promise_in_bounds")
 
@@ -167,7 +151,7 @@ class LaneOps:
         return (self.gpu or self.flag is not None) and x.ndim > 1
 
     def materialize(self, f: Callable, *x: Tree) -> Tree:
-        """Materialize f(*x) once; stops XLA:CPU from recomputing it in every consumer."""
+        """f(*x), computed once: XLA:CPU would compute it again in every consumer."""
         if self.flag is None:
             return f(*x)
         f = jax.jit(f, inline=True)  # one trace serves eval_shape and the branch
@@ -178,31 +162,25 @@ class LaneOps:
 
         return jax.lax.cond(self.flag > 0, f, zeros, *x)
 
-    def rounded(self, product: Array) -> Array:
-        """A product [.., B], rounded before it is added, in one kernel.
+    def rounded(self, product: Array, always: bool = False) -> Array:
+        """A product [.., B], rounded before it is added: in one kernel, or `always`.
 
         XLA makes a product and a sum one operation, which rounds once. Of a sum of two
         products it may take either; in one kernel another than in many. An operation
         on the bits stops that for the one that many kernels round. A select would not:
         LLVM decides it before the loop.
         """
-        if self.flag is None or not self.kernel:
-            return product
-        return self.pinned(product)
-
-    def pinned(self, product: Array) -> Array:
-        """A product [.., B], rounded before it is added, in one kernel and in many."""
-        if self.flag is None:
+        if self.flag is None or not (self.kernel or always):
             return product
         bits = jax.lax.bitcast_convert_type(product, jnp.dtype(f"int{8 * product.itemsize}"))
         nothing = (self.flag >> 31).astype(bits.dtype)
         return jax.lax.bitcast_convert_type(bits ^ nothing, product.dtype)
 
     def _fold(self, combine: Callable, x: Array) -> Array:
-        n = x.shape[0]
-        if n > _WIDEST_TREE:
-            x = self.materialize(lambda x: by_blocks(x, lambda parts: balanced(combine, parts)), x)
-        return self.materialize(lambda x: balanced(combine, rows_of(x)), x)
+        folded = functools.partial(trees.balanced, combine)
+        if x.shape[0] > _WIDEST_TREE:
+            x = self.materialize(lambda x: trees.by_blocks(x, folded), x)
+        return self.materialize(lambda x: folded(trees.rows_of(x)), x)
 
     def argmax(self, x: Array) -> Array:
         """The first index of the largest entry along axis 0: int32, [] or [B]; x without NaN."""
@@ -210,17 +188,15 @@ class LaneOps:
             return jnp.argmax(x, 0).astype(jnp.int32)
 
         def largest(parts):
-            return balanced(
-                first_of_largest,
-                [(x, jax.lax.full_like(x, i, jnp.int32)) for i, x in enumerate(parts)],
-            )
+            placed = [(x, jax.lax.full_like(x, i, jnp.int32)) for i, x in enumerate(parts)]
+            return trees.balanced(trees.first_of_largest, placed)
 
         n = x.shape[0]
         if n <= _WIDEST_TREE:
-            return self.materialize(lambda x: largest(rows_of(x))[1], x)
-        values, place = self.materialize(lambda x: by_blocks(x, largest), x)
+            return self.materialize(lambda x: largest(trees.rows_of(x))[1], x)
+        values, place = self.materialize(lambda x: trees.by_blocks(x, largest), x)
         row = self.argmax(values)
-        return row * width(n) + self.take(place, row)
+        return row * trees.width(n) + self.take(place, row)
 
     def argmin(self, x: Array) -> Array:
         """The first index of the smallest entry along axis 0: int32, [] or [B]; x without NaN."""
@@ -228,40 +204,36 @@ class LaneOps:
 
     def max(self, x: Array) -> Array:
         """The largest entry along axis 0."""
-        if not self._by_trees(x):
-            return jnp.max(x, 0)
-        return self._fold(larger, x)
+        return self._fold(trees.larger, x) if self._by_trees(x) else jnp.max(x, 0)
 
     def min(self, x: Array) -> Array:
         """The smallest entry along axis 0."""
-        if not self._by_trees(x):
-            return jnp.min(x, 0)
-        return self._fold(smaller, x)
+        return self._fold(trees.smaller, x) if self._by_trees(x) else jnp.min(x, 0)
 
     def sum(self, x: Array) -> Array:
         """The sum along axis 0; counts booleans in int32."""
         counting = x.dtype == jnp.bool_
         if not self._by_trees(x):
             return jnp.sum(x, 0, dtype=jnp.int32 if counting else x.dtype)
-        if counting and x.shape[0] <= _WIDEST_TREE:
-            # The conversion is inside, so that XLA never writes the array of integers.
-            return self.materialize(
-                lambda x: balanced(jax.lax.add, [row.astype(jnp.int32) for row in rows_of(x)]), x
-            )
-        return self._fold(jax.lax.add, x.astype(jnp.int32) if counting else x)
+        return self._counted(x, lambda x: x) if counting else self._fold(jax.lax.add, x)
 
     def zeros(self, x: Array) -> Array:
         """The number of zeros along axis 0: int32."""
-        if not self._by_trees(x) or x.shape[0] > _WIDEST_TREE:
-            return self.sum(x == 0)
-        # The comparison is inside: to write and read an array of booleans costs as much as the sum.
-        return self.materialize(
-            lambda x: balanced(jax.lax.add, [(row == 0).astype(jnp.int32) for row in rows_of(x)]), x
-        )
+        return self._counted(x, lambda x: x == 0) if self._by_trees(x) else self.sum(x == 0)
+
+    def _counted(self, x: Array, holds: Callable) -> Array:
+        """The number of entries along axis 0 that hold."""
+        if x.shape[0] > _WIDEST_TREE:
+            return self._fold(jax.lax.add, holds(x).astype(jnp.int32))
+
+        def ones(x):  # inside: to write and read another array costs as much as the sum
+            return [holds(row).astype(jnp.int32) for row in trees.rows_of(x)]
+
+        return self.materialize(lambda x: trees.balanced(jax.lax.add, ones(x)), x)
 
     def any(self, x: Array) -> Array:
         """Whether any entry along axis 0 holds."""
-        return jnp.any(x, 0) if not self._by_trees(x) else self._fold(jax.lax.bitwise_or, x)
+        return self._fold(jax.lax.bitwise_or, x) if self._by_trees(x) else jnp.any(x, 0)
 
     def take(self, x: Array, i: Array) -> Array:
         """x[i] in each lane: x [n] or [n, B], i [] or [B] -> [] or [B].
@@ -272,9 +244,9 @@ class LaneOps:
         """
         if x.ndim == 1 or i.ndim == 0:
             return x[i]
-        if x.shape[1] == 1:  # shared by all lanes
-            return x[:, 0][i]
         b = x.shape[1]
+        if b == 1:  # shared by all lanes
+            return x[:, 0][i]
         return _flat(x, (i, b), (np.arange(b), 1))
 
     def row(self, x: Array, i: Array | ArmBlock) -> Array:
@@ -289,14 +261,14 @@ class LaneOps:
         if i.shape == (1,):  # a slice of a lane alone, where a gather would take entry by entry
             row = jax.lax.dynamic_index_in_dim(x, i[0], keepdims=False)
             return row if x.ndim > 2 else row[:, None]
+        q = x.shape[1]
         if x.ndim == 2 and self.kernel:
             # From the flat array a kernel would divide for every entry.
             rows = jax.lax.GatherDimensionNumbers((0,), (0,), (0,))
-            return jax.lax.gather(x, i[..., None], rows, (1, x.shape[1]), mode="promise_in_bounds")
+            return jax.lax.gather(x, i[..., None], rows, (1, q), mode="promise_in_bounds")
         if x.ndim == 2:
-            q = x.shape[1]
             return _flat(x, (i, q), (_each(q, i), 1))
-        _, q, b = x.shape
+        b = x.shape[2]
         # One gather from the flat array: XLA:CPU transposes the result of any other form.
         return _flat(x, (i, q * b), (_each(q, i), b), (np.arange(b), 1))
 
@@ -336,15 +308,15 @@ class LaneOps:
                 columns = matrix.T if transposed is None else transposed
                 return self._written_dot(columns, vector)
             if self.gpu and vector.ndim > 1 and matrix.shape[1] <= _WIDEST_TREE:
-                return functools.reduce(jnp.add, self._terms(matrix, vector))
+                wide = (slice(None),) + (None,) * (vector.ndim - 1)
+                terms = [matrix[:, q][wide] * vector[q] for q in range(matrix.shape[1])]
+                return functools.reduce(jnp.add, terms)
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
-            return jnp.matmul(matrix, flat, precision="highest").reshape(
-                matrix.shape[:1] + vector.shape[1:]
-            )
+            found = matrices.product(matrix, flat)
+            return found.reshape(matrix.shape[:1] + vector.shape[1:])
         if matrix.shape[1] <= _WIDEST_TREE:
-            return balanced(
-                jnp.add, [_outer(matrix[:, q], vector[q]) for q in range(matrix.shape[1])]
-            )
+            terms = [_outer(matrix[:, q], vector[q]) for q in range(matrix.shape[1])]
+            return trees.balanced(jnp.add, terms)
         return self._wide_dot(matrix, vector)
 
     def _written_dot(self, columns: Array, vector: Array) -> Array:
@@ -374,12 +346,6 @@ class LaneOps:
 
         return jax.lax.fori_loop(0, (n - first) // _UNROLLED, more, total)
 
-    @staticmethod
-    def _terms(matrix: Array, vector: Array) -> list[Array]:
-        """The terms, one for each column, of a shared matrix [n, q] times vectors [q, .., B]."""
-        wide = (slice(None),) + (None,) * (vector.ndim - 1)
-        return [matrix[:, q][wide] * vector[q] for q in range(matrix.shape[1])]
-
     def symmetric_dot(self, matrix: Array, vector: Array) -> Array:
         """`dot` for a symmetric matrix [q, q] or [q, q, B], by its contiguous rows."""
         if matrix.ndim == 2:
@@ -387,7 +353,7 @@ class LaneOps:
         if matrix.shape[1] <= _WIDEST_TREE:
             # A plain left-to-right sum, not a tree: each of its steps is one fused multiply-add.
             def added(matrix, vector):
-                terms = list(map(_outer, rows_of(matrix), rows_of(vector)))
+                terms = list(map(_outer, trees.rows_of(matrix), trees.rows_of(vector)))
                 terms[1:2] = map(self.rounded, terms[1:2])
                 return functools.reduce(jnp.add, terms)
 
@@ -404,7 +370,8 @@ class LaneOps:
         """Invert symmetric positive definite matrices [q, q] or [q, q, B]."""
         if a.ndim == 2:
             return matrices.inverse(a, not self.gpu)
-        return matrices.swept(a, self.materialize, self.pinned, not self.gpu)
+        rounded = functools.partial(self.rounded, always=True)
+        return matrices.swept(a, self.materialize, rounded, not self.gpu)
 
     def solver(self, a: Array) -> Callable[[Array], Array]:
         """How to solve a x = b in one run: a [q, q] symmetric positive definite, b [q, n]."""
@@ -416,10 +383,7 @@ class LaneOps:
         return matrices.factor_inverse(a, not self.gpu)
 
     def least_eigenpair(self, a: Array) -> tuple[Array, Array]:
-        """The least eigenvalue [] and its unit eigenvector [q] in one run.
-
-        a [q, q] is symmetric positive definite.
-        """
+        """The least eigenvalue [] of a [q, q], as for `solver`, and its unit eigenvector [q]."""
         return matrices.least_eigenpair(a, not self.gpu)
 
 

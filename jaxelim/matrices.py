@@ -2,6 +2,9 @@
 
 A library's call ends a CUDA graph, or is a kernel that only small matrices wait for. On a
 CPU it rounds otherwise on other processors, and runs would part there.
+
+`loop` says whether the passes of an elimination form a loop, in which XLA:CPU updates the
+matrix in place. Else small matrices have them written out.
 """
 
 import functools
@@ -28,13 +31,7 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
 
     A pass updates the whole matrix to A - (C - E) D (C - E)' - 2 E E' and so writes
     no single rows. C holds the pivots' columns, D the inverse of the pivot block, E
-    unit columns.
-
-    Args:
-        a: the matrices.
-        materialize, rounded: those of `jaxelim.lanes.LaneOps`.
-        loop: whether the passes form a loop, in which XLA:CPU updates A in place. Else
-            small matrices have them written out.
+    unit columns. `materialize` and `rounded` are those of `jaxelim.lanes.LaneOps`.
     """
     q = a.shape[0]
     places = np.arange(q, dtype=np.int32)
@@ -81,7 +78,7 @@ _pick = functools.partial(jax.lax.dynamic_index_in_dim, keepdims=False)
 
 
 def _passes(passed: Callable, a: Array, places: np.ndarray, loop: bool) -> Array:
-    """a after passed(j, a) for the places j in turn; `loop` is that of `swept`."""
+    """a after passed(j, a) for the places j in turn."""
     if loop or a.shape[1] > _WIDEST_WRITTEN:
         return jax.lax.fori_loop(places[0], places[-1] + np.int32(1), passed, a)
     for j in places:
@@ -90,10 +87,7 @@ def _passes(passed: Callable, a: Array, places: np.ndarray, loop: bool) -> Array
 
 
 def inverse(a: Array, loop: bool = True) -> Array:
-    """The inverse of a symmetric positive definite matrix [q, q]; `loop` is that of `swept`.
-
-    Gauss's elimination, in place and without pivoting.
-    """
+    """The inverse of a matrix [q, q], by Gauss's elimination in place, without pivoting."""
     places = np.arange(a.shape[0], dtype=np.int32)
 
     def passed(j, m):
@@ -128,7 +122,7 @@ def _factored(a: Array, loop: bool) -> Array:
 
 
 def factor_inverse(a: Array, loop: bool = True) -> Array:
-    """The lower triangle R [q, q] with R A R' = identity; `loop` is that of `swept`."""
+    """The lower triangle R [q, q] with R A R' = identity."""
     m = _factored(a, loop)
     unit = jnp.tril(m, -1) + jnp.eye(a.shape[0], dtype=a.dtype)
     # Not 1/sqrt: XLA:CPU approximates it, on each instruction set otherwise.
@@ -136,12 +130,12 @@ def factor_inverse(a: Array, loop: bool = True) -> Array:
 
 
 def pivots(a: Array) -> Array:
-    """The pivots [q] of a symmetric positive definite matrix [q, q]; its determinant's factors."""
+    """The pivots [q] of a matrix [q, q]: the factors of its determinant."""
     return jnp.diagonal(_factored(a, loop=True))
 
 
 def least_eigenpair(a: Array, loop: bool = True) -> tuple[Array, Array]:
-    """The least eigenvalue [] of a positive definite matrix [q, q], its unit eigenvector [q].
+    """The least eigenvalue [] of a matrix [q, q], and its unit eigenvector [q].
 
     The inverse is squared until it is the projection on that eigenvector. Eigenvalues
     closer than 2^-50 of their size count as equal.

@@ -37,15 +37,12 @@ def delete_unreadable() -> None:
 
 def _delete(cache: Path, name: str) -> None:
     """Delete the entries of programs of this name that cannot be unpacked."""
-    try:
-        from jax._src.compilation_cache import decompress_executable as unpacked
-    except ImportError:
-        unpacked = None  # unknown: all of that name go, and are compiled again
     for path in cache.glob(f"{name}*-cache"):
         try:
-            if unpacked is None:
-                raise ValueError
-            unpacked(path.read_bytes())
+            # Where JAX has no such function all of that name go, and are compiled again.
+            from jax._src.compilation_cache import decompress_executable
+
+            decompress_executable(path.read_bytes())
         except FileNotFoundError:
             continue
         except Exception:

@@ -33,52 +33,34 @@ ONE_DEVICE = ((0, 11, 2),)
 def jax_started() -> bool:
     """Whether this process has started a JAX backend."""
     bridge = sys.modules.get("jax._src.xla_bridge")
-    return bool(getattr(bridge, "backends_are_initialized", lambda: _inherited.entered)())
+    return bool(getattr(bridge, "backends_are_initialized", lambda: _process["entered"])())
 
 
-class _Inherited:
-    """What a forked child needs to know of its parent, as JAX's threads do not survive a fork."""
-
-    entered = False  # this process has called an entry point
-    broken = False  # this process was forked after JAX had started
-
-    def before_fork(self) -> None:
-        self._started = jax_started()
-
-    def in_child(self) -> None:
-        self.broken = self.broken or self._started
-
-
-_inherited = _Inherited()
+_process = {"entered": False, "started": False, "broken": False}
+"""What is known of JAX here, at the last fork, and in a forked child, where it does not survive."""
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_inherited.before_fork, after_in_child=_inherited.in_child)
+    os.register_at_fork(
+        before=lambda: _process.update(started=jax_started()),
+        after_in_child=lambda: _process.update(broken=_process["started"]),
+    )
 
 _FAST_MATH = re.compile(r"--xla_cpu_enable_fast_math(?!\S*=(?:false|False|0)\b)")
 
 
 def refuse_faulty(version: tuple[int, ...]) -> None:
-    """Refuse a JAX that is known to compute wrong numbers, or to take hours for seconds.
-
-    Raises:
-        SetupError: it is one of `FAULTY`.
-    """
+    """Refuse one of `FAULTY`."""
     if fault := FAULTY.get(version):
-        raise SetupError(
-            f"JAX {'.'.join(map(str, version))} is refused: {fault}",
-            "install another, as in: pip install 'jax!=" + ".".join(map(str, version)) + "'",
-        )
+        name = ".".join(map(str, version))
+        allowed = f"install another, as in: pip install 'jax!={name}'"
+        raise SetupError(f"JAX {name} is refused: {fault}", allowed)
 
 
 refuse_faulty(jax.__version_info__)
 
 
 def _refuse_what_cannot_work() -> None:
-    """Refuse a process or settings under which JAX cannot compute, or computes other numbers.
-
-    Raises:
-        SetupError: it is such a process.
-    """
-    if _inherited.broken:
+    """Refuse a process or settings under which JAX cannot compute, or computes other numbers."""
+    if _process["broken"]:
         raise SetupError(
             "this process was forked after JAX had started, and JAX does not survive a fork",
             "start worker processes with 'spawn': multiprocessing.get_context('spawn')",
@@ -86,15 +68,11 @@ def _refuse_what_cannot_work() -> None:
     flags: Any = jax.config
     for name in ("jax_no_tracing", "jax_no_execution"):
         if getattr(flags, name, False):
-            raise SetupError(
-                f"{name} is set, so that JAX refuses to work", "unset it around calls of jaxelim"
-            )
+            said = f"{name} is set, so that JAX refuses to work"
+            raise SetupError(said, "unset it around calls of jaxelim")
     if _FAST_MATH.search(os.environ.get("XLA_FLAGS", "")):
-        raise SetupError(
-            "XLA_FLAGS has --xla_cpu_enable_fast_math, which allows wrong comparisons with "
-            "infinities",
-            "remove it",
-        )
+        said = "XLA_FLAGS has --xla_cpu_enable_fast_math, which allows wrong comparisons with "
+        raise SetupError(said + "infinities", "remove it")
     try:
         jax.devices()
     except Exception as error:
@@ -119,11 +97,9 @@ def _warn_of_newer() -> None:
     """Warn, once a process, if JAX is newer than any that was tried."""
     if jax.__version_info__ > TRIED:
         tried = ".".join(map(str, TRIED))
-        warn(
-            f"JAX {jax.__version__} is newer than {tried}, the newest with which jaxelim was "
-            "tested: numbers may differ from those of other machines",
-            UserWarning,
-        )
+        said = f"JAX {jax.__version__} is newer than {tried}, the newest with which jaxelim was "
+        said += "tested: numbers may differ from those of other machines"
+        warn(said, UserWarning)
 
 
 @contextlib.contextmanager
@@ -138,7 +114,7 @@ def float64() -> Iterator[None]:
     """
     _refuse_what_cannot_work()
     _warn_of_newer()
-    _inherited.entered = True
+    _process["entered"] = True
     with (
         jax.enable_x64(True),
         jax.default_prng_impl("threefry2x32"),
@@ -161,11 +137,7 @@ def engine() -> Iterator[None]:
 
 @contextlib.contextmanager
 def on_cpu() -> Iterator[None]:
-    """`engine`, on the first CPU device, whatever other devices there are.
-
-    Raises:
-        SetupError: JAX_PLATFORMS leaves out the CPU, or as `float64`.
-    """
+    """`engine`, on the first CPU device; a SetupError where JAX_PLATFORMS leaves out the CPU."""
     with engine():
         try:
             first = jax.local_devices(backend="cpu")[0]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import jaxelim as je
+from jaxelim import scope
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import inputs_of, queue_of, settled, spec_of
 
@@ -27,16 +28,13 @@ def checked(instance, problem, rule, **settings: Any) -> Experiment:
     return Experiment(instance=instance, problem=problem, rule=rule, **(usual | settings))
 
 
-def planned(given: tuple, settings: dict, backend: str | None = None) -> tuple:
-    """The spec that a call compiles for, and its program's inputs and queue.
-
-    Must be called under `scope.engine`; `backend` as for `spec_of`.
-    """
-    instance, problem, rule = given
-    usual: dict = {"threshold": je.Heuristic(), "seed": 0, "ridge": 1.0}
-    call = Experiment(instance=instance, problem=problem, rule=rule, **usual | settings)
-    spec = spec_of(call, backend=backend)
-    inputs = inputs_of(call, spec)
-    return settled(call, spec, inputs), inputs, queue_of(call, spec)[0]
+def planned(given: tuple, settings: dict) -> tuple:
+    """The spec that a `checked` call compiles for, and its program's inputs and queue."""
+    usual = dict(ridge=1.0, engine=je.Engine(devices=1))
+    call = checked(*given, **usual | settings)
+    with scope.engine():
+        spec = spec_of(call)
+        inputs = inputs_of(call, spec)
+        return settled(call, spec, inputs), inputs, queue_of(call, spec)[0]
 
 

@@ -1,4 +1,14 @@
-"""Rewards that enter after their pulls, in all lanes; see `jaxelim.engine.pending`."""
+"""Pending rewards: of pulls that are chosen, and whose rewards have not entered.
+
+The reward of the pull chosen as sample s enters at the first batch end at or after s + D, D the
+delay. Batches are counted from the first check on. Rewards enter in groups, in the order of their
+pulls. One test follows a group.
+
+`Lane.stats` then has what the sampling rule sees, as `Family.with_pending` says: its counts and
+its t are those of all pulls. `Pending.entered` has the statistics of the rewards that have entered,
+which tests see. A step enters one reward or more, and chooses where no other is due. So a sample
+costs at most two steps, and one where a lane's rewards enter in a step of all lanes.
+"""
 
 import dataclasses
 from typing import Any
@@ -9,37 +19,40 @@ from jax import Array
 
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.engine.observing import Observing
-from jaxelim.engine.pending import Pending, Ring
-from jaxelim.engine.state import Inputs, Lane, Spec
+from jaxelim.engine.state import Inputs, Lane, Pending, Spec
 
 _SHARE = 4  # a step lets rewards enter while one lane in so many has more due: a step costs more
 
 
 @dataclasses.dataclass(frozen=True)
 class Arrivals:
-    """Lets pulls wait and rewards enter, for one spec. Without a schedule it changes nothing."""
+    """Lets pulls wait and rewards enter, for one spec. Where none waits it changes nothing."""
 
     spec: Spec
 
     def started(self, seen: Snapshot) -> tuple[Statistics, Pending | None]:
         """What a rule sees after the initial pulls, and what is pending: nothing."""
-        stats, schedule = seen.stats, self.spec.schedule
-        if schedule is None:
+        stats, places = seen.stats, self.spec.places
+        if places is None:
             return stats, None
         ahead = self.spec.family.with_pending(seen.space, stats, stats)
-        ring = Ring.empty(schedule, stats.means[0])
-        return ahead, Pending(entered=stats, checked=jnp.zeros_like(stats.t), ring=ring)
+        like, arms, rewards = stats.means[0], None, None
+        if places:
+            arms = jnp.zeros((places, *like.shape), jnp.int32)
+            rewards = arms.astype(like.dtype)
+        checked = jnp.zeros_like(stats.t)
+        return ahead, Pending(entered=stats, checked=checked, arms=arms, rewards=rewards)
 
     def entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
         """The lanes after due rewards have entered, and which of them have more due: [B] bool.
 
-        One enters in each lane, and further ones while many lanes have more due. Lanes that
-        are alike, as those of a batch are, then take one step for all of their rewards.
+        One enters in each lane, and further ones while many lanes have more due: lanes that are
+        alike take one step for all rewards of a batch.
         """
-        waiting, none = lane.pending, jnp.zeros_like(lane.done)
-        if waiting is None or waiting.ring is None:
+        none = jnp.zeros_like(lane.done)
+        if not self.spec.places:
             return lane, none
-        if self.spec.execution.lane_ops(inputs.flag).gpu:
+        if self.spec.execution.gpu:
             return self._one_entered(inputs, lane)
 
         def go_on(carry: tuple[Array, Lane, Array]) -> Array:
@@ -54,20 +67,26 @@ class Arrivals:
         return jax.lax.while_loop(go_on, enter, (jnp.bool_(True), lane, none))[1:]
 
     def _one_entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
-        """The lanes after one due reward has entered, and which of them have more due: [B] bool."""
-        spec, waiting = self.spec, lane.pending
-        assert waiting is not None and waiting.ring is not None
-        assert inputs.timing is not None
+        """`entered`, of one reward in each lane."""
+        waiting: Any = lane.pending
         due = self._due(inputs, lane) & ~lane.done
-        lanes = spec.execution.lane_ops(inputs.flag)
-        lane = self.with_reward(inputs, lane, *waiting.ring.next(lanes, waiting.entered.t), due)
+        lanes, place = self.spec.execution.lane_ops(inputs.flag), self._place(waiting.entered.t)
+        arm, reward = lanes.take(waiting.arms, place), lanes.take(waiting.rewards, place)
+        lane = self.with_reward(inputs, lane, arm, reward, due)
         return lane, self._due(inputs, lane)
+
+    def _place(self, before: Array) -> Array:
+        """Where the first pull after so many is kept."""
+        assert self.spec.places
+        return before & (self.spec.places - 1)
 
     def _due(self, inputs: Inputs, lane: Lane) -> Array:
         """Whether the next reward is due: [B] bool. All are where no arm has rewards left."""
         assert lane.pending is not None and inputs.timing is not None
+        (batch, delay), start = inputs.timing, self.spec.initial_samples(inputs)
         samples, entered, known = lane.stats.t, lane.pending.entered.t, lane.stats.used_up
-        due = inputs.timing.due(samples, entered, self.spec.initial_samples(inputs))
+        end = samples - (samples - start) % batch  # of the last batch that is whole
+        due = entered + delay < end
         return due if known is None else due | (jnp.all(known, 0) & (entered < samples))
 
     def with_reward(
@@ -91,25 +110,23 @@ class Arrivals:
         return dataclasses.replace(lane, stats=ahead, pending=waiting)
 
     def chosen(
-        self, inputs: Inputs, seen: Snapshot, lane: Lane, arm: Array, reward: Array, go: Array
+        self, seen: Snapshot, lane: Lane, arm: Array, reward: Array, go: Array
     ) -> tuple[Statistics, Pending | None]:
-        """The statistics, and what is pending, after a pull where `go` [B] bool holds.
+        """The statistics, and what is pending, after pulls of `arm` [B] where `go` [B] bool holds.
 
-        Args:
-            inputs: of the run.
-            seen: what the rule saw.
-            lane: of the same t.
-            arm: the choice, [B].
-            reward: of it, [B].
-            go: [B] bool.
+        `seen` is what the rule saw; where there is no pull the free place gets numbers that
+        nobody reads.
         """
-        spec, waiting, t = self.spec, lane.pending, lane.stats.t + go.astype(jnp.int32)
+        family, waiting, lanes = self.spec.family, lane.pending, seen.lanes
+        more = dict(t=lane.stats.t + go.astype(jnp.int32), stacks=lane.stats.stacks)
         if waiting is None:
-            stats = spec.family.update(seen, arm, reward, go)
-            return dataclasses.replace(stats, t=t, stacks=lane.stats.stacks), None
-        stats = spec.family.with_pending(seen.space, waiting.entered, lane.stats, (arm, go))
-        checked, ring = jnp.where(go, waiting.entered.t, waiting.checked), waiting.ring
-        if ring is not None:
-            ring = ring.pushed(seen.lanes, lane.stats.t, arm, reward)
-        waiting = dataclasses.replace(waiting, checked=checked, ring=ring)
-        return dataclasses.replace(stats, t=t, stacks=lane.stats.stacks), waiting
+            return dataclasses.replace(family.update(seen, arm, reward, go), **more), None
+        stats = family.with_pending(seen.space, waiting.entered, lane.stats, (arm, go))
+        checked = jnp.where(go, waiting.entered.t, waiting.checked)
+        waiting = dataclasses.replace(waiting, checked=checked)
+        if waiting.arms is not None and waiting.rewards is not None:
+            place = self._place(lane.stats.t)
+            arms = lanes.put(waiting.arms, place, arm)
+            rewards = lanes.put(waiting.rewards, place, reward)
+            waiting = dataclasses.replace(waiting, arms=arms, rewards=rewards)
+        return dataclasses.replace(stats, **more), waiting

@@ -14,9 +14,8 @@ from jaxelim.checks import shipped
 from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View
-from jaxelim.engine import scores
-from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observing
+from jaxelim.engine.one_lane import traced_once
 from jaxelim.engine.returned import call
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.families import noise as random
@@ -37,11 +36,6 @@ class Asking:
 
     spec: Spec
 
-    @property
-    def observing(self) -> Observing:
-        """The snapshot, and the rules that read it."""
-        return Observing(self.spec)
-
     def view(
         self, inputs: Inputs, seen: Snapshot, lane: Lane, observers: tuple, sampling: Tree
     ) -> View:
@@ -49,26 +43,26 @@ class Asking:
         spec, stats, elimination = self.spec, seen.stats, self.spec.elimination
         if elimination is not None and elimination.shared:
             sampling = jax.tree.map(lambda x: x[0], observers[0])
-        t, delta, chance, key = stats.t + 1, lane.run.delta[0], None, None
-        if "chance" in spec.rule.traits.reads:
-            chance = random.chance(inputs.key, lane.run.index, t, spec.dtype)
-        if "key" in spec.rule.traits.reads:
-            key = random.rule_key(inputs.key, lane.run.index, t)
+        t, delta, reads = stats.t + 1, lane.run.delta[0], spec.rule.traits.reads
+        # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
+        own: dict[str, Any] = dict.fromkeys(("chance", "key", "delta", "beta", "live", "since"))
+        if "chance" in reads:
+            own["chance"] = random.chance(inputs.key, lane.run.index, t, spec.dtype)
+        if "key" in reads:
+            own["key"] = random.rule_key(inputs.key, lane.run.index, t)
         active, active_count = pieces_for_sampling(seen, elimination, sampling)
         if seen.decided is not None:
             seen = seen.undecided
             active = active & seen.shape.exists
             active_count = seen.lanes.sum(active)
-        # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
-        levels: dict[str, Any] = {"delta": None, "beta": None}
-        if "delta" in spec.rule.traits.reads:
-            levels = {"delta": delta, "beta": self.observing.width(t, delta, stats)}
-        own = {field.name: getattr(seen, field.name) for field in dataclasses.fields(seen)}
-        own |= {"stats": stats.of_one_run(), "live": None, "since": None, **levels}
+        if "delta" in reads:
+            own |= {"delta": delta, "beta": Observing(spec).width(t, delta, stats)}
+        own["stats"] = stats.of_one_run()
+        known: dict[str, Any] = {x.name: getattr(seen, x.name) for x in dataclasses.fields(seen)}
         return View(
             elimination=elimination, active=active, active_count=active_count,
-            piece_set=sampling, prepared=lane.run.prepared, chance=chance, key=key,
-            initial_pulls=spec.initial_pulls, **own,
+            piece_set=sampling, prepared=lane.run.prepared, initial_pulls=spec.initial_pulls,
+            **known | own,
         )  # fmt: skip
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:
@@ -79,8 +73,6 @@ class Asking:
         """`ask`, traced with every call; `by_vmap` goes before that of the spec."""
         spec, method = self.spec, partial(call, self.spec.rule, name)
         by_vmap = spec.by_vmap if by_vmap is None else by_vmap
-        if by_vmap and name in ("choose", "probe") and not shipped(spec.rule):
-            method = scores.watched(method)
         if not by_vmap:
             if not spec.per_lane_instances:  # shared arrays get an axis of lanes to broadcast
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
@@ -98,13 +90,9 @@ class Asking:
         return jax.vmap(method, in_axes=(of_view, *axes[1:]), out_axes=-1)(view, *state)
 
     def asked(self, view: View, state: Tree, wanted: Array, light: bool = False) -> Choice:
-        """The choice of every lane.
+        """The choice of every lane; `wanted` [B] bool: where rare work may be done.
 
-        Args:
-            view: of all lanes.
-            state: the rule's.
-            wanted: in which lanes rare work may be done, [B] bool.
-            light: leave it out, and say where.
+        A `light` call leaves such work out, and says where it lacks.
         """
 
         def whole(arm: Array) -> Array:
@@ -131,12 +119,12 @@ class Asking:
             # Unused places repeat the first lane, so that they do not lengthen loops of `choose`.
             order = jnp.where(jnp.arange(group, dtype=jnp.int32) < asking, order, order[0])
             of_group = self._of_lanes(view, order), jax.tree.map(lambda x: x[..., order], state)
-            arm, new = self.ask("choose", reading(of_group[0], asking), of_group[1])
+            arm, new = self.ask("choose", _reading(of_group[0], asking), of_group[1])
             new = jnp.broadcast_to(saturated(arm), (group,)), new
             return left & ~taken, where(taken, jax.tree.map(lambda x: x[..., place], new), found)
 
-        def alone(c: tuple) -> tuple:
-            arm, new = self.ask("choose", reading(view, jnp.int32(1)), state)
+        def alone(_: tuple) -> tuple:
+            arm, new = self.ask("choose", _reading(view, jnp.int32(1)), state)
             return whole(arm), new
 
         def served(c: tuple) -> tuple:
@@ -148,9 +136,9 @@ class Asking:
         return Choice(arm, after, None)
 
     def playable(self, view: View, arm: Array) -> Array:
-        """The arm [B]; where it is used up another one that has rewards left.
+        """The arm [B]; where it is used up the less pulled of the active piece of least evidence.
 
-        The less pulled of the active piece of least evidence; without one the least pulled.
+        Without one it is the least pulled that has rewards left.
         """
         known, lanes, shape = view.stats.used_up, view.lanes, view.shape
         if known is None:
@@ -188,16 +176,14 @@ class Asking:
 
     def natively(self, view: View, state: Tree, still: Array) -> tuple[Array, Array] | None:
         """Where the rule's own test ends runs among those `still` open, and its answer."""
-        rule, stopping = self.spec.rule, self.spec.stopping
+        spec, native = self.spec, [stopping.native for stopping in self.spec.stopping]
         # Another threshold's proof does not cover the rule's own test.
-        always = rule.traits.native == "always" and self.observing.mixture is None
-        if not (always or any(s.native for s in stopping)):
+        always = spec.rule.traits.native == "always" and Observing(spec).mixture is None
+        if not (always or any(native)):
             return None
         natively, verdict = self.ask("native", view, state)
         now = still & natively
-        if not always:
-            now = now & np.array([s.native for s in stopping])[:, None, None]
-        return now, verdict
+        return now if always else now & np.array(native)[:, None, None], verdict
 
     def init(self, view: View) -> Tree:
         """The rule's state; what a lanes-last rule returns without lanes gets them."""
@@ -219,7 +205,7 @@ _asked = Cache(lambda key, _: traced_once(partial(Asking(key[0]).called, key[1])
 """`Asking.called` of a spec and a method, traced once for `outline` and the loop."""
 
 
-def reading(view: View, count: Array) -> View:
+def _reading(view: View, count: Array) -> View:
     """The view, of which the first lanes, `count` [] int32, are read."""
     lanes = dataclasses.replace(view.lanes, read=count)
     return _within(view, dataclasses.replace(view.space, lanes=lanes))

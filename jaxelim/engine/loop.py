@@ -12,7 +12,7 @@ settings, seed, run) alone.
 import dataclasses
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,19 +21,15 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxelim.cache import KEPT, Cache, Jitted
-from jaxelim.engine import records
-from jaxelim.engine.chunk import Chunk
+from jaxelim.engine import records, watching
+from jaxelim.engine.one_lane import Traced, as_one_kernel, at_run_time
 from jaxelim.engine.state import Carry, Inputs, Lane, Log, Queue, Spec
 from jaxelim.engine.step import Step, outline
 from jaxelim.lanes import where
 
 
 class Program:
-    """The compiled function of one spec for inputs of one layout.
-
-    `advance` runs some chunks, from `empty` on. The compiled code is freed with
-    the program.
-    """
+    """The compiled function `advance` of one spec for inputs of one layout, freed with this."""
 
     def __init__(self, spec: Spec, inputs: Inputs):
         self.spec, self.loop = spec, Loop(spec)
@@ -64,38 +60,30 @@ class Program:
         outlined, places = outline(spec, inputs), execution.queue + execution.lanes
         log = None
         if spec.log:
-            empty: dict[str, Any] = dict(
-                arm=np.full(spec.log, -1, np.int32),
-                reward=np.zeros(spec.log, spec.dtype),
-                remaining=np.full(spec.log, -1, np.int32),
-                first_rewards=np.zeros(spec.initial_samples(inputs), spec.dtype),
-                theta_hat_0=np.zeros(_first_estimate(outlined.lane).shape[0], spec.dtype),
+            log = Log(
+                arm=_full(-1, np.int32, spec.log),
+                reward=_full(0, spec.dtype, spec.log),
+                remaining=_full(-1, np.int32, spec.log),
+                first_rewards=_full(0, spec.dtype, spec.initial_samples(inputs)),
+                theta_hat_0=_full(0, spec.dtype, _first_estimate(outlined.lane).shape[0]),
             )
-            log = Log(**empty)
         lane = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), outlined.lane)
         run = dataclasses.replace(lane.run, item=np.full_like(lane.run.item, execution.queue))
-        lane = dataclasses.replace(lane, run=run, done=np.ones_like(lane.done))
-        numbers: dict[str, Any] = dict(
-            next=np.int32(0), finished=np.int32(0), iterations=np.int64(0), samples=np.int64(0),
-            live=np.int32(1), failed=np.bool_(False),
-        )  # fmt: skip
         carry = Carry(
-            lane=lane,
+            lane=dataclasses.replace(lane, run=run, done=np.ones_like(lane.done)),
             out=jax.tree.map(lambda s: np.zeros((places, *s.shape[1:]), s.dtype), outlined.outcome),
             log=log,
-            **numbers,
-        )
+            next=_full(0, np.int32), finished=_full(0, np.int32), iterations=_full(0, np.int64),
+            samples=_full(0, np.int64), live=_full(1, np.int32), failed=_full(False, np.bool_),
+        )  # fmt: skip
         if execution.devices == 1:
             return carry
         return jax.tree.map(lambda x: np.broadcast_to(x, (execution.devices, *np.shape(x))), carry)
 
     def alone(self, carry: Carry, many: Lane, n: int) -> Carry:
-        """The carry with the n-th live one of many lanes as its one lane; on the host.
+        """The carry of these lanes, or of one that is done, with the n-th live one of `many` alone.
 
-        Args:
-            carry: of many lanes, or of a single one that is done.
-            many: the lanes.
-            n: from 0; past the last live lane of a device, which then gets one that is done.
+        On the host. A device with fewer live lanes gets one that is done.
         """
         execution, shared = self.spec.execution, not self.spec.per_lane_instances
         order, places = np.argsort(many.done, -1, kind="stable"), execution.queue + 1
@@ -114,20 +102,13 @@ class Program:
         return dataclasses.replace(carry, lane=lane, out=out, live=np.ones_like(carry.live))
 
     def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
-        """Put the arguments of `advance` on their devices.
-
-        Their placement is that of its result, so that it compiles once.
-        """
-        own, everyone = self._own, self._everyone
-        put = jax.device_put
-        return put(inputs, everyone), put(queue, own), put(carry, own)
+        """Put the arguments of `advance` where its result is, so that it compiles once."""
+        everyone, own = self._everyone, self._own
+        return jax.device_put((inputs, queue, carry), (everyone, own, own))
 
     def begun(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
         """Put the arguments of `advance` on their devices and compile the program for them."""
-        if self.spec.execution.devices > 1:
-            inputs, queue, carry = self.place(inputs, queue, carry)
-        else:
-            inputs, queue = jax.device_put((inputs, queue))
+        inputs, queue, carry = self.place(inputs, queue, carry)
         with self.lock:
             carry = jax.block_until_ready(self.advance(inputs, queue, carry, np.int32(0)))
             self.compiled = True
@@ -159,8 +140,8 @@ class Loop:
         carry, noise = self._refilled(inputs, queue, carry)
         start, opened = carry.lane.stats.t, carry.lane.record.closed_at == 0
         chunk = Chunk(self.spec, inputs, carry.lane, noise)
-        taken, steps = chunk.taken(chunk.begun(carry))
-        lane = self.step.watching.after_chunk(steps.lane.with_fixed(carry.lane))
+        taken, steps = chunk.taken(carry)
+        lane = watching.after_chunk(self.spec, steps.lane.with_fixed(carry.lane))
         # An empty lane's t stands still, so its state could run away, to a NaN at last.
         state = where(carry.lane.done, carry.lane.rule_state, lane.rule_state)
         lane = dataclasses.replace(lane, rule_state=state)
@@ -175,7 +156,7 @@ class Loop:
         )
         lane = carry.lane
         live = jnp.sum(~lane.done, dtype=jnp.int32) + (queue.length - carry.next)
-        return dataclasses.replace(carry, live=live, failed=self.step.failed(lane))
+        return dataclasses.replace(carry, live=live, failed=jnp.any(lane.fault.any))
 
     def _refilled(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Carry, Array]:
         """Refill finished lanes from the queue, and draw the noise of the chunk.
@@ -202,7 +183,12 @@ class Loop:
                 log = dataclasses.replace(log, first_rewards=rewards[:, 0], theta_hat_0=estimate)
             taken = jnp.sum(carry.lane.done, dtype=jnp.int32)
             upcoming = jnp.minimum(carry.next + taken, queue.length)
-            lane = self._renewed(carry.lane, fresh)
+            lane = carry.lane
+            if spec.per_lane_instances:
+                lane = where(lane.done, fresh, lane)
+            else:
+                lane = where(lane.done, fresh.preparing(()), lane.preparing(()))
+                lane = lane.preparing(fresh.run.prepared)
             return dataclasses.replace(carry, lane=lane, next=upcoming, log=log)
 
         wanted = jnp.any(vacant) & (carry.next < queue.length)
@@ -210,13 +196,6 @@ class Loop:
         out, bare = carry.out, dataclasses.replace(carry, out=())
         carry = jax.lax.cond(wanted, refill, lambda c: c, bare)
         return dataclasses.replace(carry, out=out), drawn[k:]
-
-    def _renewed(self, lane: Lane, fresh: Lane) -> Lane:
-        """`lane`, with `fresh` in the finished lanes."""
-        if self.spec.per_lane_instances:
-            return where(lane.done, fresh, lane)
-        kept = where(lane.done, fresh.preparing(()), lane.preparing(()))
-        return kept.preparing(fresh.run.prepared)
 
     def _collected(self, queue: Queue, carry: Carry) -> Carry:
         """Append the outcomes of finished runs and empty their lanes."""
@@ -238,6 +217,94 @@ class Loop:
         before = carry.lane, carry.out, carry.finished
         lane, out, finished = jax.lax.cond(count > 0, collect, lambda c: c, before)
         return dataclasses.replace(carry, lane=lane, out=out, finished=finished)
+
+
+class Varying(NamedTuple):
+    """What the steps of a chunk change."""
+
+    lane: Lane  # without the arrays that are fixed over a run
+    pulled: Array | None  # [T, B] the arms, where observers stop at different times
+    log: Log | None
+
+
+class Chunk:
+    """The steps of one chunk, from `lane` on with noise [T, B]."""
+
+    def __init__(self, spec: Spec, inputs: Inputs, lane: Lane, noise: Array):
+        self.spec, self.step, self.noise = spec, Step(spec), noise
+        if spec.execution.single and not spec.per_lane_instances:
+            # Made here, since XLA would read the features by columns in every step.
+            lanes = spec.execution.lane_ops(inputs.flag)
+            transposed = lanes.materialize(jnp.transpose, inputs.features[0])
+            inputs = dataclasses.replace(inputs, transposed=transposed)
+        self.inputs, self.lane = inputs, lane
+        k = inputs.features.shape[1]
+        self.narrow = jnp.int16 if k <= jnp.iinfo(jnp.int16).max else jnp.int32
+
+    def one_step(self, n: Array, c: Varying, light: bool = False) -> tuple[Varying, Array]:
+        """Step n of the chunk, and where it lacks rare work, which a `light` one leaves out."""
+        spec, lane = self.spec, c.lane.with_fixed(self.lane)
+        if spec.places is not None:
+            at = jnp.minimum(lane.stats.t - self.lane.stats.t, spec.execution.chunk - 1)
+            noise = spec.execution.lane_ops(self.inputs.flag).take(self.noise, at)
+        else:
+            noise = jax.lax.dynamic_index_in_dim(self.noise, n, keepdims=False)
+        now = self.step.pull(self.inputs, lane, noise, light)
+        lane, pulled, log = now.lane, c.pulled, c.log
+        if pulled is not None:
+            row = now.arm.astype(self.narrow)
+            pulled = jax.lax.dynamic_update_index_in_dim(pulled, row, n, 0)
+        if log is not None:
+            log = records.logged(spec, lane, now.arm, now.reward, now.seen, log)
+        return Varying(lane.varying, pulled, log), now.asks
+
+    def taken(self, carry: Carry) -> tuple[Array | int, Varying]:
+        """Take all steps of the chunk: their number, and the state after them."""
+        execution, pulled = self.spec.execution, None
+        if self.spec.observers > 1:
+            pulled = jnp.full((execution.chunk, execution.lanes), -1, self.narrow)
+            if execution.single:
+                pulled = at_run_time(pulled, self.inputs.flag)
+        c, length = Varying(carry.lane.varying, pulled, carry.log), execution.chunk
+        if execution.single:
+            return self._alone(c)
+        return length, jax.lax.fori_loop(0, length, lambda n, c: self.one_step(n, c)[0], c)
+
+    def _alone(self, c: Varying) -> tuple[Array, Varying]:
+        """Take the steps of a single lane, fewer where its run ends.
+
+        They are one kernel if that may hold them. Else light steps are one, which follow each
+        other until the lane lacks rare work.
+        """
+        length, flag = self.spec.execution.chunk, self.inputs.flag
+        start = at_run_time(jnp.int32(0), flag), c
+        step = Traced(lambda c: (c[0] + 1, self.one_step(*c)[0]), start)
+
+        def more(c: tuple) -> Array:
+            return (c[0] < length) & ~c[1].lane.done[0]
+
+        def steps(c: tuple) -> tuple:
+            return jax.lax.while_loop(more, step, c)
+
+        if not self.spec.rule.rare or step.allowed:
+            return as_one_kernel(steps, flag, start)
+
+        def light(c: tuple) -> tuple:
+            after, asks = self.one_step(*c[0], light=True)
+            return (c[0][0] + (~asks[0]).astype(jnp.int32), after), asks[0]
+
+        def burst(c: tuple) -> tuple:
+            return jax.lax.while_loop(lambda c: more(c[0]) & ~c[1], light, c)
+
+        def both(c: tuple) -> tuple:
+            after, asks = as_one_kernel(burst, flag, (c, at_run_time(False, flag)))
+            return jax.lax.cond(asks, step, lambda c: c, after)
+
+        return jax.lax.while_loop(more, both, start)
+
+
+def _full(value: Any, dtype: Any, *shape: int) -> Any:
+    return np.full(shape, value, dtype)
 
 
 def _first_estimate(lane: Lane) -> Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts import StoppingRule, looks
+from jaxelim.contracts import StoppingRule
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.returned import call_stopping
 from jaxelim.engine.state import Inputs, Lane, Spec
@@ -32,6 +32,7 @@ class Observing:
     spec: Spec
 
     def space(self, inputs: Inputs, features: Array | None) -> ArmContext:
+        """What is fixed over a run; `features` as of `Run`."""
         lanes = self.spec.execution.lane_ops(inputs.flag)
         features = inputs.features[0] if features is None else features
         space = self.spec.family.space(lanes, features, inputs.constants)
@@ -53,9 +54,7 @@ class Observing:
         kept = spec.family, spec.problem, space, stats
         return Snapshot.of(*kept, threshold=self.mixture, live=live, since=since)
 
-    def checked(
-        self, inputs: Inputs, lane: Lane, seen: Snapshot, waits: Array | None = None
-    ) -> Snapshot:
+    def checked(self, inputs: Inputs, lane: Lane, seen: Snapshot, waits: Array) -> Snapshot:
         """What tests see: the rewards that have entered, and which lanes are tested.
 
         Those are the lanes in which rewards have entered since the last test, and none of which
@@ -64,8 +63,7 @@ class Observing:
         pending = lane.pending
         if pending is None:
             return seen
-        tested = ~lane.done & pending.fresh
-        tested = tested if waits is None else tested & ~waits
+        tested = ~lane.done & (pending.entered.t > pending.checked) & ~waits
         return self.of(inputs, lane, pending.entered, tested, pending.checked)
 
     @property
@@ -92,7 +90,7 @@ class Observing:
         t = lane.stats.t if lane.pending is None else lane.pending.entered.t
         return jax.vmap(lambda delta: self.beta(t, delta))(lane.run.delta)
 
-    def over_deltas(self, f: Callable, state: Tree, beta: Array) -> Tree:
+    def _over_deltas(self, f: Callable, state: Tree, beta: Array) -> Tree:
         """f(state, beta) for every delta, the leading axis of both; without vmap for one delta."""
         if self.spec.deltas == 1:
             out = f(jax.tree.map(lambda x: x[0], state), beta[0])
@@ -122,7 +120,7 @@ class Observing:
             look, reads = partial(call_stopping, stopping, "observe", seen), state
             if seen.threshold is not None:
                 look, reads = _looking(stopping, seen), (state, lane.record.closed_at[s] == 0)
-            after, stop, tests = self.over_deltas(look, reads, beta)
+            after, stop, tests = self._over_deltas(look, reads, beta)
             tests = jnp.broadcast_to(tests, stop.shape)
             if seen.since is not None and seen.live is not None:
                 here = seen.live & (lane.record.closed_at[s] == 0)
@@ -134,12 +132,6 @@ class Observing:
         known, ends = seen.stats.used_up, jnp.stack(stops)
         ends = ends if known is None else ends | jnp.all(known, 0)  # whatever a rule tests
         return Observed(tuple(states), ends, jnp.stack(tested))
-
-    def with_log_e(self, seen: Snapshot) -> Snapshot:
-        """The snapshot with log e of every piece of every answer, if it is recorded."""
-        if self.spec.evidence is None:
-            return seen
-        return dataclasses.replace(seen, log_e=looks.of_every_answer(seen))
 
     def sampling(self, seen: Snapshot, lane: Lane) -> Tree:
         """The next state of an elimination at sampling with sets of its own."""
@@ -158,7 +150,7 @@ class Observing:
             return call_stopping(rule, "answer", seen, state)
 
         rules = zip(self.spec.stopping, states, strict=True)
-        answers = [self.over_deltas(partial(answer, rule), state, beta) for rule, state in rules]
+        answers = [self._over_deltas(partial(answer, rule), state, beta) for rule, state in rules]
         return jnp.stack(answers)
 
     def bad_answer(self, seen: Snapshot, lane: Lane) -> tuple[Array | None, Array]:
@@ -171,11 +163,7 @@ class Observing:
         return jnp.where(live & beyond, answer, before), live & ~beyond
 
     def started(self, seen: Snapshot) -> tuple[tuple, Tree]:
-        """The states before the first check.
-
-        Those of the stopping rules, each [D, .., B], and that of an elimination at
-        sampling with sets of its own.
-        """
+        """`Lane.observers` and `Lane.sampling` before the first check."""
         spec, states = self.spec, []
         for stopping in spec.stopping:
             state = call_stopping(stopping, "start", seen, "pair_times" in spec.record)

@@ -1,4 +1,4 @@
-"""The steps of a single lane, as one kernel of XLA:CPU.
+"""Walks over traced functions; and the steps of a single lane, as one kernel of XLA:CPU.
 
 XLA:CPU calls one kernel for each fused group of operations, at some 35 ns a call. A loop
 over one lane has little else to do. A call that carries the attribute `xla_cpu_small_call`
@@ -7,10 +7,13 @@ is compiled into one kernel, with the loops and branches in it.
 The attribute is documented nowhere, and leaves three things to its user. Operations that need
 a library have no form inside a kernel. XLA ends the process where the call has a parameter
 that nothing inside reads, or an argument that is a constant. This module keeps to all three.
+
+Jaxprs are told by their attributes: `jax.extend`, which has their class, imports Pallas
+too, and takes a tenth of the package's import.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -20,11 +23,13 @@ from jax import Array
 from jax.core import Tracer, eval_jaxpr
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from jaxelim.engine.jaxprs import composite, operations
 from jaxelim.scope import TRIED
 
 WORKS = jax.__version_info__ <= TRIED
 """Whether XLA is known to compile such calls: it ends the process where it cannot."""
+_INSIDE = frozenset({"cond", "while", "jit", "pjit", "scan", "custom_jvp_call", "custom_vjp_call",
+                     "closed_call"})  # fmt: skip
+"""Primitives whose own functions are looked into."""
 _ALLOWED = frozenset(
     """
     abs add and argmax argmin atan2 bitcast_convert_type broadcast_in_dim cbrt ceil
@@ -43,27 +48,56 @@ _LARGE = 4096
 """From this number of entries on XLA:CPU hands reductions of floats to a library."""
 
 
-class Traced:
-    """A function of a pytree, traced once.
+def functions(params: dict[str, Any]) -> Iterator[Any]:
+    """The jaxprs among an equation's parameters."""
+    for value in params.values():
+        for part in value if isinstance(value, tuple | list) else (value,):
+            inner = getattr(part, "jaxpr", part)  # of a closed jaxpr
+            if hasattr(inner, "eqns"):
+                yield inner
 
-    Args:
-        f: the function; it may close over other arrays of the program.
-        state: what it is called on, or the like.
+
+def operations(jaxpr: Any) -> Iterator[Any]:
+    """All equations of a jaxpr: those of branches, loops and calls before these themselves."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in _INSIDE:
+            for inner in functions(equation.params):
+                yield from operations(inner)
+        yield equation
+
+
+def traced_once(f: Callable) -> Callable:
+    """f of pytrees, traced once for each layout of its arguments.
+
+    Operations keep their lines of f, which profiles name; those of an inlined `jax.jit` do not.
     """
+    jitted = jax.jit(f)
+
+    def g(*arguments: Any) -> Any:
+        traced = jitted.trace(*arguments)
+        closed = traced.jaxpr
+        out = eval_jaxpr(closed.jaxpr, closed.consts, *jax.tree.leaves(arguments))
+        return jax.tree.unflatten(jax.tree.structure(traced.out_info), out)
+
+    return g
+
+
+class Traced:
+    """A function of a pytree, traced once on `state`; it may close over other arrays."""
 
     def __init__(self, f: Callable[[Any], Any], state: Any):
-        leaves, structure = jax.tree.flatten(state)
-
-        def flat(*leaves: Any) -> Any:
-            return f(jax.tree.unflatten(structure, leaves))
-
-        self.closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+        self.closed, shapes = jax.make_jaxpr(f, return_shape=True)(state)
         self.result = jax.tree.structure(shapes)
 
     def __call__(self, state: Any) -> Any:
-        """f(state)."""
         out = eval_jaxpr(self.closed.jaxpr, self.closed.consts, *jax.tree.leaves(state))
         return jax.tree.unflatten(self.result, out)
+
+    @property
+    def has_loop(self) -> bool:
+        """Whether f has a loop."""
+        names = {one.primitive.name for one in operations(self.closed.jaxpr)}
+        return not names.isdisjoint(("while", "scan"))
 
     @property
     def allowed(self) -> bool:
@@ -73,12 +107,9 @@ class Traced:
 
 def blocking(jaxpr: Any) -> set[str]:
     """The names of the operations in a jaxpr that no kernel may hold."""
-    return {
-        equation.primitive.name
-        for equation in operations(jaxpr)
-        if not composite(equation)
-        and (equation.primitive.name not in _ALLOWED or _needs_library(equation))
-    }
+    plain = [one for one in operations(jaxpr) if one.primitive.name not in _INSIDE]
+    names = {one.primitive.name for one in plain if _needs_library(one)}
+    return names | ({one.primitive.name for one in plain} - _ALLOWED)
 
 
 def _needs_library(equation: Any) -> bool:
@@ -99,12 +130,9 @@ def _needs_library(equation: Any) -> bool:
 
 
 def as_one_kernel(f: Callable[[Any], Any], flag: Array, state: Any) -> Any:
-    """f(state) by a tagged call.
+    """f(state) by a tagged call, for operations that a kernel may hold; `flag` as in `Inputs`.
 
-    Args:
-        f: of operations that a kernel may hold. What it closes over becomes an argument.
-        flag: [] int32, 1, an argument of the program (see `jaxelim.lanes`).
-        state: arrays.
+    What f closes over becomes an argument of the call.
     """
     traced = Traced(f, state)
     closed = traced.closed

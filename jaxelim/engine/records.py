@@ -53,21 +53,16 @@ def estimates(lane: Lane) -> dict[str, Array]:
 
 
 def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:
-    """Write the counts at each observer's stop in this chunk.
+    """Write the counts at each observer's stop in this chunk, into the lane at its end.
 
-    They are the counts at the end of the chunk, less the pulls since the stop.
-
-    Args:
-        lane: at the end of the chunk.
-        pulled: the arm of each step, [T, B]; -1: none.
-        start: t at the start of the chunk, [B].
-        opened: whether the observer was open then, [S, D, B].
+    They are the counts at the end of the chunk, less the pulls since the stop. `pulled` [T, B]
+    has the arm of each step, or -1. At the start of the chunk t was `start` [B], and the
+    observers `opened` [S, D, B] were open.
     """
-    k = lane.stats.counts.shape[0]
+    k, record = lane.stats.counts.shape[0], lane.record
     drawn = (pulled >= 0).astype(jnp.int32)
     before = start + jnp.cumsum(drawn, 0) - drawn
     counts = lane.stats.counts.astype(jnp.int32)
-    record = lane.record
     closed = opened & (record.closed_at > 0)
 
     def at_stop(x):

@@ -43,13 +43,10 @@ _ABSENT = {
 
 
 def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
-    """Call a method of a sampling rule and check what it returns.
+    """What a method of a sampling rule returns; a RuleError if it breaks its contract.
 
     "probe" is `choose` without its rare work; it returns too whether a run needs that, [] bool;
     None where `choose` states no such work for this problem.
-
-    Raises:
-        RuleError: the method raises, or its result breaks its contract.
     """
     skipping = Skipping(jnp.zeros_like(view.t, bool))
     probes, rarely = method == "probe", []
@@ -60,7 +57,7 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
     broken = partial(RuleError, "rule", rule, RETURNS[method] + _TRACED)
     with blamed(method, broken, partial(_hint, rule)):
         result = getattr(rule, method)(view, *state, *rarely)
-    if wrong := _wrong(method, result, view, *state):
+    if wrong := _wrong(method, result, view.t.shape, view, *state):
         raise RuleError("rule", rule, RETURNS[method], wrong)
     if method == "init":
         return jax.tree.map(_array, result)
@@ -74,65 +71,51 @@ def _array(leaf: Any) -> Array:
     return jnp.asarray(leaf, jnp.result_type(leaf))
 
 
-def call_stopping(rule: StoppingRule, method: str, seen: Snapshot, *others: Any) -> Any:
-    """Call a method of a stopping rule and check what it returns; arguments in lanes.
-
-    Raises:
-        ArgumentError: the method raises, or its result breaks its contract.
-    """
-    fault = partial(ArgumentError, "stopping", rule, RETURNS[method])
-    with blamed(method, fault):
-        result = getattr(rule, method)(seen, *others)
-    if wrong := _wrong_stopping(method, result, seen, *others):
-        raise fault(wrong)
-    return result
-
-
 def _hint(rule: SamplingRule, error: Exception) -> str:
     """The traits that may be missing where a rule has met a None."""
     if "NoneType" not in str(error):
         return ""
-    absent = [told for name, told in _ABSENT.items() if name not in rule.traits.reads]
-    return "".join(f"; {attribute}" for attribute in absent)
+    return "".join(f"; {what}" for name, what in _ABSENT.items() if name not in rule.traits.reads)
 
 
-def _wrong(method: str, result: Any, view: View, *state: Tree) -> str:
-    """What is wrong with the result of a sampling rule's method; empty if nothing is."""
-    scalar, returned = ((), view.t.shape), f"that {method} returned"
-    if method == "init":
-        return _no_leaf(result, "init")
+def call_stopping(rule: StoppingRule, method: str, seen: Snapshot, *others: Any) -> Any:
+    """What a method of a stopping rule returns; an ArgumentError if it breaks its contract."""
+    fault = partial(ArgumentError, "stopping", rule, RETURNS[method])
+    with blamed(method, fault):
+        result = getattr(rule, method)(seen, *others)
+    if wrong := _wrong(method, result, seen.stats.t.shape, seen, *others):
+        raise fault(wrong)
+    return result
+
+
+def _wrong(method: str, result: Any, lanes: tuple, seen: Any, *others: Any) -> str:
+    """What is wrong with the result of a method, in `lanes` [] or [B]; empty if nothing is."""
+    returned = f"that {method} returned"
+    if method in ("init", "start"):
+        return _no_leaf(result, method, lanes if method == "start" else ())
     if method == "work":
         parts = result if isinstance(result, tuple) and len(result) == 2 else (result,)
-        wrong = (_not("what work returned is", x, "iuf", *scalar) for x in parts)
+        wrong = (_not("what work returned is", x, "iuf", (), lanes) for x in parts)
         return next(filter(None, wrong), "")
-    if not isinstance(result, tuple | list) or len(result) != 2:
-        return f"what {method} returned is {described(result)}"
-    if method == "choose":
-        return _not(f"the arm {returned} is", result[0], "iu", *scalar) or _changed(
-            method, state[0], result[1], "init"
-        )
-    width = view.problem.width(view.means.shape[0])
-    return _not(f"the stops {returned} is", result[0], "b", *scalar) or _not(
-        f"the answer {returned} is", result[1], "b", (width,), (width, *view.t.shape)
-    )
-
-
-def _wrong_stopping(method: str, result: Any, seen: Snapshot, *others: Any) -> str:
-    """What is wrong with the result of a stopping rule's method; empty if nothing is."""
-    if method == "start":
-        return _no_leaf(result, "start", seen.stats.t.shape)
     if method == "answer":
-        like = seen.public
-        wrong = _not("what answer returned is", result, "b", like.shape)
-        return wrong and f"{wrong}, not {described(like)}"
-    if not isinstance(result, tuple | list) or len(result) != 3:
-        return f"what observe returned is {described(result)}"
-    (after, stops, tests), (state, beta) = result, others
-    return (
-        _not("the stops that observe returned are", stops, "b", beta.shape)
-        or _not("the tests that observe returned are", tests, "iu", (), beta.shape)
-        or _changed("observe", state, after, "start")
-    )
+        wrong = _not("what answer returned is", result, "b", seen.public.shape)
+        return wrong and f"{wrong}, not {described(seen.public)}"
+    length = 3 if method == "observe" else 2
+    if not isinstance(result, tuple | list) or len(result) != length:
+        return f"what {method} returned is {described(result)}"
+    if method == "observe":
+        (after, stops, tests), (state, beta) = result, others
+        return (
+            _not(f"the stops {returned} are", stops, "b", beta.shape)
+            or _not(f"the tests {returned} are", tests, "iu", (), beta.shape)
+            or _changed(method, state, after, "start")
+        )
+    if method == "choose":
+        wrong = _not(f"the arm {returned} is", result[0], "iu", (), lanes)
+        return wrong or _changed(method, others[0], result[1], "init")
+    wide = (seen.problem.width(seen.means.shape[0]),)
+    wrong = _not(f"the stops {returned} is", result[0], "b", (), lanes)
+    return wrong or _not(f"the answer {returned} is", result[1], "b", wide, wide + seen.t.shape)
 
 
 def _not(what: str, x: Any, kinds: str, *shapes: tuple) -> str:

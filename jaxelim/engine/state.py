@@ -1,8 +1,9 @@
-"""Arguments, results and state of the engine's compiled functions; the spec they are built for."""
+"""The spec that the engine's compiled functions are built for; their arguments, results, state."""
 
 import dataclasses
+import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +12,7 @@ from jax import Array
 from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
 from jaxelim.engine import one_lane
-from jaxelim.engine.execution import Execution
-from jaxelim.engine.pending import Pending, Schedule, Timing
+from jaxelim.lanes import LaneOps
 from jaxelim.thresholds.mixture import Mixture
 
 REVISION = 18
@@ -21,6 +21,73 @@ REVISION = 18
 Raise it when a run draws or computes other numbers; runs of two revisions are
 never joined.
 """
+LANE_GROUP = 16
+"""Lanes come in groups of this many, so that results do not depend on the number of lanes.
+
+In smaller groups XLA:CPU rounds LinGame's weights differently.
+"""
+_SERVED_ON_A_GPU = 1024
+"""Lanes that one call of `choose` serves on a GPU, whose kernels take as long for 16."""
+GRAPHS = {
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CONDITIONAL,WHILE",
+    "xla_gpu_graph_min_graph_size": 1,
+}
+"""Options of XLA:GPU that make one CUDA graph of a whole call of `advance`.
+
+By default its loops are run by the host, which waits at each test.
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How the steps of a program run, which changes no number of a run.
+
+    The steps of a CPU and of a GPU differ by what is here, and by what a family's
+    `settled` makes of `tuned`.
+    """
+
+    lanes: int  # per device; 1 where runs are taken one after the other
+    chunk: int  # steps
+    queue: int  # capacity in runs, per device
+    devices: int
+    gpu: bool = False  # else a CPU (see `jaxelim.lanes`)
+
+    @property
+    def single(self) -> bool:
+        """Whether one lane takes runs one after the other."""
+        return self.lanes == 1
+
+    @property
+    def served(self) -> int:
+        """Lanes that lack rare work and that one call of `choose` serves, at most."""
+        return min(_SERVED_ON_A_GPU if self.gpu else LANE_GROUP, self.lanes)
+
+    def lane_ops(self, flag: Array) -> LaneOps:
+        """The primitives of the program; `flag` as in `Inputs`."""
+        return LaneOps(gpu=True) if self.gpu else LaneOps(flag, kernel=self.single)
+
+    def compiler_options(
+        self, optimization: str | None, inner_loops: bool = False
+    ) -> dict[str, Any] | None:
+        """The options of XLA; those that XLA_FLAGS names for a GPU are left to it.
+
+        `optimization` is as of `cpu_options`; `inner_loops`: every step has a loop inside.
+        """
+        if not self.gpu:
+            # XLA makes one kernel of such steps and their loop, which is slower than many.
+            many = {"xla_disable_hlo_passes": "small-while-loop-hoisting"}
+            return cpu_options(optimization) | (many if inner_loops else {})
+        if jax.default_backend() != "gpu":
+            return None
+        named = os.environ.get("XLA_FLAGS", "")
+        return {name: value for name, value in GRAPHS.items() if name not in named}
+
+
+def cpu_options(optimization: str | None) -> dict[str, str]:
+    """Options of XLA:CPU for a program, at LLVM's level `optimization`; None: XLA's choice."""
+    level = {} if optimization is None else {"xla_backend_optimization_level": optimization}
+    return {"xla_cpu_prefer_vector_width": "512", **level}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec:
@@ -39,13 +106,10 @@ class Spec:
     initial_pulls: int = 1  # of each arm
     evidence: Mixture | None = None  # whose largest log e of each piece is kept
     record: tuple[str, ...] = ()  # what else is kept: "pair_times", "means"
-    schedule: Schedule | None = None  # of pending rewards; None: each enters after its pull
+    places: int | None = None
+    """Room for pending rewards; 0: they come from outside; None: each enters after its pull."""
     execution: Execution
-
-    @property
-    def dtype(self) -> Any:
-        """The floating type."""
-        return jnp.dtype(jnp.float64)
+    dtype: ClassVar[Any] = jnp.dtype("float64")
 
     @property
     def observers(self) -> int:
@@ -61,6 +125,11 @@ class Spec:
     def may_be_alone(self) -> bool:
         """Whether one lane may take runs, which then are those of many lanes."""
         return one_lane.WORKS and not (self.by_vmap or self.execution.gpu or self.log)
+
+    @staticmethod
+    def room(batch: int, delay: int, most: int) -> int:
+        """`places` for a batch and a delay, in runs of at most so many samples: a power of two."""
+        return max(2, 1 << min(batch + delay, most).bit_length())
 
     def executed(self, **changes: Any) -> "Spec":
         """The same spec, executed otherwise."""
@@ -86,7 +155,7 @@ class Inputs:
     key: Array  # of the seed
     noise: Array | None  # [runs, T], if given
     transposed: Array | None = None  # [d, K]: the features transposed, for steps in one kernel
-    timing: Timing | None = None  # when rewards enter, if not after their pulls
+    timing: tuple | None = None  # batch and delay, [] int32 each, if rewards wait
     prices: Array | None = None  # [K]: the costs of pulls, of mean 1
 
 
@@ -145,6 +214,17 @@ class Fault:
         """Whether there is one: [B] bool."""
         some = (self.arm != 0) | (self.number != 0)
         return some if self.answer is None else some | (self.answer != 0)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pending:
+    """The pending rewards of B lanes (see `arrivals`)."""
+
+    entered: Statistics  # of the rewards that have entered
+    checked: Array  # [B] int32: how many had entered at the last check; 0 before the first
+    arms: Array | None  # [P, B] int32: of the last P pulls, that of sample s at (s - 1) mod P
+    rewards: Array | None  # [P, B]: likewise; None, both, where rewards come from outside
 
 
 @jax.tree_util.register_dataclass

@@ -22,18 +22,14 @@ from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
 from jaxelim.contracts import Family, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
-from jaxelim.engine import records
+from jaxelim.engine import records, watching
 from jaxelim.engine.arrivals import Arrivals
 from jaxelim.engine.asking import Asking, Choice
-from jaxelim.engine.execution import has_loop
-from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observed, Observing
-from jaxelim.engine.one_lane import Traced
-from jaxelim.engine.records import outcome
+from jaxelim.engine.one_lane import Traced, traced_once
 from jaxelim.engine.state import Fault, Inputs, Lane, Outline, Queue, Record, Run, Spec
-from jaxelim.engine.watching import Watching
 from jaxelim.families import noise as random
-from jaxelim.lanes import LaneOps, where
+from jaxelim.lanes import where
 
 
 class Ending(NamedTuple):
@@ -65,26 +61,18 @@ class Step:
 
     @property
     def observing(self) -> Observing:
-        """The snapshot, and the rules that read it."""
         return Observing(self.spec)
 
     @property
     def asking(self) -> Asking:
-        """The calls of the sampling rule."""
         return Asking(self.spec)
 
     @property
     def arrivals(self) -> Arrivals:
-        """What lets pulls wait for their rewards."""
         return Arrivals(self.spec)
 
-    @property
-    def watching(self) -> Watching:
-        """What finds numbers that are not finite."""
-        return Watching(self.spec)
-
     def noise(self, inputs: Inputs, run: Array, row: Array, start: Array, length: int) -> Array:
-        """The noise for `draw`, [length, B]: of runs [B], from t = start [B] on."""
+        """The noise of runs [B] from t = start [B] on: [length, B]."""
         kind, dtype = self.spec.source.noise, self.spec.dtype
         if inputs.noise is not None:
             return random.given(kind, inputs.noise, row, start, length, dtype)
@@ -123,21 +111,6 @@ class Step:
         some = jnp.any(ending.closing)
         return jax.lax.cond(some, close, lambda answers: answers, lane.record.answers)
 
-    def _source(self, inputs: Inputs, lane: Lane, arm: Array) -> tuple[LaneOps, Tree, Array, Array]:
-        """What the source of rewards reads: its primitives, the truth, an arm and its pulls."""
-        lanes, nature = self.spec.execution.lane_ops(inputs.flag), lane.run.nature
-        if nature is None:
-            nature = jax.tree.map(lambda x: x[0], inputs.nature)
-        return lanes, nature, arm, lanes.take(lane.stats.counts, arm).astype(jnp.int32)
-
-    def _stacks(self, inputs: Inputs, nature: Tree, like: Array) -> Array | None:
-        """The number of rewards of every arm, as `like` [K, B]; None: they do not end."""
-        if isinstance(self.spec.source, Family):
-            return None
-        shared = jax.tree.map(lambda x: x[0, ..., None], inputs.nature)
-        lengths = self.spec.source.lengths(shared if nature is None else nature)
-        return None if lengths is None else jnp.broadcast_to(lengths, like.shape).astype(like.dtype)
-
     def pull(self, inputs: Inputs, lane: Lane, noise: Array, light: bool = False) -> Taken:
         """Take one step of every lane; a `light` one leaves rare work out, and says where.
 
@@ -146,17 +119,17 @@ class Step:
         """
 
         def draw(lane: Lane, arm: Array) -> Array:
-            return self.spec.source.draw(*self._source(inputs, lane, arm), noise)
+            lanes, nature = self.spec.execution.lane_ops(inputs.flag), lane.run.nature
+            nature = _shared(inputs, nature)
+            pulls = lanes.take(lane.stats.counts, arm).astype(jnp.int32)
+            return self.spec.source.draw(lanes, nature, arm, pulls, noise)
 
         taken = self._taken(inputs, lane, draw, light)
-        after = self.watching.sampled(taken.lane, taken.go, taken.reward)
+        after = watching.sampled(self.spec, taken.lane, taken.go, taken.reward)
         return taken._replace(lane=after, arm=jnp.where(taken.go, taken.arm, -1))
 
     def decide(self, inputs: Inputs, lane: Lane, work: bool = True) -> Taken:
-        """A step up to its reward: eliminate, end runs, choose the next arms.
-
-        Without rare `work` a choice that needs it is some arm, for steps whose choice is dropped.
-        """
+        """A step up to its reward; without rare `work`, if its choice is dropped."""
         return self._taken(inputs, lane, None, work=work)
 
     def choose(self, inputs: Inputs, lane: Lane) -> Taken:
@@ -168,9 +141,8 @@ class Step:
         return self._taken(inputs, lane, no_reward, tests=False)
 
     def _taken(
-        self, inputs: Inputs, lane: Lane,
-        draw: Callable[[Lane, Array], Array] | None, light: bool = False, work: bool = True,
-        tests: bool = True,
+        self, inputs: Inputs, lane: Lane, draw: Callable[[Lane, Array], Array] | None,
+        light: bool = False, work: bool = True, tests: bool = True,
     ) -> Taken:  # fmt: skip
         """One step of every lane; `draw` gives the rewards of arms; else as `pull`, `decide`."""
         in_groups, record = lane.pending is not None, lane.record
@@ -180,12 +152,13 @@ class Step:
         beta = self.observing.betas(lane)
         observed = self.observing.untested(lane, beta)
         if tests:
-            checked = self.observing.with_log_e(checked)
+            if self.spec.evidence is not None:
+                checked = dataclasses.replace(checked, log_e=looks.of_every_answer(checked))
             observed = self.observing.observed(checked, lane, beta)
         bad_answer, live = self.observing.bad_answer(seen, lane)
         sampling = self.observing.sampling(checked, lane)
         view = self.asking.view(inputs, seen, lane, observed.states, sampling)
-        fault, live = self.watching.seen(view, lane, live)
+        fault, live = watching.seen(self.spec, view, lane, live)
         wanted = live & jnp.any((record.closed_at == 0) & ~observed.stops, (0, 1)) & ~waits
         wanted = wanted if work else jnp.zeros_like(wanted)
         choice = self.asking.asked(view, lane.rule_state, wanted, light)
@@ -193,7 +166,6 @@ class Step:
         ready: Any = True if choice.asks is None else ~choice.asks
         tested: Any = True
         if in_groups:
-            assert checked.live is not None
             ready, tested = ready & ~waits, checked.live
         ending = self._ending(inputs, view, lane, live, observed, choice, ready, tested)
 
@@ -209,7 +181,7 @@ class Step:
             estimates = where(closing[:, :, None], records.estimates(lane), estimates)
         counted = closing | (ending.still & go)
         did = self.asking.work(view, state)
-        work = jax.tree.map(
+        worked = jax.tree.map(
             lambda x, more: x + jnp.where(go, more, 0).astype(jnp.int64), lane.work, did
         )
         record = dataclasses.replace(
@@ -226,8 +198,7 @@ class Step:
         reward = jnp.zeros(go.shape, self.spec.dtype)
         if draw is not None:
             reward = draw(lane, choice.arm)
-            drawn = choice.arm, reward, go
-            stats, pending = self.arrivals.chosen(inputs, seen, lane, *drawn)
+            stats, pending = self.arrivals.chosen(seen, lane, choice.arm, reward, go)
         if partly:
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
@@ -239,7 +210,7 @@ class Step:
             observers=observers,
             sampling=sampling,
             record=record,
-            work=work,
+            work=worked,
             done=~goes_on | wrong,  # a finished lane has no open observers, so it stays done
             fault=Fault(arm=out_of_range, answer=bad_answer, number=fault),
             log_e=jax.tree.map(jnp.maximum, lane.log_e, checked.log_e) if tests else lane.log_e,
@@ -248,30 +219,18 @@ class Step:
         asks = jnp.zeros_like(go) if choice.asks is None else choice.asks
         return Taken(now, choice.arm, go, seen, reward, asks)
 
-    def failed(self, lane: Lane) -> Array:
-        """Whether a run has ended as `Lane.fault` says: [] bool."""
-        return jnp.any(lane.fault.any)
-
     # The start of a run.
 
     def outline(self, inputs: Inputs) -> Outline:
-        """Shapes and dtypes of the lanes and of their outcomes, and how the rule chooses.
-
-        Traces every method of the rules, which checks them.
-
-        Raises:
-            RuleError: a method raises, or breaks its contract.
-            ArgumentError: likewise of a stopping rule.
-        """
+        """The `Outline`, by a trace of every method of the rules, which checks them."""
         spec, rule, execution = self.spec, self.spec.rule, self.spec.execution
-        of_lanes = jax.ShapeDtypeStruct((execution.lanes,), jnp.int32)
-        long = jax.ShapeDtypeStruct((execution.queue,), jnp.int32)
-        levels = jax.ShapeDtypeStruct((spec.deltas, execution.queue), spec.dtype)
-        length = jax.ShapeDtypeStruct((), jnp.int32)
-        shapes: dict[str, Any] = dict(run=long, row=long, instance=long, delta=levels)
-        queue = Queue(**shapes, length=length)  # type: ignore[arg-type]
+        of_lanes, of_runs = (_like(jnp.int32, n) for n in (execution.lanes, execution.queue))
+        queue = Queue(
+            run=of_runs, row=of_runs, instance=of_runs, length=_like(jnp.int32),
+            delta=_like(spec.dtype, spec.deltas, execution.queue),
+        )  # fmt: skip
         dtype = random.type_of(spec.source.noise, spec.dtype)
-        noise = jax.ShapeDtypeStruct((spec.initial_samples(inputs), execution.lanes), dtype)
+        noise = _like(dtype, spec.initial_samples(inputs), execution.lanes)
         choices: dict[str, Any] = {"rare": False, "in_one_kernel": False, "inner_loops": False}
 
         def traced(*arguments):
@@ -285,26 +244,20 @@ class Step:
                 choices["rare"] = self.asking.ask("probe", view, state)[2] is not None
             if spec.family.design and not rule.rare:
                 choose = Traced(lambda state: self.asking.ask("choose", view, state), state)
-                choices["inner_loops"] = has_loop(choose)
+                choices["inner_loops"] = choose.has_loop
             if execution.single:
                 noise = arguments[-1][0]
                 step = Traced(lambda lane: self.pull(given, lane, noise, rule.rare).lane, lane)
                 choices["in_one_kernel"] = step.allowed
             self.asking.natively(view, state, lane.record.closed_at == 0)
             self.asking.work(view, state)
-            return lane, outcome(self.spec, lane)
+            return lane, records.outcome(self.spec, lane)
 
         arguments = inputs, queue, of_lanes, of_lanes, of_lanes, noise
         return Outline(*jax.eval_shape(traced, *arguments), **choices)
 
     def start(self, *arguments: Any) -> Lane:
-        """Lanes at t = n K, after n initial pulls of each arm.
-
-        Args:
-            arguments: inputs, queue, item, run, row and noise. item: places in the
-                queue, [B]. noise: of the initial pulls, [n K, B], drawn for `run`
-                and `row`, [B].
-        """
+        """Lanes at t = n K, after n initial pulls of each arm; the arguments of `started`."""
         return _started(self, arguments)(*arguments)[0]
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
@@ -312,17 +265,12 @@ class Step:
 
         Where rewards come from outside these are given in place of noise.
         """
-        if self.spec.schedule is not None and not self.spec.schedule.places:
+        if self.spec.places == 0:
             return noise
-        lanes, zero = (
-            self.spec.execution.lane_ops(inputs.flag),
-            jnp.zeros(noise.shape[1:], jnp.int32),
-        )
-        if nature is None:
-            nature = jax.tree.map(lambda x: x[0], inputs.nature)
-        draw = partial(self.spec.source.draw, lanes, nature)
+        zero, k = jnp.zeros(noise.shape[1:], jnp.int32), inputs.features.shape[1]
+        lanes = self.spec.execution.lane_ops(inputs.flag)
+        draw = partial(self.spec.source.draw, lanes, _shared(inputs, nature))
         samples = jnp.arange(noise.shape[0], dtype=jnp.int32)
-        k = inputs.features.shape[1]
         return jax.vmap(lambda s, noise: draw(zero + s % k, zero + s // k, noise))(samples, noise)
 
     def _first_statistics(
@@ -344,10 +292,21 @@ class Step:
         stats = spec.family.start(space, spec.problem, tables, rewards[:k])
         return jax.lax.fori_loop(np.int32(k), np.int32(rewards.shape[0]), more, stats)
 
+    def _stacks(self, inputs: Inputs, nature: Tree, like: Array) -> Array | None:
+        """The number of rewards of every arm, as `like` [K, B]; None: they do not end."""
+        if isinstance(self.spec.source, Family):
+            return None
+        shared = jax.tree.map(lambda x: x[0, ..., None], inputs.nature)
+        lengths = self.spec.source.lengths(shared if nature is None else nature)
+        return None if lengths is None else jnp.broadcast_to(lengths, like.shape).astype(like.dtype)
+
     def started(
         self, inputs: Inputs, queue: Queue, item: Array, run: Array, row: Array, noise: Array
     ) -> tuple[Lane, View]:
-        """`start`, with the view of the rule at that t."""
+        """Lanes at t = n K, and the view of the rule then.
+
+        `item` [B] are places in the queue. `noise` [n K, B] is that of `run` and `row`, [B].
+        """
         spec, k, b = self.spec, inputs.features.shape[1], noise.shape[1]
         at = jnp.minimum(item, spec.execution.queue - 1)
         instance, delta = queue.instance[at], queue.delta[:, at]
@@ -398,7 +357,7 @@ class Step:
         if "means" in spec.record and spec.observers > 1:
             kept = jax.tree.map(lambda x: many(x.dtype, k), records.estimates(lane))
             record = dataclasses.replace(record, estimates=kept)
-        lane = self.watching.begun(lane, rewards)
+        lane = watching.begun(lane, rewards)
         if pending is not None:
             seen = self.observing.snapshot(inputs, lane)
         view = self.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
@@ -407,6 +366,15 @@ class Step:
         record = dataclasses.replace(record, work=tuple(many(jnp.int64) for _ in counted))
         none = tuple(jnp.zeros((b,), jnp.int64) for _ in counted)
         return dataclasses.replace(lane, rule_state=state, work=none, record=record), view
+
+
+def _like(dtype: Any, *shape: int) -> Any:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def _shared(inputs: Inputs, nature: Tree) -> Tree:
+    """What `draw` needs of the truth: that of the lanes, or the one that they share."""
+    return jax.tree.map(lambda x: x[0], inputs.nature) if nature is None else nature
 
 
 _started = Cache(lambda step, _: traced_once(step.started), KEPT)

@@ -6,7 +6,6 @@ numbers at times only. In its runs each snapshot is read, and of a family each r
 """
 
 import dataclasses
-from collections.abc import Callable
 
 import jax.numpy as jnp
 from jax import Array
@@ -20,63 +19,52 @@ REWARD, MEANS, EVIDENCE, INTERVAL, POSTERIOR = range(1, 6)
 """Values of `Fault.number`."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Watching:
-    """Finds numbers that are not finite, for one spec."""
+def seen(spec: Spec, view: View, lane: Lane, live: Array) -> tuple[Array, Array]:
+    """`Fault.number` after this snapshot, [B], and which lanes are live without one, [B]."""
+    if shipped(spec.family) and shipped(spec.problem):
+        return lane.fault.number, live
+    faults = {
+        MEANS: ~jnp.isfinite(view.means),
+        EVIDENCE: view.shape.exists & ~jnp.isfinite(view.evidence.values()),
+    }
+    if not shipped(spec.family):
+        faults |= _asked_of_the_family(spec, view)
+    fault = lane.fault.number
+    for code, bad in faults.items():
+        fault = jnp.where((fault == 0) & live & view.lanes.any(bad), code, fault)
+    return fault, live & (fault == 0)
 
-    spec: Spec
 
-    def seen(self, view: View, lane: Lane, live: Array) -> tuple[Array, Array]:
-        """`Fault.number` after this snapshot, [B], and which lanes are live without one, [B]."""
-        family, any_of = self.spec.family, view.lanes.any
-        if shipped(family) and shipped(self.spec.problem):
-            return lane.fault.number, live
-        faults = {
-            MEANS: ~jnp.isfinite(view.means),
-            EVIDENCE: view.shape.exists & ~jnp.isfinite(view.evidence.values()),
-        }
-        if not shipped(family):
-            faults |= {code: look() for code, look in self._asked_of_the_family(view).items()}
-        fault = lane.fault.number
-        for code, bad in faults.items():
-            fault = jnp.where((fault == 0) & live & any_of(bad), code, fault)
-        return fault, live & (fault == 0)
+def _asked_of_the_family(spec: Spec, view: View) -> dict[int, Array]:
+    """Where other numbers that the rule asks of the family are not as they must be: [K, B]."""
+    family, needs, bad = view.family, spec.rule.needs(view.family, view.problem), {}
+    if "interval" in needs:
+        beta = jnp.log(view.time) if view.beta is None else view.beta
+        interval = family.interval(view, view.means, beta)
+        bad[INTERVAL] = jnp.isnan(interval.lower) | jnp.isnan(interval.upper)
+    if "posterior" in needs and view.key is not None:
+        # A rule's own first draw, where it takes its keys from `fold`.
+        drawn = family.posterior(fold(view.key, 0), view.counts, view.means)
+        bad[POSTERIOR] = ~jnp.isfinite(drawn)
+    return bad
 
-    def _asked_of_the_family(self, view: View) -> dict[int, Callable[[], Array]]:
-        """Where other numbers that the rule asks of the family are not as they must be: [K, B]."""
-        family, looks = view.family, {}
-        needs = self.spec.rule.needs(family, view.problem)
 
-        def interval() -> Array:
-            beta = jnp.log(view.time) if view.beta is None else view.beta
-            interval = family.interval(view, view.means, beta)
-            return jnp.isnan(interval.lower) | jnp.isnan(interval.upper)
+def sampled(spec: Spec, lane: Lane, go: Array, reward: Array) -> Lane:
+    """The lanes after a sample; `go` [B] bool: whether there is one."""
+    if shipped(spec.family):
+        return lane
+    return _ended(lane, go & ~jnp.isfinite(reward), REWARD)
 
-        def posterior() -> Array:
-            # A rule's own first draw, where it takes its keys from `fold`.
-            assert view.key is not None
-            return ~jnp.isfinite(family.posterior(fold(view.key, 0), view.counts, view.means))
 
-        if "interval" in needs:
-            looks[INTERVAL] = interval
-        if "posterior" in needs and view.key is not None:
-            looks[POSTERIOR] = posterior
-        return looks
+def begun(lane: Lane, rewards: Array) -> Lane:
+    """The lanes at their first check; rewards [n K, B]."""
+    return _ended(lane, ~lane.done & jnp.any(~jnp.isfinite(rewards), 0), REWARD)
 
-    def sampled(self, lane: Lane, go: Array, reward: Array) -> Lane:
-        """The lanes after a sample; `go` [B] bool: whether there is one."""
-        if shipped(self.spec.family):
-            return lane
-        return _ended(lane, go & ~jnp.isfinite(reward), REWARD)
 
-    def begun(self, lane: Lane, rewards: Array) -> Lane:
-        """The lanes at their first check; rewards [n K, B]."""
-        return _ended(lane, ~lane.done & jnp.any(~jnp.isfinite(rewards), 0), REWARD)
-
-    def after_chunk(self, lane: Lane) -> Lane:
-        """The lanes at the end of a chunk."""
-        taken = lane.run.item < self.spec.execution.queue
-        return _ended(lane, taken & jnp.any(~jnp.isfinite(lane.stats.means), 0), MEANS)
+def after_chunk(spec: Spec, lane: Lane) -> Lane:
+    """The lanes at the end of a chunk."""
+    taken = lane.run.item < spec.execution.queue
+    return _ended(lane, taken & jnp.any(~jnp.isfinite(lane.stats.means), 0), MEANS)
 
 
 def _ended(lane: Lane, bad: Array, code: int) -> Lane:

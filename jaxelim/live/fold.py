@@ -21,7 +21,7 @@ from jaxelim import checks, scope
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import SamplingRule, StoppingRule, looks
 from jaxelim.contracts.proofs import LAWS
-from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Schedule, Spec
+from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Spec
 from jaxelim.engine.step import Step
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.arms import Arms
@@ -30,7 +30,7 @@ from jaxelim.problems.traced import traced_shape
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
 from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
-from jaxelim.stopping.llr import LLR
+from jaxelim.stopping import LLR
 from jaxelim.thresholds.mixture import Mixture
 
 MOST_WITH_P_VALUES = 64
@@ -95,7 +95,7 @@ class Fold:
         keeps &= arms.source is None or arms.law in LAWS
         spec = dataclasses.replace(
             spec_of(call, backend="cpu").executed(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1),
-            evidence=call.threshold if keeps else None, schedule=Schedule(places=0),
+            evidence=call.threshold if keeps else None, places=0,
         )  # fmt: skip
         with scope.on_cpu():
             inputs = checked_inputs_of(call, spec)

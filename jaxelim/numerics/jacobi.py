@@ -14,12 +14,9 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def svd(a: Any) -> tuple[Any, Any, Any]:
-    """Left vectors [n, r], singular values [r], the largest first, and right vectors [r, d].
+    """Left vectors [n, r], singular values [r], the largest first, right vectors [r, d] of [n, d].
 
-    Args:
-        a: [n, d], r = min(n, d). A NumPy array gives NumPy arrays.
-
-    Of a singular value 0 one of the two vectors is 0.
+    r = min(n, d). A NumPy array gives NumPy arrays. Of a singular value 0 one vector is 0.
     """
     on_host = isinstance(a, np.ndarray)
     xp: Any = np if on_host else jnp
@@ -79,7 +76,7 @@ def _apart(xp: Any, x: Any) -> Any:
 
 
 def _rotated(xp: Any, x: Any, n: int) -> Any:
-    """Columns i and i + q/2 of x [.., q], made orthogonal in their first n rows, then paired anew.
+    """Columns i, i + q/2 of x [.., q], made orthogonal in their first n rows, then paired anew.
 
     After q - 1 of these each column has met each other, and is back in its place.
     """

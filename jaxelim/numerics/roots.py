@@ -35,16 +35,12 @@ def rising(slope: Callable[[Array], Array], low: Array, high: Array, x: Array) -
 def crossing(
     f: Callable[[Array], tuple[Array, Array]], low: Array, high: Array, x: Array, enough: float
 ) -> Array:
-    """The x in [low, high] where a function changes its sign from - to +, from a first guess.
+    """The x in [low, high] where a function changes its sign from - to +, from a first guess x.
 
-    Newton's method, guarded by bisection. A step beyond an end of [low, high] goes most of the
-    way there: the sign may change at the end alone. No entry depends on the others. The loop
-    has no derivative in reverse.
-
-    Args:
-        f: gives the function and its derivative, or a number near that.
-        low, high, x: any shape.
-        enough: a step that is so small, relative to the distance to an end, is the last.
+    Newton's method, guarded by bisection; f gives the function and its derivative, or a number
+    near that. A step beyond an end goes most of the way there: the sign may change at the end
+    alone. A step below `enough` times the distance to an end is the last. No entry depends on
+    the others. The loop has no derivative in reverse.
     """
 
     def body(carry: Any) -> Any:
@@ -78,18 +74,14 @@ def outermost(
 ) -> Array:
     """The largest x in [0, room] with f(x) <= radius, of f that rises from f(0) = 0.
 
+    `other` is the distance to the end on the other side; `ended` says where room is finite, a
+    bool where it is the same for all entries. f is finite inside the range, radius at least 0.
+
     Halley's method for sqrt(2 f), which is nearly linear, guarded by bisection. It takes y in
     place of x: x = room (1 - (1 + y)^-4), or a multiple of (1 + y)^4 - 1 where there is no
     end. So f may grow like log(room - x) or like log x. A step is of order 3 in the error.
     Every iterate but the last is rounded, so that the result has the same digits in every
     program. No entry depends on the others.
-
-    Args:
-        f: any shape; finite inside the range.
-        radius: at least 0.
-        room: the distance to the end of the range, or inf.
-        other: that on the other side, or inf.
-        ended: where room is finite; a bool where it is the same for all entries.
     """
     eps = np.finfo(radius.dtype)
     enough, rounded = float(eps.eps) ** (1 / 3) / 8, (eps.nexp, 2 * eps.nmant // 3)

@@ -23,10 +23,9 @@ def width(n: int) -> int:
 
 
 def by_blocks(x: Array, fold: Callable) -> Any:
-    """Apply `fold`, which takes a list of equal arrays, to each block of the first axis.
+    """What `fold` makes of the rows of each block of the first axis; the last may be shorter.
 
-    The last block may be shorter. Padding it would be slow: XLA:CPU computes the
-    producer of a padding element by element. Returns one entry a block.
+    Padding it would be slow: XLA:CPU computes the producer of a padding one by one.
     """
     n = x.shape[0]
     wide = width(n)
@@ -40,7 +39,7 @@ def by_blocks(x: Array, fold: Callable) -> Any:
 
 
 def rows_of(x: Array) -> list[Array]:
-    """x[0], x[1], ... This and the functions below use lax, which traces faster than jax.numpy."""
+    """x[0], x[1], .. This and the functions below use lax, which traces faster than jax.numpy."""
     return [jax.lax.index_in_dim(x, i, keepdims=False) for i in range(x.shape[0])]
 
 

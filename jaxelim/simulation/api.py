@@ -17,7 +17,7 @@ from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.trace import Trace
 from jaxelim.simulation.run import run as run_plan
-from jaxelim.stopping.llr import LLR
+from jaxelim.stopping import LLR
 
 
 @takes_settings()

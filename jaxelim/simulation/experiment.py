@@ -20,7 +20,7 @@ from jaxelim.simulation import refusals
 from jaxelim.simulation.basis import computed
 from jaxelim.simulation.keys import key_of
 from jaxelim.simulation.results.proven import proven
-from jaxelim.stopping.llr import LLR
+from jaxelim.stopping import LLR
 from jaxelim.thresholds.basic import Heuristic
 from jaxelim.thresholds.kaufmann_koolen import KaufmannKoolen
 from jaxelim.thresholds.mixture import Mixture

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from jaxelim.checks import shipped
-from jaxelim.engine import scores, watching
+from jaxelim.engine import watching
 from jaxelim.errors import ArgumentError, FamilyError, RuleError
 from jaxelim.simulation.experiment import Experiment
 
@@ -40,9 +40,6 @@ def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -
     at, after = place.said(f"at t = {t}"), place.said(f"after {t} samples")
     if fault:
         return _of_a_number(call, fault, place, at, after)
-    if arm == int(scores.NO_NUMBER):
-        note = f"it chose among scores that are NaN {at}"
-        return RuleError("rule", call.rule, "a rule whose scores are numbers", note, *where)
     if arm:
         allowed = f"a rule that chooses arms from 0 to {call.instance.K - 1}"
         return RuleError("rule", call.rule, allowed, f"it chose arm {arm} {at}", *where, arm)

@@ -12,7 +12,7 @@ from jaxelim import engine
 from jaxelim.contracts import Problem
 from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Tree
-from jaxelim.engine import LANE_GROUP, Execution, Inputs, Queue, Schedule, Spec, Timing
+from jaxelim.engine import LANE_GROUP, Execution, Inputs, Queue, Spec
 from jaxelim.errors import ArgumentError, RuleError, warn
 from jaxelim.families import noise, returns
 from jaxelim.scope import ONE_DEVICE
@@ -113,7 +113,7 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
         log=log,
         initial_pulls=call.initial_pulls,
         record=call.record,
-        schedule=Schedule.of(call.batch, call.delay, call.cap) if call.waits else None,
+        places=Spec.room(call.batch, call.delay, call.cap) if call.waits else None,
         execution=_execution(call, gpu),
     )
 
@@ -222,7 +222,7 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
         constants=jax.tree.map(real, constants),
         key=noise.key(call.seed),
         noise=call.noise,  # type: ignore[arg-type]
-        timing=Timing.of(call.batch, call.delay) if call.waits else None,
+        timing=(np.int32(call.batch), np.int32(call.delay)) if call.waits else None,
     )
 
 

@@ -10,8 +10,7 @@ from jaxelim import scope
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, in_words, warn
-from jaxelim.stopping.elimination import SelectiveElimination
-from jaxelim.stopping.resets import Resets
+from jaxelim.stopping import Resets, SelectiveElimination
 from jaxelim.thresholds.basic import POINTS, values
 from jaxelim.thresholds.mixture import Mixture
 

@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import Literal
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.engine.jaxprs import functions, is_literal
+from jaxelim.engine.one_lane import functions
 from tests.calls import planned
 
 ANGLES = np.array([0.0, 0.9, 1.8, 2.7, 3.6])
@@ -37,11 +38,18 @@ def jaxprs(jaxpr):
             yield from jaxprs(inner)
 
 
+def made(jaxpr):
+    """Each equation of a jaxpr, with the equations that make the variables around it."""
+    for inside in jaxprs(jaxpr):
+        makers = {out: one for one in inside.eqns for out in one.outvars}
+        yield from ((one, makers) for one in inside.eqns)
+
+
 def ancestors(makers, v):
     """The equations that a variable is computed from; `makers` has the equation of each."""
     todo, found = [v], {}
     while todo:
-        one = None if is_literal(v := todo.pop()) else makers.get(v)
+        one = None if isinstance(v := todo.pop(), Literal) else makers.get(v)
         if one is not None and id(one) not in found:
             found[id(one)] = one
             todo += one.invars
@@ -50,27 +58,23 @@ def ancestors(makers, v):
 
 def written_from_itself(jaxpr):
     """Writes of what is read from the same array at other places (openxla/xla 49176)."""
-    for inside in jaxprs(jaxpr):
-        makers = {out: one for one in inside.eqns for out in one.outvars}
-        for one in inside.eqns:
-            if (written := WRITES.get(one.primitive.name)) is not None:
-                for read in ancestors(makers, one.invars[written]):
-                    if read.primitive.name in READS and read.invars[0] is one.invars[0]:
-                        yield one, read
+    for one, makers in made(jaxpr):
+        if (written := WRITES.get(one.primitive.name)) is not None:
+            for read in ancestors(makers, one.invars[written]):
+                if read.primitive.name in READS and read.invars[0] is one.invars[0]:
+                    yield one, read
 
 
 def slices_of_slices(jaxpr):
     """Slices of slices, both at a place of the same axis (jax-ml/jax 40849)."""
-    for inside in jaxprs(jaxpr):
-        makers = {out: one for one in inside.eqns for out in one.outvars}
-        for one in inside.eqns:
-            if one.primitive.name == "dynamic_slice" and not is_literal(one.invars[0]):
-                first = makers.get(one.invars[0])
-                if first is not None and first.primitive.name == "dynamic_slice":
-                    sizes = zip(*(v.aval.shape for v in (*first.invars[:1], *one.invars[:1],
-                                                         *one.outvars)), strict=True)  # fmt: skip
-                    if any(whole > part > least for whole, part, least in sizes):
-                        yield one, first
+    for one, makers in made(jaxpr):
+        if one.primitive.name == "dynamic_slice" and not isinstance(one.invars[0], Literal):
+            first = makers.get(one.invars[0])
+            if first is not None and first.primitive.name == "dynamic_slice":
+                sliced = first.invars[0], one.invars[0], one.outvars[0]
+                sizes = zip(*(v.aval.shape for v in sliced), strict=True)
+                if any(whole > part > least for whole, part, least in sizes):
+                    yield one, first
 
 
 COINS = je.Instance(np.eye(4), [0.6, 0.5, 0.4, 0.3], family=je.Bernoulli())
@@ -85,12 +89,10 @@ FINDERS = (written_from_itself, slices_of_slices)
 def test_no_program_has_a_pattern_that_is_compiled_wrongly(instance, rule):
     """Two that every JAX in the range compiles to wrong programs, in a whole call of `advance`."""
     stop = je.SelectiveElimination()
-    settings = dict(
-        delta=0.05, stopping=stop, elimination=stop if rule.traits.elimination else None, runs=80,
-        max_samples=20_000, ridge=None, engine=je.Engine(devices=1, lanes=32),
-    )  # fmt: skip
+    settings = dict(stopping=stop, elimination=stop if rule.traits.elimination else None, runs=80,
+                    ridge=None, engine=je.Engine(devices=1, lanes=32))  # fmt: skip
+    spec, inputs, queue = planned((instance, je.BestArm(), rule), settings)
     with scope.engine():
-        spec, inputs, queue = planned((instance, je.BestArm(), rule), settings)
         program = engine.program(spec, inputs)
         given = inputs, queue, program.empty(inputs, queue), np.int32(1)
         traced = jax.make_jaxpr(program.loop.advance)(*given)
@@ -115,8 +117,7 @@ def test_the_patterns_are_found():
 @pytest.mark.parametrize("rule, many", [(je.LinGame(), True), (je.LinGapE(), False)], ids=repr)
 def test_steps_with_loops_inside_stay_many_kernels(rule, many):
     """XLA would make one kernel of LinGame's steps, which is slower."""
-    settings = dict(delta=0.1, stopping=je.LLR(), elimination=None, runs=80, max_samples=300)
+    spec, inputs, _ = planned((FIVE, je.BestArm(), rule), {})
     with scope.engine():
-        spec, inputs, _ = planned((FIVE, je.BestArm(), rule), settings)
         options = spec.execution.compiler_options(None, engine.outline(spec, inputs).inner_loops)
     assert ("xla_disable_hlo_passes" in options) == many

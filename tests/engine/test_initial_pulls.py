@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.cli import main
 from jaxelim.rules.parts import schedule
 from tests.calls import checked
 
@@ -84,31 +83,8 @@ def test_schedules_count_from_the_first_choice(start):
     np.testing.assert_array_equal(np.flatnonzero(every), [0, 7, 14, 21, 28])
 
 
-def test_refusals():
-    def run(**given):
-        return je.simulate(PLAIN, je.BestArm(), je.Uniform(), runs=2, **given)
-
-    for wrong in (0, -1, True, 2.0, "2", 34):
-        with pytest.raises(
-            je.errors.ArgumentError, match=r"initial_pulls: .*None, or an integer from 1"
-        ):
-            run(initial_pulls=wrong, max_samples=100)
-    with pytest.raises(
-        je.errors.ArgumentError, match="noise: .*at least initial_pulls K = 12 samples"
-    ):
-        run(initial_pulls=4, noise=np.zeros((2, 11)))
-    with pytest.raises(je.errors.ArgumentError, match="max_samples: .*from 3"):
-        run(max_samples=2)
-
-
 def test_results_name_them():
     """Other numbers are another cell."""
     call = checked(PLAIN, je.BestArm(), je.Uniform())
     keys = [call.replace(initial_pulls=n).key for n in (None, 1, 2)]
     assert keys[0] == keys[1] != keys[2]
-
-
-def test_the_command_line(tmp_path, capsys):
-    PLAIN.to_json(tmp_path / "plain.json")
-    assert main(["run", str(tmp_path / "plain.json"), "--initial-pulls", "0"]) == 2
-    assert "initial_pulls: got 0" in capsys.readouterr().err

@@ -31,12 +31,13 @@ def simulated(instance=INSTANCE, rule=None, **changes):
     return je.simulate(instance, je.BestArm(), rule or je.LinGapE(), **{**COMMON, **changes})
 
 
-def equal(one, other, take=slice(None)):
+def equal(one, other, of_one=..., of_other=...):
+    """Every array of two results is equal, where an index of each is taken."""
     for name in FIELDS:
         a, b = getattr(one, name), getattr(other, name)
         assert (a is None) == (b is None)
         if a is not None:
-            np.testing.assert_array_equal(a, b[:, :, take], err_msg=name)
+            np.testing.assert_array_equal(a[of_one], b[of_other], err_msg=name)
 
 
 @jax.tree_util.register_static
@@ -62,7 +63,7 @@ def test_layout_order_and_choice_of_runs_do_not_matter(observed):
     order, some = np.random.default_rng(0).permutation(40), np.array([31, 2, 17])
     for layout, runs in (({"lanes": 64, "chunk": 37}, 40), ({}, order), ({}, some)):
         found = simulated(stopping=ALL, runs=runs, engine=je.Engine(**layout))
-        equal(found, observed, np.arange(40) if np.ndim(runs) == 0 else runs)
+        equal(found, observed, ..., np.s_[:, :, np.arange(40) if np.ndim(runs) == 0 else runs])
 
 
 def test_means_and_noise_in_another_unit_give_the_same_runs(observed):
@@ -89,10 +90,7 @@ def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
     assert swept.samples.shape == (3, 3, 9)
     assert (swept.layout["deltas_per_trajectory"] == 3) == shared
     for d, delta in enumerate(deltas):
-        alone = simulated(delta=delta, **common)
-        for name in FIELDS:
-            one, other = getattr(swept, name)[:, d], getattr(alone, name)[:, 0]
-            np.testing.assert_array_equal(one, other, err_msg=name)
+        equal(swept, simulated(delta=delta, **common), np.s_[:, d], np.s_[:, 0])
 
 
 def test_a_batch_of_instances_equals_single_instances():
@@ -100,9 +98,7 @@ def test_a_batch_of_instances_equals_single_instances():
     together = simulated(batch, stopping=ALL, runs=6)
     assert together.samples.shape == (3, 3, 1, 6)
     for i, one in enumerate(batch):
-        alone = simulated(one, stopping=ALL, runs=6)
-        for name in FIELDS:
-            np.testing.assert_array_equal(getattr(together, name)[i], getattr(alone, name), name)
+        equal(together, simulated(one, stopping=ALL, runs=6), i)
 
 
 def test_permuted_arms_permute_the_result():
@@ -171,8 +167,7 @@ def test_few_runs_take_few_lanes():
     """
     few = jax.default_backend() == "cpu"  # a GPU takes a lane per run
     easy, results = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0]), {}
-    sizes = (8, None, 16), (1000, None, 64 if few else 1024), (4000, 16, 16)
-    for runs, lanes, expected in sizes:
+    for runs, lanes, expected in (8, None, 16), (1000, None, 64 if few else 1024), (4000, 16, 16):
         results[runs] = je.simulate(
             easy, je.BestArm(), je.LinGapE(), runs=runs, max_samples=300,
             engine=je.Engine(lanes=lanes, devices=1, chunk=lanes and 8),

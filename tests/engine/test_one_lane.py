@@ -1,7 +1,6 @@
 """Runs one after the other in a single lane, in one kernel: the same runs as in many lanes."""
 
 import dataclasses
-import itertools
 import re
 from typing import ClassVar
 
@@ -112,18 +111,11 @@ GAUSSIAN = je.Instance.unstructured([1.0, 0.4, 0.0])
 )  # fmt: skip
 def test_which_runs_are_taken_in_turn(lanes, rule, layout, instance, monkeypatch):
     """Those of a rule whose problem needs rare work, where steps may be one kernel."""
-    settings = dict(
-        delta=0.1, stopping=je.LLR(), elimination=None, runs=40, max_samples=20,
-        engine=je.Engine(devices=1, **layout),
-    )  # fmt: skip
-
-    def taken():
-        with scope.engine():
-            return planned((instance, je.BestArm(), rule), settings)[0].execution.lanes
-
-    assert taken() == lanes
+    given = instance, je.BestArm(), rule
+    settings = dict(runs=40, engine=je.Engine(devices=1, **layout))
+    assert planned(given, settings)[0].execution.lanes == lanes
     monkeypatch.setattr(one_lane, "WORKS", False)  # a JAX that was not tried
-    assert taken() == 16
+    assert planned(given, settings)[0].execution.lanes == 16
 
 
 @pytest.mark.devices
@@ -147,12 +139,10 @@ def test_a_rule_with_rare_work_in_turn(more):
 
 def lowered(rule, lanes, chunk=None):
     """The lowered program of `lanes` lanes of a rule on `SMALL`."""
-    settings = dict(
-        delta=0.1, stopping=SELECTIVE, elimination=SELECTIVE, runs=16, seed=0, max_samples=300,
-        engine=je.Engine(lanes=16, devices=1, chunk=chunk),
-    )  # fmt: skip
+    settings = dict(stopping=SELECTIVE, elimination=SELECTIVE, runs=16,
+                    engine=je.Engine(lanes=16, devices=1, chunk=chunk))  # fmt: skip
+    spec, inputs, queue = planned((SMALL, je.BestArm(), rule), settings)
     with scope.engine():
-        spec, inputs, queue = planned((SMALL, je.BestArm(), rule), settings)
         program = engine.program(spec if lanes > 1 else spec.executed(lanes=1), inputs)
         placed = program.place(inputs, queue, program.empty(inputs, queue))
         return program.advance.jit.lower(*placed, np.int32(0))
@@ -235,37 +225,10 @@ def test_jobs_of_the_digests_in_one_lane(name, monkeypatch):
     assert many.layout["lanes"] > one.layout["lanes"] == 1
 
 
-class Beside:
-    """The program of one lane beside one of many, on the same runs."""
-
-    def __init__(self, given, lanes, runs, chunk):
-        settings = dict(
-            delta=0.05, stopping=SELECTIVE, elimination=SELECTIVE, runs=runs, seed=5,
-            max_samples=40_000, engine=je.Engine(devices=1, lanes=lanes, chunk=chunk),
-        )  # fmt: skip
-        self.spec, self.inputs, self.queue = planned(given, settings)
-        self.program = engine.program(self.spec, self.inputs)
-        self.alone = engine.program(self.spec.executed(lanes=1), self.inputs)
-
-    def begun(self, chunks):
-        """The carry of many lanes after the first chunks."""
-        empty = self.program.empty(self.inputs, self.queue)
-        placed = self.program.begun(self.inputs, self.queue, empty)
-        return jax.device_get(self.program.advance(*placed, np.int32(chunks)))
-
-    def advanced(self, program, queue, carry):
-        """A carry after one more chunk."""
-        placed = program.place(self.inputs, *jax.tree.map(np.array, (queue, carry)))
-        return jax.device_get(program.advance(*placed, np.int32(1)))
-
-    def runs_alone(self, carry, chunks):
-        """Each live run of a carry in one lane: the carries after chunks."""
-        carry = dataclasses.replace(carry, next=self.queue.length)
-        for n in range(int(np.sum(~carry.lane.done))):
-            one = self.alone.alone(carry, carry.lane, n)
-            for _ in range(chunks):
-                one = self.advanced(self.alone, self.queue, one)
-                yield one
+def advanced(program, inputs, queue, carry, chunks=1):
+    """A carry after more chunks."""
+    placed = program.place(inputs, *jax.tree.map(np.array, (queue, carry)))
+    return jax.device_get(program.advance(*placed, np.int32(chunks)))
 
 
 def places(lane):
@@ -290,18 +253,27 @@ def test_a_lane_alone_rounds_as_one_of_many(given, lanes, chunk, begun, chunks):
     runs of FWS after each of 40 chunks of 4 steps; the first ten chunks end within a block of
     uniform steps, which ends by a new design.
     """
+    settings = dict(
+        delta=0.05, stopping=SELECTIVE, elimination=SELECTIVE, runs=min(lanes, 60), seed=5,
+        max_samples=40_000, engine=je.Engine(devices=1, lanes=lanes, chunk=chunk),
+    )  # fmt: skip
+    spec, inputs, queue = planned(given, settings)
     with scope.engine():
-        beside = Beside(given, lanes, min(lanes, 60), chunk)
-        carry = first = beside.begun(begun)
+        many, alone = (engine.program(x, inputs) for x in (spec, spec.executed(lanes=1)))
+        carry = first = advanced(many, inputs, queue, many.empty(inputs, queue), begun)
         known, compared = {}, 0
         for _ in range(chunks):
-            carry = beside.advanced(beside.program, beside.queue, carry)
+            carry = advanced(many, inputs, queue, carry)
             known |= {at: (carry.lane, b) for at, b in places(carry.lane).items()}
-        for one in itertools.islice(beside.runs_alone(first, chunks), max(9 * chunks, 60)):
-            for at in places(one.lane).keys() & known.keys():
-                compared += 1
-                lane, b = known[at]
-                for x, y in zip(jax.tree.leaves(lane), jax.tree.leaves(one.lane), strict=True):
-                    if x.shape != y.shape:
-                        np.testing.assert_array_equal(y[..., 0], x[..., b])
+        first = dataclasses.replace(first, next=queue.length)
+        for n in range(min(len(places(first.lane)), max(9, 60 // chunks))):
+            one = alone.alone(first, first.lane, n)
+            for _ in range(chunks):
+                one = advanced(alone, inputs, queue, one)
+                for at in places(one.lane).keys() & known.keys():
+                    compared += 1
+                    lane, b = known[at]
+                    for x, y in zip(jax.tree.leaves(lane), jax.tree.leaves(one.lane), strict=True):
+                        if x.shape != y.shape:
+                            np.testing.assert_array_equal(y[..., 0], x[..., b])
         assert compared > 50

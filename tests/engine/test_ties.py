@@ -8,7 +8,7 @@ from jax.extend.core import Literal
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.engine.jaxprs import operations
+from jaxelim.engine.one_lane import operations
 from tests.calls import planned
 
 DEFAULT = je.Engine(devices=1, shrink=False)
@@ -51,14 +51,12 @@ def simulated(instance, problem, rule, layout, **settings) -> np.ndarray:
 
 def divisions(rule):
     """The divisions by an array with fewer entries, in the program of a call."""
-    settings = dict(delta=[0.1], stopping=(je.Native(),), elimination=None, runs=16,
-                    max_samples=300, engine=je.Engine(devices=1))  # fmt: skip
-    instance = copied(1, 3)
+    settings = dict(stopping=je.Native(), runs=16, max_samples=300)
+    spec, *host = planned((copied(1, 3), je.BestArm(), rule), settings)
     with scope.engine():
-        spec, *host = planned((instance, je.BestArm(), rule), settings)
-        loop = engine.program(spec, host[0]).loop
-        given = *host, engine.program(spec, host[0]).empty(*host), np.int32(1)
-        equations = list(operations(jax.make_jaxpr(loop.advance)(*given).jaxpr))
+        program = engine.program(spec, host[0])
+        given = *host, program.empty(*host), np.int32(1)
+        equations = list(operations(jax.make_jaxpr(program.loop.advance)(*given).jaxpr))
     made = {v: e for e in equations for v in e.outvars}
 
     def size(v):
@@ -69,13 +67,10 @@ def divisions(rule):
                 return 1
         return v.aval.size
 
-    divided = [
-        e for e in equations
-        if e.primitive.name == "div" and jnp.issubdtype(e.outvars[0].aval.dtype, jnp.floating)
-    ]  # fmt: skip
+    divided = [(e.invars[1], e.outvars[0].aval) for e in equations if e.primitive.name == "div"]
     return [
-        e for e in divided
-        if not isinstance(e.invars[1], Literal) and size(e.invars[1]) < e.outvars[0].aval.size
+        by for by, out in divided if jnp.issubdtype(out.dtype, jnp.floating)
+        and not isinstance(by, Literal) and size(by) < out.size
     ]  # fmt: skip
 
 

@@ -70,15 +70,12 @@ def test_long_values_are_abbreviated(value):
         assert str(value.shape) in text
 
 
-def test_values_that_cannot_be_printed_keep_the_message():
+def test_short_values_and_those_that_cannot_be_printed():
     class Silent:
         def __repr__(self):
             raise RuntimeError("no")
 
     assert "Silent" in abbreviate(Silent())
-
-
-def test_short_values_are_shown_as_they_are():
     assert abbreviate(np.float64(1.5)) == "1.5"
     assert abbreviate(np.array([0.5, 2.0])) == "[0.5, 2. ]"
     assert abbreviate([1, "a", None]) == "[1, 'a', None]"
@@ -115,12 +112,6 @@ def test_real_array_converts_or_refuses(value):
 def test_real_array_accepts_what_numpy_reads(value):
     array = checks.real_array("x", value)
     assert type(array) is np.ndarray and array.dtype == np.float64 and array.tolist() == [1.0, 2.5]
-
-
-def test_real_array_names_the_place():
-    value = np.zeros((3, 4))
-    value[2, 1] = NAN
-    refused(lambda: checks.real_array("x", value), "x", "nan at [2, 1]")
 
 
 def test_real_array_checks_dimensions_and_shape():
@@ -175,29 +166,29 @@ class Three(IntEnum):
 def test_integer_accepts_integers(value):
     number = checks.integer("n", value, low=3, high=3)
     assert type(number) is int and number == 3
+    assert checks.seed(np.uint64(2**63 - 1)) == 2**63 - 1
 
 
-def test_integer_bounds():
-    refused(lambda: checks.integer("n", 0, low=1), "n", "got 0", "an integer >= 1")
-    refused(lambda: checks.integer("n", 5, high=4), "n", "got 5", "an integer <= 4")
-    for value in (0, 5, 10**30):
-        refused(lambda x=value: checks.integer("n", x, low=1, high=4), "n", "from 1 to 4")
-
-
-def test_seed():
-    assert checks.seed(0) == 0 and checks.seed(np.uint64(2**63 - 1)) == 2**63 - 1
+@pytest.mark.parametrize("call, argument, words", [
+    (lambda: checks.integer("n", 0, low=1), "n", ("got 0", "an integer >= 1")),
+    (lambda: checks.integer("n", 5, high=4), "n", ("got 5", "an integer <= 4")),
+    *((lambda x=x: checks.integer("n", x, low=1, high=4), "n", ["from 1 to 4"])
+      for x in (0, 5, 10**30)),
+    (lambda: checks.deltas([0.1, 0.2, 1.5]), "delta", ["1.5 at [2]"]),
+    (lambda: checks.runs([3, 7, 3, 7]), "runs", ["3 is given more than once"]),
+    (lambda: checks.runs([3, -7]), "runs", ["-7 at [1]"]),
+    (lambda: checks.real_array("x", [[0.0, 1.0], [NAN, 2.0]]), "x", ["nan at [1, 0]"]),
+])  # fmt: skip
+def test_bounds_and_places_are_named(call, argument, words):
+    refused(call, argument, *words)
 
 
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True))
-def test_one_delta(value):
+def test_deltas(value):
     for given_ in (value, np.float64(value), [value], np.array(value)):
         array = checks.deltas(given_)
         assert array.shape == (1,) and array.dtype == np.float64 and array[0] == value
-
-
-def test_deltas_keep_their_order_and_the_wrong_one_has_a_place():
     assert checks.deltas((0.1, 0.3, 0.1)).tolist() == [0.1, 0.3, 0.1]
-    refused(lambda: checks.deltas([0.1, 0.2, 1.5]), "delta", "1.5 at [2]")
 
 
 @given(st.integers(1, 300))
@@ -213,12 +204,7 @@ def test_run_indexes(indexes):
         array = checks.runs(value)
         assert array.dtype == np.int64 and array.tolist() == indexes
         assert not np.shares_memory(array, value)
-
-
-def test_runs_of_a_range_and_the_wrong_index():
     assert checks.runs(range(5, 8)).tolist() == [5, 6, 7]
-    refused(lambda: checks.runs([3, 7, 3, 7]), "runs", "3 is given more than once")
-    refused(lambda: checks.runs([3, -7]), "runs", "-7 at [1]")
 
 
 def test_choice():

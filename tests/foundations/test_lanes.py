@@ -1,4 +1,4 @@
-"""Lane primitives against their definitions, for one run and many, in both forms."""
+"""Lane primitives against their definitions, for one run and many, in all forms."""
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +19,15 @@ def x64():
         yield
 
 
-def both(f, *x):
-    """f(lanes, *x) in the tuned form (traced flag) and in the plain one, each jitted."""
+def alone(f, *x, gpu=False):
+    """f(lanes, *x) in the plain form, or in that of a GPU, jitted."""
+    return jax.jit(lambda *x: f(LaneOps(gpu=gpu), *x))(*x)
+
+
+def each(f, *x):
+    """f(lanes, *x) in the form of many runs on a CPU (traced flag), in the plain one, on a GPU."""
     tuned = jax.jit(lambda flag, *x: f(LaneOps(flag), *x))(jnp.int32(1), *x)
-    return tuned, jax.jit(lambda *x: f(LaneOps(None), *x))(*x)
-
-
-def alone(f, *x):
-    """f(lanes, *x) of one run, jitted."""
-    return jax.jit(lambda *x: f(LaneOps(None), *x))(*x)
+    return tuned, alone(f, *x), alone(f, *x, gpu=True)
 
 
 REDUCTIONS = {"argmax": np.argmax, "argmin": np.argmin, "max": np.max, "min": np.min, "sum": np.sum}
@@ -45,9 +45,10 @@ def test_reductions(n):
         counted = lanes.sum(x > 0), lanes.any(x > 2), lanes.zeros(x)
         return reduced(lanes, x), counted, lanes.argmax(nothing)
 
-    for named, got, none in both(all_of, x, np.full((n, B), -np.inf)):
+    for named, got, none in each(all_of, x, np.full((n, B), -np.inf)):
         for name, plain in REDUCTIONS.items():
             np.testing.assert_array_equal(named[name], plain(x, 0), err_msg=name)
+            assert "arg" not in name or named[name].dtype == jnp.int32
         np.testing.assert_array_equal(got[0], (x > 0).sum(0))
         np.testing.assert_array_equal(got[1], (x > 2).any(0))
         np.testing.assert_array_equal(got[2], (x == 0).sum(0))
@@ -61,15 +62,15 @@ def test_gathers():
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(9, B)), rng.normal(size=(4, 9, B))
     i, q = rng.integers(0, 9, B).astype(np.int32), rng.integers(0, 4, B).astype(np.int32)
-    each = np.arange(B)
+    lane = np.arange(B)
 
     def gathered(lanes, x, w, i, q):
         return lanes.take(x, i), lanes.column(w, i), lanes.row(w, q)
 
-    for got in both(gathered, x, w, i, q):
-        np.testing.assert_array_equal(got[0], x[i, each])
-        np.testing.assert_array_equal(got[1], w[:, i, each])
-        np.testing.assert_array_equal(got[2], w[q, :, each].T)
+    for got in each(gathered, x, w, i, q):
+        np.testing.assert_array_equal(got[0], x[i, lane])
+        np.testing.assert_array_equal(got[1], w[:, i, lane])
+        np.testing.assert_array_equal(got[2], w[q, :, lane].T)
 
     def single(one, x, w, i, q):
         return one.take(x[:, 0], i), one.take(x[:, :1], i), one.column(w[..., 0], i[0]), (
@@ -112,7 +113,7 @@ def test_packed_bits(k):
     rng = np.random.default_rng(k)
     bits = rng.random((k, 3, B)) < 0.5
     backwards = jax.jit(unpack, static_argnums=1)
-    for words in both(pack, bits):
+    for words in each(pack, bits):
         assert words.shape == (-(-k // 32), 3, B) and words.dtype == jnp.uint32
         for n in range(k):
             np.testing.assert_array_equal(np.asarray(words)[n // 32] >> (n % 32) & 1, bits[n])
@@ -126,7 +127,7 @@ def test_inverse(d):
     rng = np.random.default_rng(d)
     root = rng.normal(size=(d, d + 3, B))
     a = np.einsum("dkb,ekb->deb", root, root)
-    for got in both(lambda lanes, a: lanes.inverse(a), jnp.asarray(a)):
+    for got in each(lambda lanes, a: lanes.inverse(a), jnp.asarray(a)):
         product = np.einsum("deb,efb->bdf", a, np.asarray(got))
         np.testing.assert_allclose(product, np.tile(np.eye(d), (B, 1, 1)), atol=1e-9)
     single = np.asarray(alone(lambda lanes, a: lanes.inverse(a), a[..., 0]))
@@ -136,17 +137,20 @@ def test_inverse(d):
 @pytest.mark.parametrize("n", [3, 64, 70])
 @pytest.mark.parametrize("method", ["dot", "symmetric_dot"])
 def test_products(method, n):
-    """Per-lane matrices with one and three vectors, within and beyond unrolled sums."""
+    """Own and shared matrices with one and three vectors, within and beyond unrolled sums."""
     rng = np.random.default_rng(n)
     matrix = rng.normal(size=(n, n, B))
     matrix += np.swapaxes(matrix, 0, 1)
     product = lambda lanes, m, v: getattr(lanes, method)(m, v)  # noqa: E731
+    near = dict(rtol=1e-10, atol=1e-12)
     for shape, sums in (((n, B), "pqb,qb->pb"), ((n, 3, B), "pqb,qmb->pmb")):
-        vector = rng.normal(size=shape)
-        for got in both(product, matrix, vector):
-            np.testing.assert_allclose(got, np.einsum(sums, matrix, vector), rtol=1e-10, atol=1e-12)
-        one = alone(product, matrix[..., 0], vector[..., 0])
-        np.testing.assert_allclose(one, matrix[..., 0] @ vector[..., 0], rtol=1e-10, atol=1e-12)
+        vector, shared = rng.normal(size=shape), matrix[..., 0]
+        for got in each(product, matrix, vector):
+            np.testing.assert_allclose(got, np.einsum(sums, matrix, vector), **near)
+        for got in each(product, shared, vector):
+            np.testing.assert_allclose(got, np.tensordot(shared, vector, 1), **near)
+        one = alone(product, shared, vector[..., 0])
+        np.testing.assert_allclose(one, shared @ vector[..., 0], **near)
 
 
 @pytest.mark.parametrize("d", [4, 70])
@@ -170,14 +174,14 @@ def test_quadratic_forms_and_mixed_designs(d):
         return [form.squares(space, y) for form in forms for y in directed]
 
     matrices = (np.asarray(square.v_inv),) * 2 + (full,) * 2
-    for found in both(squares, forms, directed):
+    for found in each(squares, forms, directed):
         for got, matrix, y in zip(found, matrices, directed * 2, strict=True):
-            each = np.broadcast_to(y, (directions, d, B))
-            known = np.einsum("pdb,deb,peb->pb", each, matrix, each)
+            own_y = np.broadcast_to(y, (directions, d, B))
+            known = np.einsum("pdb,deb,peb->pb", own_y, matrix, own_y)
             np.testing.assert_allclose(got, known, rtol=1e-9)
     k, keep, new = rng.integers(0, arms, B), rng.uniform(0.2, 0.9, B), rng.uniform(0.1, 2, B)
     mixed = lambda lanes, form, *x: form.mixed(LinearContext(lanes, features), *x)  # noqa: E731
-    for got in both(mixed, square, k.astype(np.int32), keep, new):
+    for got in each(mixed, square, k.astype(np.int32), keep, new):
         got = jax.tree.map(np.asarray, got)
         for b in range(B):
             anew = np.linalg.inv(keep[b] * v[b] + new[b] * np.outer(phi[k[b]], phi[k[b]]))

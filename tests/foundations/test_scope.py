@@ -15,13 +15,11 @@ from jaxelim.simulation import plan
 
 
 def test_float64_inside_and_the_callers_settings_outside():
-    with scope.engine():
-        assert jax.config.jax_enable_x64
+    before = jax.config.jax_enable_x64
+    with pytest.raises(ZeroDivisionError), scope.engine():
         with scope.float64():
             assert jax.config.jax_enable_x64
         assert jax.config.jax_enable_x64
-    before = jax.config.jax_enable_x64
-    with pytest.raises(ZeroDivisionError), scope.float64():
         raise ZeroDivisionError
     assert jax.config.jax_enable_x64 == before
 

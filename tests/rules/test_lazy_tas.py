@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.engine import cpu_options
+from jaxelim.engine.state import cpu_options
 from jaxelim.rules.parts.lazy_weights import averaged
 
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim import families, problems, thresholds
+from jaxelim import families, problems, stopping, thresholds
 from jaxelim.contracts import Family, SamplingRule, Source
 from jaxelim.engine import REVISION
 from jaxelim.errors import ArgumentError, StoreError, in_words
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.keys import described, sha256
 from jaxelim.simulation.results.proven import proven
-from jaxelim.stopping import elimination, llr, resets
 from jaxelim.text import NotHere, Text, parse, text_of
 
 ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -55,7 +54,7 @@ class StoredSource(Text, Source):
 
 def known() -> dict[str, type]:
     """The classes that are made from a file's texts, by name."""
-    places = (problems, families, llr, elimination, resets, thresholds)
+    places = (problems, families, stopping, thresholds)
     values = [value for place in places for value in vars(place).values()]
     values += _below(SamplingRule)
     return {kind.__name__: kind for kind in values if isinstance(kind, type) and _own(kind)}

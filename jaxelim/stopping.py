@@ -1,4 +1,9 @@
-"""Elimination at sampling with sets of its own, which are reset."""
+"""Stopping rules and eliminations, which decide when a run may end.
+
+An elimination drops pieces one by one and stops when none is left. It does not change a
+run, so several can be observed on one trajectory. On any trajectory
+tau_full <= tau_selective <= tau_LLR. (Paper, section "Elimination stopping".)
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,14 +15,84 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import real
-from jaxelim.contracts import PieceSet
-from jaxelim.contracts.views import Snapshot
+from jaxelim.contracts import PieceSet, StoppingRule
+from jaxelim.contracts.views import Snapshot, Tree
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import where
-from jaxelim.stopping.elimination import SelectiveElimination
 
 _LAST = 2**31
 """Larger than every t."""
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class LLR(StoppingRule):
+    """Stop when the least LLR over the empirical answer's pieces exceeds beta(t, delta).
+
+    (Paper, section 2.)
+    """
+
+    name: ClassVar[str] = "llr"
+
+    def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
+        return state, seen.all_refuted(beta), seen.shape.total()
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Native(StoppingRule):
+    """Stop by the native test of the sampling rule, for rules that have one."""
+
+    name: ClassVar[str] = "native"
+    native: ClassVar[bool] = True
+
+    def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
+        return state, jnp.zeros_like(beta, bool), jnp.zeros_like(beta, jnp.int32)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class SelectiveElimination(StoppingRule):
+    """Test the active pieces of the empirical answer; stop when none is left.
+
+    Drops the pieces whose LLR exceeds beta. (Paper, section "Elimination stopping";
+    efficient forms in the appendix "Identification Problems".)
+    """
+
+    name: ClassVar[str] = "selective"
+    eliminates: ClassVar[bool] = True
+
+    def start(self, seen: Snapshot, pair_times: bool = False) -> PieceSet:
+        return seen.problem.pieces(seen, pair_times)
+
+    def update(self, seen: Snapshot, state: PieceSet, beta: Array) -> PieceSet:
+        return state.drop(seen, seen.refuted(beta, state.active(seen)))
+
+    def observe(
+        self, seen: Snapshot, state: PieceSet, beta: Array
+    ) -> tuple[PieceSet, Array, Array]:
+        tested = state.tests(seen, self.full)
+        state = self.update(seen, state, beta)
+        return state, state.settled(seen, self.full), tested
+
+    def answer(self, seen: Snapshot, state: PieceSet) -> Array:
+        return state.verdict(seen, self.full)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class FullElimination(SelectiveElimination):
+    """As `SelectiveElimination`, but test the pieces of every answer.
+
+    (Paper, section "Elimination stopping".)
+    """
+
+    name: ClassVar[str] = "full"
+    full: ClassVar[bool] = True
+
+    def update(self, seen: Snapshot, state: PieceSet, beta: Array) -> PieceSet:
+        state = state.drop_all(seen, beta)
+        return state if seen.decided is None else state.drop(seen, seen.decided)
 
 
 @jax.tree_util.register_static
@@ -70,11 +145,8 @@ class Resets:
             ArgumentError: the constants give a first reset beyond 2^31.
         """
         if self.alpha is None and not hasattr(threshold, "constants"):
-            raise UnsupportedError(
-                "elimination",
-                self,
-                f"an alpha of its own: {threshold!r} has no constants c1, c2, x0",
-            )
+            allowed = f"an alpha of its own: {threshold!r} has no constants c1, c2, x0"
+            raise UnsupportedError("elimination", self, allowed)
         if hasattr(threshold, "constants") and (self.alpha is None or self.t0 is None):
             for delta in deltas:
                 threshold.constants(float(delta))
@@ -112,8 +184,7 @@ class Resets:
     ) -> tuple[PieceSet, PieceSet]:
         """The sets helper and last after this check."""
         helper, last = state
-        t = seen.stats.t
-        times = self.reset_times(threshold)
+        t, times = seen.stats.t, self.reset_times(threshold)
         if seen.since is None:
             resets = jnp.any(t[..., None] == times, -1)
         else:  # a group of rewards may pass a time of reset
@@ -130,5 +201,4 @@ class Resets:
 
 
 def _full(seen: Snapshot) -> PieceSet:
-    """The set with all pieces."""
     return seen.problem.pieces(seen).restarting()
