@@ -25,7 +25,7 @@ import numpy as np
 
 from jaxelim import checks, program_cache, scope
 from jaxelim.engine import REVISION
-from jaxelim.errors import ArgumentError, SetupError, WorkerError
+from jaxelim.errors import SetupError, WorkerError
 
 SPAWN = "use spawn: ProcessPoolExecutor(mp_context=multiprocessing.get_context('spawn'))"
 FRESH = "start workers that have not used JAX: new processes with 'spawn', or `dask worker`"
@@ -98,15 +98,6 @@ def asked_for(
         return
     with processes(workers) as executor:
         yield executor
-
-
-def check(executor: Any) -> None:
-    """Raises:
-    ArgumentError: `executor` is no executor.
-    """
-    if not isinstance(executor, concurrent.futures.Executor):
-        allowed = "None or a concurrent.futures.Executor, as jaxelim.parallel.processes() and "
-        raise ArgumentError("executor", executor, allowed + "get_executor() of a Dask client give")
 
 
 def workers_of(executor: Any) -> int:

@@ -78,22 +78,15 @@ class Store:
             if named := _NAME.fullmatch(path.name):
                 yield path, np.arange(int(named[1]), int(named[2]) + 1)
 
-    def prepare(self) -> None:
-        """Create the folder.
-
-        Raises:
-            StoreError: it cannot be created.
-        """
-        make_folder(self.folder)
-
     def damaged(self) -> list[Path]:
         """Files that were set aside, as they cannot be read."""
         return sorted(self.folder.glob("*/*.damaged"))
 
     def read(self, key: str, wanted: np.ndarray | None = None) -> list[Part]:
-        """The blocks of a cell with some of the wanted runs, each run once.
+        """The blocks of a cell with some of the wanted runs; None: all.
 
-        A file that is damaged is set aside, under a name that ends in `.damaged`.
+        Blocks whose wanted runs others have are left out. A file that is damaged is set aside,
+        under a name that ends in `.damaged`.
 
         Raises:
             StoreError: a file cannot be read.
@@ -101,27 +94,14 @@ class Store:
         parts: list[Part] = []
         have = np.zeros(0, np.int64)
         for path, runs in self.blocks(key):
-            kept = ~np.isin(runs, have)
-            if wanted is not None:
-                kept &= np.isin(runs, wanted)
-            if not kept.any() or (found := opened(path, runs.size)) is None:
-                continue
-            arrays, work = found
-            if not kept.all():
-                axis = arrays["samples"].ndim - 1
-                arrays = {name: np.compress(kept, x, axis) for name, x in arrays.items()}
-            parts.append((runs[kept], arrays, work))
-            have = np.concatenate([have, runs[kept]])
+            new = np.setdiff1d(runs if wanted is None else np.intersect1d(runs, wanted), have)
+            if new.size and (found := opened(path, runs.size)) is not None:
+                parts.append((runs, *found))
+                have = np.union1d(have, runs)
         return parts
 
     def write(self, key: str, runs: np.ndarray, arrays: dict, work: dict) -> Path:
-        """Write a block; returns its file.
-
-        Args:
-            key: of the cell.
-            runs: consecutive indices [n].
-            arrays: by name.
-            work: what JSON can hold.
+        """Write the arrays of consecutive runs [n], and JSON on the work; returns the file.
 
         Raises:
             StoreError: it cannot be written.
@@ -138,7 +118,7 @@ class Store:
         """Write what tells a cell, as `Cell.told`, with the labels that it has already.
 
         Raises:
-            StoreError: it cannot be written, or what it has cannot be read.
+            StoreError: as `write`, or what it has cannot be read.
         """
         path = self.folder / key / CELL
         make_folder(path.parent)
@@ -155,7 +135,6 @@ class Store:
 
 
 def _told(path: Path) -> dict[str, Any]:
-    """The contents of a `cell.json`."""
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -163,10 +142,7 @@ def _told(path: Path) -> dict[str, Any]:
 
 
 def opened(path: Path, size: int) -> tuple[dict[str, np.ndarray], dict] | None:
-    """The arrays of a block of so many runs, and what its work has taken.
-
-    None, with a warning, where the file is damaged: it is renamed.
-    """
+    """The arrays of a block of so many runs, and of its work; None if it is damaged and renamed."""
     try:
         with np.load(io.BytesIO(path.read_bytes())) as file:
             arrays = {name: file[name] for name in file.files}
@@ -206,8 +182,7 @@ def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[s
     for store, cell in cells:
         target.tell(cell.key, cell.told)
         for path, runs in store.blocks(cell.key):
-            found = opened(path, runs.size)
-            if found is None:
+            if (found := opened(path, runs.size)) is None:
                 continue
             missing = runs
             for other_runs, others, _ in target.read(cell.key, runs):
@@ -219,9 +194,7 @@ def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[s
 
 
 def _refuse_conflict(path: Path, runs: Any, arrays: dict, other: Any, others: dict) -> None:
-    """Raises:
-    StoreError: the arrays of two blocks differ in a run that both have.
-    """
+    """Refuse two blocks whose arrays differ in a run that both have."""
     _, mine, theirs = np.intersect1d(runs, other, return_indices=True)
     axis = arrays["samples"].ndim - 1
     for name, x in arrays.items():

@@ -18,7 +18,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.problems.traced import traced_shape
 from jaxelim.simulation import refusals
 from jaxelim.simulation.basis import computed
-from jaxelim.simulation.keys import key_of
+from jaxelim.simulation.results.descriptions import key_of
 from jaxelim.simulation.results.proven import proven
 from jaxelim.stopping.llr import LLR
 from jaxelim.thresholds.basic import Heuristic
@@ -96,8 +96,7 @@ class Settings(TypedDict, total=False):
 class Experiment:
     """A call of `simulate` as a value: its arguments, checked and converted.
 
-    Run r is a function of it and of r. Everything later in a call takes this object, and no
-    argument of its own. A result has it as `experiment`.
+    Run r is a function of it and of r. A result has it as `experiment`.
 
     Args:
         instance: an `Instance`; in live runs `Arms`, whose theta nobody knows.
@@ -135,30 +134,32 @@ class Experiment:
 
     def __post_init__(self) -> None:
         self._set(_given=self.fields)
-        instance, problem, rule = self.instance, self.problem, self.rule
+        instance, problem = self.instance, self.problem
         if not isinstance(instance, Arms):
             of_truth(instance)
-        if not isinstance(problem, Problem):
-            raise ArgumentError("problem", problem, "a problem such as BestArm()")
-        if not isinstance(rule, SamplingRule):
-            raise ArgumentError("rule", rule, "a sampling rule such as LinGapE()")
-        if not isinstance(self.engine, Engine):
-            raise ArgumentError("engine", self.engine, "an Engine(...)")
+        for name, kind, allowed in (
+            ("problem", Problem, "a problem such as BestArm()"),
+            ("rule", SamplingRule, "a sampling rule such as LinGapE()"),
+            ("engine", Engine, "an Engine(...)"),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise ArgumentError(name, getattr(self, name), allowed)
         family, first = instance.family, instance.family.initial_pulls * instance.K
-        self._set(delta=checks.deltas(self.delta), stopping=_stopping_rules(self.stopping))
-        self._set(runs=checks.runs(self.runs), seed=checks.seed(self.seed))
         most = checks.integer("max_samples", self.max_samples, low=first, high=LONGEST)
-        self._set(max_samples=most)
-        self._set(initial_pulls=_initial_pulls(self.initial_pulls, instance, most))
-        self._set(batch=checks.integer("batch", self.batch, low=1, high=most),
-                  delay=checks.integer("delay", self.delay, low=0, high=most))  # fmt: skip
+        self._set(
+            delta=checks.deltas(self.delta), stopping=_stopping_rules(self.stopping),
+            runs=checks.runs(self.runs), seed=checks.seed(self.seed), max_samples=most,
+            initial_pulls=_initial_pulls(self.initial_pulls, instance, most),
+            batch=checks.integer("batch", self.batch, low=1, high=most),
+            delay=checks.integer("delay", self.delay, low=0, high=most),
+            record=_record(self.record),
+        )  # fmt: skip
         if self.ridge is not None:
             self._set(ridge=checks.real("ridge", self.ridge, low=0))
         if self.noise is not None:
             self._set(noise=_noise(self, instance))
         if instance.source is not None:
             instance.source.check_runs(self.runs, self.initial_pulls)
-        self._set(record=_record(self.record))
         for features in instance.arms if instance.batched else (instance.arms,):
             problem.check_arms(features)
         for single in instance.truth.unbatched if instance.truth else ():
@@ -184,11 +185,7 @@ class Experiment:
         return made
 
     def replace(self, **changes: Any) -> "Experiment":
-        """This experiment with other arguments, checked again.
-
-        Raises:
-            ArgumentError, UnsupportedError: as `simulate`.
-        """
+        """This experiment with other arguments, checked again: it raises as `simulate`."""
         return Experiment(**vars(self)["_given"] | changes)
 
     @property
@@ -196,7 +193,7 @@ class Experiment:
         """All arguments by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    @cached_property
+    @property
     def key(self) -> str:
         """A hash of all that determines the numbers of a run: its name in a store.
 
@@ -216,6 +213,11 @@ class Experiment:
         return self.batch > 1 or self.delay > 0
 
     @property
+    def scaled_problem(self) -> Problem:
+        """The problem in the unit of a run."""
+        return self.problem.scaled(self.instance.family.scale)
+
+    @property
     def shared(self) -> bool:
         """Whether all deltas can be observed on one trajectory."""
         reads = "delta" in self.rule.traits.reads or self.elimination is not None
@@ -223,7 +225,7 @@ class Experiment:
 
     @property
     def trajectories(self) -> int:
-        """The number of trajectories of each run: of each instance, and of each delta apart."""
+        """The number of trajectories of each run."""
         return self.instance.size * (1 if self.shared else self.delta.size)
 
     @property
@@ -287,7 +289,6 @@ def _noise(call: Experiment, instance: Arms) -> np.ndarray:
 
 
 def _record(record: Any) -> tuple[str, ...]:
-    """The names of what is recorded."""
     if not isinstance(record, str | Sequence):
         allowed = f"a sequence of names, of {' and '.join(map(repr, RECORDS))}"
         raise ArgumentError("record", record, allowed)
@@ -315,12 +316,11 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
         allowed = "a stopping rule such as LLR(), or a non-empty sequence of them"
         raise ArgumentError("stopping", stopping, allowed)
     for rule in rules:
-        allowed = "a stopping rule whose class has a `name`"
+        if not rule.name:
+            raise ArgumentError("stopping", rule, "a stopping rule whose class has a `name`")
         if rule.name in KNOWN_STOPPING and not checks.shipped(rule):
             allowed = f"a `name` other than {', '.join(map(repr, KNOWN_STOPPING))}, which are taken"
-        elif rule.name:
-            continue
-        raise ArgumentError("stopping", rule, allowed)
+            raise ArgumentError("stopping", rule, allowed)
     if len({rule.name for rule in rules}) < len(rules):
         allowed = "stopping rules of different `name`: results are told apart by it"
         raise ArgumentError("stopping", stopping, allowed)

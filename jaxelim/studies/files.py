@@ -13,10 +13,9 @@ import xarray as xr
 from jaxelim.errors import DamagedFileError, JaxelimError, StoreError, warn
 from jaxelim.files import path_of
 from jaxelim.simulation.blocks import joined, worked
-from jaxelim.simulation.results.descriptions import made
+from jaxelim.simulation.results.descriptions import FORMAT, made
 from jaxelim.simulation.results.loading import assembled, opened, result_of
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.saving import FORMAT
 from jaxelim.store import CELL, Cell, Store
 from jaxelim.studies.grid import LONGEST
 from jaxelim.studies.study import AXES, Key, Study
@@ -72,9 +71,6 @@ def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
         folder: the store.
         parts: what is not jaxelim's own, as of `load_result`, for all results.
 
-    Returns:
-        A `Study`. Results may differ in runs, stopping rules and deltas.
-
     Raises:
         ArgumentError: a part that is passed is not the one in a file.
         StoreError: there is no store, or it cannot be read.
@@ -104,9 +100,9 @@ def _result(store: Store, cell: Cell, passed: dict[str, Any]) -> Result | None:
         return None
     try:
         numbers = {name: made(x) for name, x in told["numbers"].items()}
-        runs = np.sort(np.concatenate([runs for runs, *_ in parts]))
-        arrays = joined(parts, runs) | {"run": runs}
-        result = assembled(path, told["experiment"], numbers, arrays, **passed)
+        runs = np.unique(np.concatenate([runs for runs, *_ in parts]))
+        arrays = joined(parts, runs) | numbers | {"run": runs}
+        result = assembled(path, told["experiment"], arrays, **passed)
     except KeyError as error:
         warn(f"left out: {path}, which lacks {error}", UserWarning)
         return None

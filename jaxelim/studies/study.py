@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.simulation.results.comparison import compared
+from jaxelim.simulation.results.descriptions import FORMAT, dataset_of, write
 from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.summary import cut_off, rows_of
@@ -61,10 +62,6 @@ class Study:
     instances = property(lambda self: self._names(1), doc="The names of the instances.")
     problems = property(lambda self: self._names(2), doc="The names of the problems.")
 
-    @property
-    def _known(self) -> list[str]:
-        return [name for axis in range(3) for name in self._names(axis)]
-
     def __len__(self) -> int:
         return len(self.results)
 
@@ -80,7 +77,8 @@ class Study:
         Raises:
             ArgumentError: there is no such name; or several results have these names, or none.
         """
-        names, known = [key] if isinstance(key, str) else list(key), self._known
+        names = [key] if isinstance(key, str) else list(key)
+        known = [name for axis in range(3) for name in self._names(axis)]
         for name in names:
             if name not in known:
                 raise unknown_name("key", name, known)
@@ -167,15 +165,16 @@ class Study:
         if not self.results:
             raise ArgumentError("study", self, "a study of which some runs are over")
         results = list(self.results.values())
-        stopping = tuple(dict.fromkeys(rule.name for one in results for rule in one.stopping))
+        stopping = list(dict.fromkeys(rule.name for one in results for rule in one.stopping))
         deltas = list(dict.fromkeys(float(x) for one in results for x in one.deltas))
         runs = np.unique(np.concatenate([one.runs for one in results]))
         names = [self._names(n) for n in range(3)]
-        shape = (*map(len, names), len(stopping), len(deltas), runs.size)
-        kinds = {"samples": np.int32, "stopped": bool, "correct": bool,
-                 "tests_stopping": np.int64, "tests_sampling": np.int64}  # fmt: skip
+        coords: dict[str, Any] = dict(zip(AXES, map(list, names), strict=True))
+        coords |= {"stopping": stopping, "delta": deltas, "run": runs.tolist()}
+        kinds = {"samples": np.int32, "stopped": bool, "correct": bool, "tests_stopping": np.int64,
+                 "tests_sampling": np.int64, "computed": bool}  # fmt: skip
+        shape = [len(axis) for axis in coords.values()]
         arrays = {name: np.zeros(shape, kind) for name, kind in kinds.items()}
-        computed = np.zeros(shape, bool)
         for key, one in self.results.items():
             at = tuple(names[n].index(key[n]) for n in range(3))
             place: Any = np.ix_(
@@ -183,14 +182,9 @@ class Study:
                 [deltas.index(float(x)) for x in one.deltas],
                 np.searchsorted(runs, one.runs).tolist(),
             )
-            computed[at][place] = True
             for name, array in arrays.items():
-                array[at][place] = getattr(one, name)
-        dims = (*AXES, "stopping", "delta", "run")
-        data: dict[str, Any] = {name: (dims, x) for name, x in arrays.items()}
-        coords = {**dict(zip(AXES, map(list, names), strict=True)), "stopping": list(stopping),
-                  "delta": deltas, "run": runs}  # fmt: skip
-        return xr.Dataset({**data, "computed": (dims, computed)}, coords)
+                array[at][place] = getattr(one, name, True)  # True for `computed`
+        return xr.Dataset({name: (list(coords), x) for name, x in arrays.items()}, coords)
 
     def compare(
         self, baseline: str | None = None, *, level: float = 0.95, paired: bool | None = None,
@@ -200,12 +194,10 @@ class Study:
 
         Args:
             baseline: the rule that all others are compared with; None: the first.
-            level: of the intervals.
-            paired, by: as of `je.compare`; all rules have the same seeds.
+            level, paired, by: as of `je.compare`; all rules have the same seeds.
 
         Raises:
-            ArgumentError: there is no such rule.
-            ArgumentError: as `je.compare`.
+            ArgumentError: there is no such rule; and as `je.compare`.
         """
         baseline = self.rules[0] if baseline is None and self.rules else baseline
         several = {"instance": len(self.instances) > 1, "problem": len(self.problems) > 1}
@@ -222,20 +214,15 @@ class Study:
         return figures.study_figure(self, log=log)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the study to one file, which `load_study` reads back.
-
-        It is a NetCDF file with a group for each result, which has what `Result.save` writes.
+        """Write the study to a NetCDF file, with a group for each result: `load_study` reads it.
 
         Raises:
             ArgumentError, StoreError: as `Result.save`.
         """
         import xarray as xr  # slow to import
 
-        from jaxelim.simulation.results.saving import FORMAT, dataset_of, write
-
-        parts = {}
-        for n, (key, result) in enumerate(self.results.items()):
-            parts[f"/{n}"] = dataset_of(result).assign_attrs(key=json.dumps(key))
+        parts = {f"/{n}": dataset_of(result).assign_attrs(key=json.dumps(key))
+                 for n, (key, result) in enumerate(self.results.items())}  # fmt: skip
         root = xr.Dataset(attrs={"jaxelim_study": FORMAT})
         write(path, xr.DataTree.from_dict({"/": root, **parts}), parts)
 

@@ -8,8 +8,7 @@ import pytest
 import xarray as xr
 
 import jaxelim as je
-from jaxelim.simulation.results.descriptions import ARRAYS, made
-from jaxelim.simulation.results.saving import checksum
+from jaxelim.simulation.results.descriptions import ARRAYS, checksum, made
 from jaxelim.text import text_of
 from tests.results.result_cases import (
     COINS,

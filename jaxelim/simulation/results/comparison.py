@@ -1,9 +1,8 @@
 """Comparisons of results: which rule stops sooner, by how much, and which errs more often."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,8 +50,8 @@ def compare(
     means are corrected for the number of rows; intervals and other tests are not.
 
     Where a run of either result was truncated, means are restricted: of min(tau, L), L
-    the least number of samples of a truncated run of both. That is known for every run.
-    Errors are of all runs; a truncated run is none.
+    the least number of samples of a truncated run of both. Errors are of all runs; a truncated
+    run is none.
 
     Args:
         results: two or more, by name, or in a sequence; then their rules are the names.
@@ -66,30 +65,26 @@ def compare(
     Returns:
         A pandas data frame with a title and notes, and a row for each pair of results compared,
         instance, stopping rule that both have (or their only ones) and delta that both have.
-        Printed it has a verdict a row: "sooner" and "later", or "cheaper" and "dearer", are of
-        the first of both, where Holm's p-value is at most 1 - level. Its columns are
+        Its columns are
 
-        - `first`, `second`, `instance`, `problem` (of a batch or a study), `stopping`, `delta`;
-        - `paired`: whether runs are paired; `runs_first`, `runs_second`: their numbers;
-        - `cut_first`, `cut_second`: truncated runs; `restricted`: the L of restricted means,
-          NaN where no run was truncated;
-        - `mean_first`, `mean_second`: mean tau; where L is a number, of min(tau, L);
-        - `difference`, `ratio`: of the means, first less second and first over second, each
-          with `.._low` and `.._high`, the ends of its interval;
+        - `first`, `second`, `instance`, `problem` (of a batch or a study), `stopping`, `delta`,
+          `by`; `paired`: whether runs are paired; `runs_..`: their numbers, with `first` or
+          `second`; `cut_..`: truncated runs; `restricted`: L, NaN where no run was truncated;
+        - `mean_..`: mean tau, or of min(tau, L); `difference`, `ratio`: of the means, first less
+          second and first over second, each with the ends `.._low` and `.._high`;
         - `mean_p`: the p-value of equal means, of the test that the interval of the
-          difference inverts; `holm_p`: with Holm's (1979) correction for all rows;
-        - `median_first`, `median_second`: of tau, inf where half of the runs were truncated;
+          difference inverts; `holm_p`: with Holm's (1979) correction for all rows; `verdict`:
+          "sooner" or "later", "cheaper" or "dearer", of the first, where it is at most 1 - level;
+        - `median_..`: of tau, inf where half of the runs were truncated;
         - `sooner`, `later`: pairs in which the first has the smaller, and the larger tau, or
           min(tau, L); `sign_p`: the p-value of their equality. NaN without pairs;
-        - `errors_first`, `errors_second`: shares of all runs that stopped on a wrong answer,
-          with `.._low` and `.._high`; `errors_p`: the p-value of their equality;
-        - `verdict`, and `by`: "samples" or "costs".
+        - `errors_..`: shares of all runs that stopped on a wrong answer, with `.._low` and
+          `.._high`; `errors_p`: the p-value of their equality.
 
     Raises:
-        ArgumentError: no result has the baseline's name.
-        ArgumentError: fewer than two results, results without a common stopping rule or
-            delta, batches of different sizes, paired=True for different numbers of
-            runs, or by="costs" for arms without costs.
+        ArgumentError: fewer than two results, none of the baseline's name, results without a
+            common stopping rule or delta, batches of different sizes, paired=True for different
+            numbers of runs, or by="costs" for arms without costs.
 
     Example:
         >>> both = {"LinGapE": one, "LUCB": other}  # doctest: +SKIP
@@ -108,10 +103,7 @@ def compared(
     paired: bool | None,
     by: str = "samples",
 ) -> "Table":
-    """The comparison of several groups of results, as of the instances of a study.
-
-    Groups are pairs of what names one, keys of its rows, and its results.
-    """
+    """The comparison of groups: pairs of what names one, keys of its rows, and its results."""
     from jaxelim.tables import Table  # pandas is slow to import
 
     checks.choice("by", by, OF)
@@ -124,10 +116,9 @@ def compared(
         everyone |= {(name, id(result)): (name, result) for name, result in named.items()}
         if by == "costs" and any(result.costs is None for result in named.values()):
             raise ArgumentError("by", by, '"samples" for results of arms without costs')
+        pairs: Any = combinations(named, 2)
         if baseline is not None:
             checks.choice("baseline", baseline, named)
-        pairs = list(combinations(named, 2))
-        if baseline is not None:
             pairs = [(name, baseline) for name in named if name != baseline]
         for first, second in pairs:
             a, b = named[first], named[second]
@@ -161,10 +152,7 @@ def compared(
 
 
 def _verdicts(rows: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict], list[str]]:
-    """A line for each row, at most 100 columns wide; and a note on what all rows share.
-
-    That has no column.
-    """
+    """A line for each row; and a note on what all rows share, which has no column."""
     lines = [
         {name: str(row[name]) for name in ("first", "second", "instance", "problem", "stopping")
          if name in row}
@@ -200,15 +188,18 @@ def _named(results: Any) -> "dict[str, Result]":
         named = {str(name): result for name, result in results.items()}
     elif isinstance(results, Sequence):
         names = [repr(getattr(result, "rule", result)) for result in results]
-        often = Counter(names)
-        names = [f"{n} ({i})" if often[n] > 1 else n for i, n in enumerate(names)]
-        named = dict(zip(names, results, strict=True))
+        named = dict(zip(numbered(names), results, strict=True))
     else:
         raise ArgumentError("results", results, allowed)
     wrong = [x for x in named.values() if not hasattr(x, "experiment")]
     if wrong or len(named) < 2:
         raise ArgumentError("results", wrong[0] if wrong else results, allowed)
     return named
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Names, with their places where several are equal."""
+    return [f"{n} ({i})" if names.count(n) > 1 else n for i, n in enumerate(names)]
 
 
 def _apart(a: "Result", b: "Result") -> list[str]:
@@ -239,35 +230,26 @@ def _rows(
         order = np.argsort(result.runs) if aligned else slice(None)
         return tuple(getattr(result, name)[at][order] for name in (by, "stopped", "correct"))
 
+    mine, theirs = ([rule.name for rule in result.stopping] for result in (a, b))
+    if len(mine) == len(theirs) == 1 and mine != theirs:
+        stops = [(0, 0, f"{mine[0]} / {theirs[0]}")]
+    else:
+        stops = _common(a, b, "stopping rule, or with one each", mine, theirs)
+    deltas = _common(a, b, "delta", a.deltas.tolist(), b.deltas.tolist())
     for i in range(sizes[0] or 1):
         where = {"instance": i} if a.batched else {}
-        for s, r, name in _common_stopping(a, b):
-            for d, e, delta in _common_deltas(a, b):
-                lead = tuple(where.values())
-                row = _row(outcomes(a, (*lead, s, d)), outcomes(b, (*lead, r, e)), paired, level)
-                yield {**where, "stopping": name, "delta": delta, "paired": paired, **row}
+        for (s, r, name), (d, e, delta) in product(stops, deltas):
+            lead = tuple(where.values())
+            row = _row(outcomes(a, (*lead, s, d)), outcomes(b, (*lead, r, e)), paired, level)
+            yield {**where, "stopping": name, "delta": delta, "paired": paired, **row}
 
 
-def _common_stopping(a: "Result", b: "Result") -> list[tuple[int, int, str]]:
-    """Indices in both results and the name of each stopping rule to compare."""
-    names = [[rule.name for rule in result.stopping] for result in (a, b)]
-    if len(names[0]) == len(names[1]) == 1 and names[0] != names[1]:
-        return [(0, 0, f"{names[0][0]} / {names[1][0]}")]
-    both = [(s, names[1].index(name), name) for s, name in enumerate(names[0]) if name in names[1]]
+def _common(a: "Result", b: "Result", allowed: str, mine: list, theirs: list) -> list[tuple]:
+    """The places in both lists of what both have, and that."""
+    both = [(n, theirs.index(x), x) for n, x in enumerate(mine) if x in theirs]
     if not both:
-        note = f"theirs are {', '.join(names[0])} and {', '.join(names[1])}"
-        allowed = "results with a common stopping rule, or with one each"
-        raise ArgumentError("results", [a, b], allowed, note)
-    return both
-
-
-def _common_deltas(a: "Result", b: "Result") -> list[tuple[int, int, float]]:
-    """Indices in both results of each delta that both have, and the delta."""
-    other = {float(delta): e for e, delta in enumerate(b.deltas)}
-    both = [(d, other[float(x)], float(x)) for d, x in enumerate(a.deltas) if float(x) in other]
-    if not both:
-        note = f"theirs are {a.deltas.tolist()} and {b.deltas.tolist()}"
-        raise ArgumentError("results", [a, b], "results with a common delta", note)
+        note = f"theirs are {' and '.join(', '.join(map(str, x)) for x in (mine, theirs))}"
+        raise ArgumentError("results", [a, b], f"results with a common {allowed}", note)
     return both
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -16,12 +16,15 @@ from jaxelim.errors import ArgumentError, DamagedFileError, JaxelimError, StoreE
 from jaxelim.files import path_of
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.experiment import Experiment
-from jaxelim.simulation.results.descriptions import ARRAYS, TABLES, made, recovered
+from jaxelim.simulation.results.descriptions import (
+    ARRAYS,
+    FORMAT,
+    TABLES,
+    checksum,
+    made,
+    recovered,
+)
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.saving import FORMAT, NUMBERS, checksum
-
-if TYPE_CHECKING:
-    from xarray import Dataset
 
 _PARTS = ("instance", "problem", "rule", "family", "source", "elimination", "threshold")
 """What a caller may pass, beside stopping rules."""
@@ -67,7 +70,7 @@ def opened(path: Path, read: Any) -> Any:
         raise DamagedFileError(path, f"it is no readable NetCDF file ({kind})") from error
 
 
-def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
+def result_of(path: Path, data: xr.Dataset, **passed: Any) -> Result:
     """The result in a dataset of a file, with the parts that are passed."""
     if "jaxelim_result" not in data.attrs:
         raise StoreError(path, "it holds no result of jaxelim")
@@ -77,8 +80,7 @@ def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
         if checksum(data, told) != data.attrs["checksum"]:
             raise DamagedFileError(path, "it does not have the checksum that was written with it")
         arrays = {str(name): np.asarray(x.values) for name, x in data.variables.items()}
-        numbers = {name: arrays[name] for name in (*NUMBERS, "arm_costs") if name in arrays}
-        return assembled(path, json.loads(told), numbers, arrays, **passed)
+        return assembled(path, json.loads(told), arrays, **passed)
     except JaxelimError:
         raise
     except Exception as error:
@@ -87,15 +89,9 @@ def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
 
 
 def assembled(
-    path: Path,
-    told: dict,
-    numbers: Mapping[str, np.ndarray],
-    arrays: Mapping[str, np.ndarray],
-    *,
-    stopping: Any = None,
-    **passed: Any,
+    path: Path, told: dict, arrays: Mapping[str, np.ndarray], *, stopping: Any = None, **passed: Any
 ) -> Result:
-    """The result of an experiment."""
+    """The result of an experiment; `arrays` has the numbers of its instance too."""
     for name in passed:
         checks.choice("part", name, _PARTS)
     axes = {**told["axes"], "times_axes": tuple(told["axes"]["times_axes"])}
@@ -105,32 +101,28 @@ def assembled(
         if name != "stopping"
     }
     own = {name: parts.pop(name) for name in ("family", "source")}
-    instance = Instance(numbers["arms"], numbers["theta"], name=told["name"], **own,
-                        costs=numbers.get("arm_costs"))  # fmt: skip
+    instance = Instance(arrays["arms"], arrays["theta"], name=told["name"], **own,
+                        costs=arrays.get("arm_costs"))  # fmt: skip
     if passed.get("instance") not in (None, instance):
         raise ArgumentError("instance", passed["instance"], f"{instance!r}, which the file holds")
     usual = {field.name: field.default for field in dataclasses.fields(Experiment)}
+    usual |= dict(instance=instance, stopping=_stopping(path, told["stopping"], stopping))
     return Result(
-        experiment=Experiment.unchecked(**usual | parts | dict(
-            instance=instance, stopping=_stopping(path, told["stopping"], stopping),
-            runs=arrays["run"])),
+        experiment=Experiment.unchecked(**usual | parts | {"runs": arrays["run"]}),
         **{name: arrays.get(name) for name in ARRAYS},
         **{name: made(told[name]) for name in TABLES},
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # type: ignore[arg-type]
 
 
 def _stopping(path: Path, stored: list[dict], own: Any) -> tuple:
     """The stopping rules; those of one's own are found by their names."""
     own = own if isinstance(own, list | tuple) else () if own is None else (own,)
-    passed = {rule.name: rule for rule in own}
-    unknown = [rule for rule in own if rule.name not in {entry["name"] for entry in stored}]
-    if unknown:
-        allowed = f"those in the file: {', '.join(entry['text'] for entry in stored)}"
-        raise ArgumentError("stopping", unknown[0], allowed)
+    passed, known = {rule.name: rule for rule in own}, {entry["name"] for entry in stored}
+    for name, rule in passed.items():
+        if name not in known:
+            allowed = f"those in the file: {', '.join(entry['text'] for entry in stored)}"
+            raise ArgumentError("stopping", rule, allowed)
     return tuple(
-        recovered(
-            path, "stopping", entry, passed.get(entry["name"]),
-            name=entry["name"], eliminates=entry["eliminates"],
-        )
-        for entry in stored
+        recovered(path, "stopping", entry, passed.get(entry["name"]), name=entry["name"],
+                  eliminates=entry["eliminates"]) for entry in stored
     )  # fmt: skip
