@@ -15,9 +15,9 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families import noise as random
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
+from jaxelim.numerics.jacobi import least_squares
 from jaxelim.problems.traced import traced_shape
 from jaxelim.simulation import refusals
-from jaxelim.simulation.basis import computed
 from jaxelim.simulation.results.descriptions import key_of
 from jaxelim.simulation.results.proven import proven
 from jaxelim.stopping.llr import LLR
@@ -39,13 +39,12 @@ class Engine:
         lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
             backend and number of runs. With a number, runs stay side by side until the
             queue is empty.
-        chunk: steps between two refills of the lanes; None: chosen by backend and rule.
+        chunk: steps between two refills of the lanes; None: chosen.
         devices: how many of JAX's devices to use; None: all (never more than
             there are runs). With JAX 0.11.2 it is one, as its compiler fails on several.
-        shrink: take runs one after the other in a single lane, which needs another
-            compilation: the last runs of the queue. None: on a CPU for the last eight
-            runs, if the others took longer than a compilation. Unless it is False, all runs
-            of a rule with rare work are taken so. It needs a rule that is lanes last.
+        shrink: whether one lane takes the last runs, one after the other, which needs another
+            compilation. None: on a CPU the last eight, if the others took longer than that.
+            Unless it is False, all runs of a rule with rare work are taken so.
 
     Raises:
         ArgumentError: a value is not allowed.
@@ -205,7 +204,7 @@ class Experiment:
     @cached_property
     def computed(self) -> Arms:
         """The instance that the runs are computed on."""
-        return computed(self)
+        return _computed(self)
 
     @property
     def waits(self) -> bool:
@@ -236,8 +235,8 @@ class Experiment:
 
     def on_one_device(self) -> "Experiment":
         """This experiment, laid out on one device."""
-        engine = dataclasses.replace(self.engine, devices=1)
-        return Experiment.unchecked(**self.fields | {"engine": engine})
+        layout = dataclasses.replace(self.engine, devices=1)
+        return Experiment.unchecked(**self.fields | {"engine": layout})
 
     def part(self, runs: np.ndarray) -> "Experiment":
         """This experiment with some of its runs [n], in the order given, and their noise."""
@@ -251,10 +250,7 @@ class Experiment:
 
 
 def takes_settings(*left_out: str, **defaults: Any) -> Callable[[F], F]:
-    """Give a function with `**settings` the signature that says them.
-
-    Those in `left_out` it does not take; `defaults` differ from an `Experiment`'s.
-    """
+    """Give a function with `**settings` their signature, but those `left_out`, and `defaults`."""
 
     def signed(function: F) -> F:
         own = inspect.signature(function)
@@ -289,15 +285,14 @@ def _noise(call: Experiment, instance: Arms) -> np.ndarray:
 
 
 def _record(record: Any) -> tuple[str, ...]:
-    if not isinstance(record, str | Sequence):
+    names = [record] if isinstance(record, str) else record
+    if not isinstance(names, Sequence):
         allowed = f"a sequence of names, of {' and '.join(map(repr, RECORDS))}"
         raise ArgumentError("record", record, allowed)
-    names = (record,) if isinstance(record, str) else tuple(record)
     return tuple(checks.choice("record", name, RECORDS) for name in names)
 
 
 def _initial_pulls(pulls: Any, instance: Arms, max_samples: int) -> int:
-    """The number of initial pulls of each arm; None: the family's least."""
     family, most = instance.family, max_samples // instance.K
     if pulls is None:
         return family.initial_pulls
@@ -325,3 +320,47 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
         allowed = "stopping rules of different `name`: results are told apart by it"
         raise ArgumentError("stopping", stopping, allowed)
     return tuple(rules)
+
+
+def _computed(call: Experiment) -> Arms:
+    """The instance of a call in the coordinates of its computation.
+
+    Without a ridge, d linearly independent arms are the basis of other coordinates, where
+    theta is their means, V is diagonal, and choices that tie on paper tie to the last digit.
+    They are taken where nothing reads coordinates. A mixture keeps the given ones: it has
+    another test for unstructured instances.
+    """
+    instance = call.instance
+    linear = instance.structure == "linear" and instance.family.design and call.ridge == 0
+    free = call.rule.traits.basis_free and not call.problem.uses_theta
+    free = free and not isinstance(call.threshold, Mixture)
+    if not (linear and free and all(rule.name in KNOWN_STOPPING for rule in call.stopping)):
+        return instance
+    truth, arms = instance.truth, np.array(instance.arms)
+    theta = None if truth is None else np.array(truth.theta)
+    for i in np.ndindex(arms.shape[:-2]):
+        kinds, kind = _kinds(arms[i])
+        if len(kinds) == instance.d:  # they span R^d: see `Gaussian.ridge_of`
+            arms[i] = np.eye(instance.d)[kind]
+            if truth is not None and theta is not None:
+                theta[i] = truth.means[i][kinds]
+    if np.array_equal(arms, instance.arms):
+        return instance
+    if truth is None:
+        return Arms(arms, instance.family, instance.names, costs=instance.costs)
+    return truth.replace(arms=arms, theta=theta)
+
+
+def in_the_given_coordinates(call: Experiment, theta_hat: np.ndarray) -> np.ndarray:
+    """An estimate [d] of theta in the coordinates of the call's instance, not a batch."""
+    if call.computed is call.instance:
+        return theta_hat
+    arms = call.instance.arms
+    return least_squares(arms[_kinds(arms)[0]], theta_hat)
+
+
+def _kinds(arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first of each set of equal arms, in order; and the place among them of each arm."""
+    _, first, kind = np.unique(arms, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[kind.reshape(-1)]

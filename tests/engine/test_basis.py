@@ -11,7 +11,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.simulation.basis import computed
 from tests.calls import planned
 from tests.engine import test_ties as ties
 from tests.instances.instance_cases import stack
@@ -92,7 +91,7 @@ def test_a_threshold_by_piece_keeps_the_coordinates():
             instance=THREE, problem=je.BestArm(), rule=je.LinGapE(), ridge=0.0,
             stopping=(je.LLR(),), threshold=threshold, evidence=None,
         )  # fmt: skip
-        assert (computed(job) is THREE) == kept
+        assert (job.computed is THREE) == kept
 
 
 TURNED = np.random.default_rng(3).normal(size=(3, 3))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxelim.simulation.results.proven import of_elimination, sentence
+from jaxelim.simulation.results.proven import sentence
 
 if TYPE_CHECKING:
     from jaxelim.simulation.results.result import Result
@@ -82,9 +82,7 @@ def _notes(result: "Result") -> list[str]:
         biased = "" if result.truncated.all() else f", and {BIASED}"
         several = np.prod(result.truncated.shape[-3:-1]) > 1
         where = " for some stopping rule or delta" if several else ""
-        notes.append(
-            f"{cut} of {runs} runs were cut off{where} {ends}: they are in no mean{biased}."
-        )
+        notes += [f"{cut} of {runs} runs were cut off{where} {ends}: they are in no mean{biased}."]
     if result.experiment.waits:
         batch, delay = result.experiment.batch, result.experiment.delay
         notes.append(
@@ -94,6 +92,8 @@ def _notes(result: "Result") -> list[str]:
     notes.append(sentence(result.threshold, result.proven, result.instance))
     if "looks" in result.layout:
         notes.append(f"It looked {result.layout['looks']}.")
-    if result.elimination is not None or any(rule.eliminates for rule in result.stopping):
-        notes += of_elimination(result.proven)
+    eliminates = result.elimination is not None or any(x.eliminates for x in result.stopping)
+    if eliminates and result.proven is not True:
+        notes.append("Elimination never tests a refuted piece again, so without proof it may err "
+                     "more often than LLR stopping.")  # fmt: skip
     return [*notes, worked(result.timings)]

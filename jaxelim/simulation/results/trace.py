@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.simulation.basis import in_the_given_coordinates
+from jaxelim.simulation.experiment import in_the_given_coordinates
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
