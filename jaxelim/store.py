@@ -1,10 +1,8 @@
 """Finished blocks of runs on disk: a folder a cell, with one JSON file and a .npz file a block.
 
-A cell is a call without its runs. Its folder is named by a hash of all that determines the
-numbers, and has `cell.json`, which tells the call, and `0000000-0000099.npz`, the arrays of
-these runs. Files are written under another name, flushed to the disk and renamed. So a
-process that is killed leaves complete blocks. Run r of a seed is the same run in every call.
-So blocks of any size, order and machine can be joined, and stores by copying.
+A cell is a call without its runs: see docs/reference/file-formats.md. Files are renamed when
+they are complete, so a process that is killed leaves complete blocks. Run r of a seed is the
+same run in every call. So blocks of any size, order and machine can be joined.
 """
 
 import dataclasses
@@ -43,10 +41,7 @@ class Cell:
 
 
 class Store:
-    """A folder of finished blocks, in its subfolder `blocks`.
-
-    Args:
-        directory: the folder; created with the first block.
+    """A folder of finished blocks, in its subfolder `blocks`; created with the first block.
 
     Raises:
         ArgumentError: directory is no path.
@@ -66,11 +61,8 @@ class Store:
         """
         if not self.folder.is_dir():
             raise StoreError(self.directory, "is no store: there is no folder 'blocks' in it")
-        return [
-            Cell(path.name, _told(path / CELL))
-            for path in listed(self.folder)
-            if (path / CELL).is_file()
-        ]
+        places = [path for path in listed(self.folder) if (path / CELL).is_file()]
+        return [Cell(path.name, _told(path / CELL)) for path in places]
 
     def blocks(self, key: str) -> Iterator[tuple[Path, np.ndarray]]:
         """The files of a cell's blocks, with their run indices; opens none."""

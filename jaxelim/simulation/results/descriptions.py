@@ -188,8 +188,12 @@ def hash_of(instance: Instance) -> str:
             text += text_of("instance", one)
         except ArgumentError:
             text += repr(one)
-    costs = () if instance.costs is None else (instance.costs,)
-    return sha256(instance.arms, instance.theta, *costs, text=text)
+    return sha256(*_numbers(instance), text=text)
+
+
+def _numbers(instance: Any) -> list[np.ndarray]:
+    costs = [] if instance.costs is None else [instance.costs]
+    return [instance.arms, instance.theta, *costs]
 
 
 def same(x: Any, y: Any) -> bool:
@@ -205,12 +209,12 @@ def same(x: Any, y: Any) -> bool:
 
 def same_experiment(result: Any, other: Any) -> bool:
     """Whether two results are of the same experiment; names of instances do not count."""
-    pair = result.experiment, other.experiment
-    mine, theirs = ({**described(one), "runs": one.runs, "arms": one.instance.arms,
-                     "theta": one.instance.theta, "costs": one.instance.costs}
-                    for one in pair)  # fmt: skip
-    noise = [one.origin.get("noise_sha256") for one in (result, other)]
-    return noise[0] == noise[1] and all(same(mine[name], theirs[name]) for name in mine)
+    mine, theirs = (
+        {**described(one.experiment), "runs": one.runs, "arms": one.instance.arms,
+         "theta": one.instance.theta, "costs": one.instance.costs,
+         "noise": one.origin.get("noise_sha256")} for one in (result, other)
+    )  # fmt: skip
+    return all(same(mine[name], theirs[name]) for name in mine)
 
 
 def key_of(call: Any) -> str:
@@ -233,9 +237,7 @@ def key_of(call: Any) -> str:
                 allowed = "with a store, a class whose source is in a file"
                 raise ArgumentError(name, kind, allowed, str(error)) from error
             sources[name_of(kind)] = hashlib.sha256(source.encode()).hexdigest()[:20]
-    one = call.instance
-    arrays = [one.arms, one.theta, *([] if one.costs is None else [one.costs])]
-    arrays += [] if call.noise is None else [call.noise, call.runs]
+    arrays = _numbers(call.instance) + ([] if call.noise is None else [call.noise, call.runs])
     text = json.dumps(told | {"sources": sources, "arrays": len(arrays)}, sort_keys=True)
     return sha256(*arrays, text=text)[:20]
 
