@@ -15,7 +15,7 @@ from jaxelim.progress import Progress
 from jaxelim.progress import check as check_progress
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import planned
-from jaxelim.simulation.results.descriptions import experiment_of, origin
+from jaxelim.simulation.results.descriptions import ARRAYS, experiment_of, origin
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.run import HostLoop, ordered
 from jaxelim.store import Part, Store
@@ -84,7 +84,7 @@ def run_calls(
         if folder is not None:
             kept[n] = folder.read(keys[n], call.runs)
             if kept[n]:
-                folder.tell(keys[n], _told(call, kept[n][0], labels[n]))
+                folder.tell(keys[n], _told(call, kept[n][0][2], labels[n]))
         missing = np.setdiff1d(call.runs, _runs(kept[n]))
         work += [(n, call.part(runs)) for runs in _stretches(missing, block, folder is not None)]
     parts = [part for _, part in work]
@@ -102,8 +102,7 @@ def run_calls(
                 n, part = work[number]
                 if folder is not None:
                     if not kept[n]:
-                        told = _told(calls[n], (part.runs, arrays, took), labels[n])
-                        folder.tell(keys[n], told)
+                        folder.tell(keys[n], _told(calls[n], took, labels[n]))
                     folder.write(keys[n], part.runs, arrays, took)
                 kept[n].append((part.runs, arrays, took))
                 bar.over(part.trajectories * part.runs.size, took["samples_drawn"])
@@ -145,21 +144,23 @@ def _result(call: Experiment, parts: Sequence[Part]) -> Result | None:
         return None
     call = call if over.all() else call.part(call.runs[over])
     timings, layout = worked([took for *_, took in parts])
+    found = joined(parts, call.runs)
     with scope.engine():
-        return Result.of(call, joined(parts, call.runs), timings, layout)
+        return Result(call, **{name: found.get(name) for name in ARRAYS}, timings=timings,
+                      layout=layout, origin=origin(call))  # type: ignore[arg-type]  # fmt: skip
 
 
-def _told(call: Experiment, part: Part, labels: dict[str, str]) -> dict[str, Any]:
+def _told(call: Experiment, took: dict, labels: dict[str, str]) -> dict[str, Any]:
     """What tells a call in a store: its experiment and the numbers of its instance."""
-    one = _result(call, [part])
-    assert one is not None
-    one.origin.update(origin(call))  # the hash of all of its noise
+    timings, layout = worked([took])
     truth = call.instance
     numbers = {"arms": truth.arms, "theta": truth.theta}
     if truth.costs is not None:
         numbers["arm_costs"] = truth.costs
+    with scope.engine():
+        tables = {"origin": origin(call), "layout": layout, "timings": timings}
     return {
-        "experiment": experiment_of(one),
+        "experiment": experiment_of(call, **tables),
         "numbers": {name: text_of(name, x) for name, x in numbers.items()},
         "labels": [labels] if labels else [],
     }

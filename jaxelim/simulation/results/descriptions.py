@@ -65,23 +65,21 @@ class StoredSource(Text, Source):
 
 
 def known() -> dict[str, type]:
-    """The classes that are made from a file's texts, by name."""
+    """The classes that are made from a file's texts, by name: dataclasses of jaxelim."""
     places = (problems, families, llr, elimination, resets, thresholds)
     values = [value for place in places for value in vars(place).values()]
     values += _below(SamplingRule)
-    return {kind.__name__: kind for kind in values if isinstance(kind, type) and _own(kind)}
+    return {
+        kind.__name__: kind for kind in values
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+        and kind.__module__.startswith("jaxelim.")  # no copy by another import
+        and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    }  # fmt: skip
 
 
 def _below(kind: type) -> list[type]:
     """The subclasses of a class, and theirs."""
     return [below for own in kind.__subclasses__() for below in (own, *_below(own))]
-
-
-def _own(kind: type) -> bool:
-    """Whether a class is a dataclass of jaxelim; a copy by another import is none."""
-    module = sys.modules.get(kind.__module__)
-    own = kind.__module__.startswith("jaxelim.") and getattr(module, kind.__name__, None) is kind
-    return own and dataclasses.is_dataclass(kind)
 
 
 def made(text: str) -> Any:
@@ -101,9 +99,9 @@ def _spoken(argument: str, value: Any) -> dict:
     return {"text": str(value), "value": text_of(argument, value)}
 
 
-def experiment_of(result: Any) -> dict[str, Any]:
-    """All of a result but its arrays, as JSON."""
-    call, problem = result.experiment, result.problem
+def experiment_of(call: Any, **tables: dict) -> dict[str, Any]:
+    """All of a result but its arrays, as JSON: its experiment, and its `TABLES`."""
+    problem = call.problem
     return {
         "name": call.instance.name,
         "axes": {"answer_axis": problem.answer_axis, "times_axes": list(problem.times_axes)},
@@ -112,7 +110,7 @@ def experiment_of(result: Any) -> dict[str, Any]:
             {**_spoken("stopping", rule), "name": rule.name, "eliminates": bool(rule.eliminates)}
             for rule in call.stopping
         ],
-        **{name: text_of(name, getattr(result, name)) for name in TABLES},
+        **{name: text_of(name, tables[name]) for name in TABLES},
     }
 
 
@@ -127,7 +125,8 @@ def write(path: Any, data: Any, parts: "Mapping[str, Dataset] | None" = None) ->
 
 def dataset_of(result: Any) -> "Dataset":
     """A result with all that `load_result` needs, as a dataset."""
-    told = json.dumps(experiment_of(result), separators=(",", ":"), allow_nan=False)
+    told = experiment_of(result.experiment, **{name: getattr(result, name) for name in TABLES})
+    told = json.dumps(told, separators=(",", ":"), allow_nan=False)
     data, one = result.to_xarray(), result.instance
     lead = ("instance",) if result.batched else ()
     data["arms"] = (*lead, "arm", "dimension"), one.arms

@@ -16,14 +16,8 @@ from jaxelim.errors import ArgumentError, DamagedFileError, JaxelimError, StoreE
 from jaxelim.files import path_of
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.experiment import Experiment
-from jaxelim.simulation.results.descriptions import (
-    ARRAYS,
-    FORMAT,
-    TABLES,
-    checksum,
-    made,
-    recovered,
-)
+from jaxelim.simulation.results import descriptions
+from jaxelim.simulation.results.descriptions import ARRAYS, FORMAT, TABLES, recovered
 from jaxelim.simulation.results.result import Result
 
 _PARTS = ("instance", "problem", "rule", "family", "source", "elimination", "threshold")
@@ -77,7 +71,7 @@ def result_of(path: Path, data: xr.Dataset, **passed: Any) -> Result:
     try:
         StoreError.refuse_other(path, int(data.attrs["jaxelim_result"]), FORMAT)
         told = str(data.attrs["experiment"])
-        if checksum(data, told) != data.attrs["checksum"]:
+        if descriptions.checksum(data, told) != data.attrs["checksum"]:
             raise DamagedFileError(path, "it does not have the checksum that was written with it")
         arrays = {str(name): np.asarray(x.values) for name, x in data.variables.items()}
         return assembled(path, json.loads(told), arrays, **passed)
@@ -110,7 +104,7 @@ def assembled(
     return Result(
         experiment=Experiment.unchecked(**usual | parts | {"runs": arrays["run"]}),
         **{name: arrays.get(name) for name in ARRAYS},
-        **{name: made(told[name]) for name in TABLES},
+        **{name: descriptions.made(told[name]) for name in TABLES},
     )  # type: ignore[arg-type]
 
 

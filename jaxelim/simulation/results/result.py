@@ -10,25 +10,15 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.bounds import complexity, efficiency
 from jaxelim.cache import jitted
-from jaxelim.contracts import looks
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 from jaxelim.simulation.experiment import Experiment
-from jaxelim.simulation.results import comparison, confidence
+from jaxelim.simulation.results import comparison, confidence, descriptions
 from jaxelim.simulation.results.confidence import Intervals
-from jaxelim.simulation.results.descriptions import (
-    ARRAYS,
-    dataset_of,
-    hash_of,
-    origin,
-    same,
-    same_experiment,
-    write,
-)
+from jaxelim.simulation.results.descriptions import ARRAYS
 from jaxelim.simulation.results.summary import summarised
 from jaxelim.text import Text
-from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -209,14 +199,6 @@ class Result:
         """bool, shape of samples: whether the run was truncated."""
         return ~self.stopped
 
-    @staticmethod
-    def of(call: Any, arrays: dict[str, np.ndarray], timings: dict, layout: dict) -> "Result":
-        """The result of a checked call: its runs' arrays, in its order, and what they took."""
-        if isinstance(call.threshold, Mixture):
-            layout = {**layout, "looks": looks.WORDS}
-        parts: Any = {name: arrays.get(name) for name in ARRAYS}
-        return Result(call, **parts, timings=timings, layout=layout, origin=origin(call))
-
     @property
     def proven(self) -> bool | str:
         """True where a run ends wrongly with probability at most delta; else why not.
@@ -291,7 +273,7 @@ class Result:
     def of_instance(self, index: int) -> "Result":
         """The result of one instance of a batch; its timings are an equal share of the batch's."""
         one, size = self.instance[index], self.instance.size
-        origin = self.origin | {"instance_sha256": hash_of(one)}
+        origin = self.origin | {"instance_sha256": descriptions.hash_of(one)}
         timings = {name: value / size for name, value in self.timings.items()}
         part = self._part(index, instance=one)
         return dataclasses.replace(part, origin=origin, timings=timings)
@@ -345,7 +327,7 @@ class Result:
                 with `__call__` is one that it can.
             StoreError: the file cannot be written, such as on a full disk.
         """
-        write(path, dataset_of(self))
+        descriptions.write(path, descriptions.dataset_of(self))
 
     def equals(self, other: "Result") -> bool:
         """Whether both have the same experiment and equal arrays, NaN equal to NaN.
@@ -357,8 +339,8 @@ class Result:
         """
         if not isinstance(other, Result):
             raise ArgumentError("other", other, "a Result")
-        return same_experiment(self, other) and all(
-            same(getattr(self, name), getattr(other, name)) for name in ARRAYS
+        return descriptions.same_experiment(self, other) and all(
+            descriptions.same(getattr(self, name), getattr(other, name)) for name in ARRAYS
         )
 
     def __repr__(self) -> str:

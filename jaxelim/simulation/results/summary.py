@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxelim.contracts import looks
 from jaxelim.simulation.results.proven import sentence
+from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     from jaxelim.simulation.results.result import Result
@@ -90,8 +92,8 @@ def _notes(result: "Result") -> list[str]:
             "pulls whose rewards were pending at the end."
         )
     notes.append(sentence(result.threshold, result.proven, result.instance))
-    if "looks" in result.layout:
-        notes.append(f"It looked {result.layout['looks']}.")
+    if isinstance(result.threshold, Mixture):
+        notes.append(f"It looked {looks.WORDS}.")
     eliminates = result.elimination is not None or any(x.eliminates for x in result.stopping)
     if eliminates and result.proven is not True:
         notes.append("Elimination never tests a refuted piece again, so without proof it may err "
