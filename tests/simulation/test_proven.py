@@ -24,14 +24,6 @@ EVERY = (LLR, je.SelectiveElimination(), je.FullElimination())
 KOOLEN = je.thresholds.KaufmannKoolen
 
 
-def checked(instance, problem, rule, threshold, stopping=LLR, elimination=None, ridge=None):
-    """The checked call, which compiles nothing."""
-    return calls.checked(
-        instance, problem, rule, threshold=threshold, stopping=stopping, elimination=elimination,
-        ridge=ridge,
-    )  # fmt: skip
-
-
 UNIFORM = je.Uniform()
 OF_TWO = KOOLEN(2, 2, True)
 
@@ -40,8 +32,10 @@ def plain(t, delta):
     return jnp.log(t / delta)
 
 
-def found(*given, **settings):
-    return proven(checked(*given, **settings))
+def found(*given):
+    """What a checked call says, which compiles nothing."""
+    names = ("instance", "problem", "rule", "threshold", "stopping", "elimination", "ridge")
+    return proven(calls.checked(**dict(zip(names, given, strict=False))))
 
 
 def recorded(order, family=je.Bernoulli()):  # noqa: B008
@@ -143,7 +137,7 @@ REFUSED = {
 @pytest.mark.parametrize(("call", "argument"), REFUSED.values(), ids=REFUSED)
 def test_what_contradicts_a_threshold_is_refused(call, argument):
     with pytest.raises(je.errors.UnsupportedError) as caught:
-        checked(*call)
+        found(*call)
     assert caught.value.argument == argument
 
 
@@ -167,7 +161,7 @@ def test_a_proof_of_ones_own():
     assert found(NORMAL, BEST, UNIFORM, Stated("it is a guess")) == "it is a guess"
     for wrong in (None, False, "", 1, "raise"):
         with pytest.raises(je.errors.ArgumentError, match=r"threshold.*proof\(call\)"):
-            checked(NORMAL, BEST, UNIFORM, Stated(wrong))
+            found(NORMAL, BEST, UNIFORM, Stated(wrong))
 
 
 def test_each_stop_has_its_reason():

@@ -204,17 +204,15 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 def _apart(a: "Result", b: "Result") -> list[str]:
     """Why runs of two results are not paired, in words; nothing where they are."""
-    why = []
-    seeds = [result.experiment.seed for result in (a, b)]
-    if seeds[0] != seeds[1]:
-        why.append(f"their seeds are {seeds[0]} and {seeds[1]}")
-    if not np.array_equal(np.sort(a.runs), np.sort(b.runs)):
-        why.append("their run indices differ")
-    if a.instance != b.instance:
-        why.append("their instances differ")
-    if a.origin.get("noise_sha256") != b.origin.get("noise_sha256"):
-        why.append("they have other noise")
-    return why
+    seeds = a.experiment.seed, b.experiment.seed
+    noise = [result.origin.get("noise_sha256") for result in (a, b)]
+    why = {
+        f"their seeds are {seeds[0]} and {seeds[1]}": seeds[0] != seeds[1],
+        "their run indices differ": not np.array_equal(np.sort(a.runs), np.sort(b.runs)),
+        "their instances differ": a.instance != b.instance,
+        "they have other noise": noise[0] != noise[1],
+    }
+    return [words for words, differ in why.items() if differ]
 
 
 def _rows(
@@ -261,33 +259,20 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
     tau = [np.where(stopped, samples, math.inf) for samples, stopped, _ in both]
     kept = [x if math.isnan(at) else np.minimum(x, at) for x in tau]
     wrong = [stopped & ~correct for _, stopped, correct in both]
-    rates = [two_samples.rate(int(x.sum()), x.size, level) for x in wrong]
-    sooner = later = sign = math.nan
+    row: dict[str, Any] = {"restricted": at}
+    for n, name in enumerate(("first", "second")):
+        row |= {f"runs_{name}": tau[n].size, f"cut_{name}": cut[n].size,
+                f"mean_{name}": float(kept[n].mean()), f"median_{name}": float(np.median(tau[n]))}
+        errors = two_samples.rate(int(wrong[n].sum()), wrong[n].size, level)
+        row |= _spread(f"errors_{name}", errors)
+    difference, row["mean_p"] = two_samples.difference(*kept, paired, level)
+    row |= _spread("difference", difference)
+    row |= _spread("ratio", two_samples.ratio(*kept, paired, level))
+    row |= dict.fromkeys(("sooner", "later", "sign_p"), math.nan)
     if paired:
-        sooner, later = int((kept[0] < kept[1]).sum()), int((kept[0] > kept[1]).sum())
-        sign = two_samples.sign_test(sooner, later)
-    off, p = two_samples.difference(kept[0], kept[1], paired, level)
-    ratio = two_samples.ratio(kept[0], kept[1], paired, level)
-    return {
-        "runs_first": tau[0].size,
-        "runs_second": tau[1].size,
-        "cut_first": cut[0].size,
-        "cut_second": cut[1].size,
-        "restricted": at,
-        "mean_first": float(kept[0].mean()),
-        "mean_second": float(kept[1].mean()),
-        **_spread("difference", off),
-        "mean_p": p,
-        **_spread("ratio", ratio),
-        "median_first": float(np.median(tau[0])),
-        "median_second": float(np.median(tau[1])),
-        "sooner": sooner,
-        "later": later,
-        "sign_p": sign,
-        **_spread("errors_first", rates[0]),
-        **_spread("errors_second", rates[1]),
-        "errors_p": two_samples.rates_test(wrong[0], wrong[1], paired),
-    }
+        row["sooner"], row["later"] = (int((x < y).sum()) for x, y in (kept, kept[::-1]))
+        row["sign_p"] = two_samples.sign_test(row["sooner"], row["later"])
+    return row | {"errors_p": two_samples.rates_test(*wrong, paired)}
 
 
 def _spread(name: str, x: two_samples.Estimated) -> dict[str, float]:
@@ -296,9 +281,7 @@ def _spread(name: str, x: two_samples.Estimated) -> dict[str, float]:
 
 def _short(x: float, digits: int = 4) -> str:
     """A number in few digits; NaN is a hyphen."""
-    if math.isnan(x):
-        return "-"
-    return f"{x:.0f}" if abs(x) >= 1000 or float(x).is_integer() else f"{x:.{digits}g}"
+    return "-" if math.isnan(x) else f"{x:.0f}" if abs(x) >= 1000 else f"{x:.{digits}g}"
 
 
 __all__ = ["compare"]
