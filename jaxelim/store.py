@@ -5,7 +5,6 @@ they are complete, so a process that is killed leaves complete blocks. Run r of 
 same run in every call. So blocks of any size, order and machine can be joined.
 """
 
-import dataclasses
 import io
 import json
 import os
@@ -27,19 +26,6 @@ Part = tuple[np.ndarray, dict[str, np.ndarray], dict]
 """Run indices, their arrays, and what the work has taken."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """A cell of a store.
-
-    Attributes:
-        key: its hash, the name of its folder.
-        told: the contents of its `cell.json`: the call, and `labels`, its names in studies.
-    """
-
-    key: str
-    told: dict[str, Any]
-
-
 class Store:
     """A folder of finished blocks, in its subfolder `blocks`; created with the first block.
 
@@ -53,8 +39,10 @@ class Store:
         self.directory = Path(directory)
         self.folder = self.directory / "blocks"
 
-    def cells(self) -> list[Cell]:
-        """The cells, sorted by their hashes.
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """The cells by their keys, hashes that name their folders: the contents of `cell.json`.
+
+        These tell the call, and `labels`, its names in studies.
 
         Raises:
             StoreError: there is no such folder, or it cannot be read.
@@ -62,7 +50,7 @@ class Store:
         if not self.folder.is_dir():
             raise StoreError(self.directory, "is no store: there is no folder 'blocks' in it")
         places = [path for path in listed(self.folder) if (path / CELL).is_file()]
-        return [Cell(path.name, _told(path / CELL)) for path in places]
+        return {path.name: _told(path / CELL) for path in places}
 
     def blocks(self, key: str) -> Iterator[tuple[Path, np.ndarray]]:
         """The files of a cell's blocks, with their run indices; opens none."""
@@ -107,7 +95,7 @@ class Store:
         return path
 
     def tell(self, key: str, told: dict[str, Any]) -> None:
-        """Write what tells a cell, as `Cell.told`, with the labels that it has already.
+        """Write what tells a cell, as of `cells`, with the labels that it has already.
 
         Raises:
             StoreError: as `write`, or what it has cannot be read.
@@ -170,18 +158,18 @@ def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[s
     target, copied = Store(output), []
     if not sources:
         raise ArgumentError("sources", list(sources), "at least one folder")
-    cells = [(store, cell) for store in map(Store, sources) for cell in store.cells()]
-    for store, cell in cells:
-        target.tell(cell.key, cell.told)
-        for path, runs in store.blocks(cell.key):
+    cells = [(one, *cell) for one in map(Store, sources) for cell in one.cells().items()]
+    for store, key, told in cells:
+        target.tell(key, told)
+        for path, runs in store.blocks(key):
             if (found := opened(path, runs.size)) is None:
                 continue
             missing = runs
-            for other_runs, others, _ in target.read(cell.key, runs):
+            for other_runs, others, _ in target.read(key, runs):
                 _refuse_conflict(path, runs, found[0], other_runs, others)
                 missing = np.setdiff1d(missing, other_runs)
             if missing.size:
-                copied.append(target.write(cell.key, runs, *found))
+                copied.append(target.write(key, runs, *found))
     return copied
 
 
@@ -196,4 +184,4 @@ def _refuse_conflict(path: Path, runs: Any, arrays: dict, other: Any, others: di
             raise StoreError(path, words)
 
 
-__all__ = ["Cell", "Store", "merge"]
+__all__ = ["Store", "merge"]

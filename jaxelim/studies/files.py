@@ -16,7 +16,7 @@ from jaxelim.simulation.blocks import joined, worked
 from jaxelim.simulation.results.descriptions import FORMAT, made
 from jaxelim.simulation.results.loading import assembled, opened, result_of
 from jaxelim.simulation.results.result import Result
-from jaxelim.store import CELL, Cell, Store
+from jaxelim.store import CELL, Store
 from jaxelim.studies.grid import LONGEST
 from jaxelim.studies.study import AXES, Key, Study
 
@@ -76,13 +76,12 @@ def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
         StoreError: there is no store, or it cannot be read.
     """
     store = Store(folder)
-    found: dict[Key, list[tuple[Cell, Result]]] = {}
-    for cell in store.cells():
-        result = _result(store, cell, parts)
-        if result is None:
+    found: dict[Key, list[tuple[str, Result]]] = {}
+    for cell, told in store.cells().items():
+        if (result := _result(store, cell, told, parts)) is None:
             continue
         usual = str(result.rule), str(result.settings["instance"]), str(result.problem)
-        for labels in cell.told["labels"] or [{}]:
+        for labels in told["labels"] or [{}]:
             key = tuple(labels.get(axis, name) for axis, name in zip(AXES, usual, strict=True))
             found.setdefault(key, []).append((cell, result))
     return Study.of(
@@ -92,10 +91,9 @@ def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
     )
 
 
-def _result(store: Store, cell: Cell, passed: dict[str, Any]) -> Result | None:
+def _result(store: Store, cell: str, told: dict, passed: dict[str, Any]) -> Result | None:
     """The result of a cell; None, with a warning, where it cannot be told."""
-    path, told = store.folder / cell.key / CELL, cell.told
-    parts = store.read(cell.key)
+    path, parts = store.folder / cell / CELL, store.read(cell)
     if not parts:
         return None
     try:
@@ -110,7 +108,7 @@ def _result(store: Store, cell: Cell, passed: dict[str, Any]) -> Result | None:
     return dataclasses.replace(result, timings=timings, layout=layout)
 
 
-def _apart(several: Sequence[tuple[Cell, Result]]) -> list[str]:
+def _apart(several: Sequence[tuple[str, Result]]) -> list[str]:
     """What follows a name that belongs to several results, so that each has its own."""
     if len(several) == 1:
         return [""]
@@ -119,5 +117,5 @@ def _apart(several: Sequence[tuple[Cell, Result]]) -> list[str]:
     names = [n for n in names if any(one.get(n) != told[0].get(n) for one in told)]
     words = [", ".join(f"{name}={one.get(name)}" for name in names) for one in told]
     clear = len(set(words)) == len(words) and max(map(len, words)) <= LONGEST
-    return [f" ({text if clear else cell.key[:8]})"
+    return [f" ({text if clear else cell[:8]})"
             for text, (cell, _) in zip(words, several, strict=True)]  # fmt: skip
