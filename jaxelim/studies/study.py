@@ -82,7 +82,11 @@ class Study:
         for name in names:
             if name not in known:
                 raise unknown_name("key", name, known)
-        found = [one for one in self.results if _are_in(names, one)]
+        found = []
+        for one in self.results:
+            left = iter(one)
+            if all(name in left for name in names):  # in their order
+                found.append(one)
         if len(found) != 1:
             several = "; ".join(map(", ".join, found[:3]))
             note = f"{len(found)} results have these names" + (f": {several}" if found else "")
@@ -100,19 +104,16 @@ class Study:
         Raises:
             ArgumentError: there is no such name.
         """
-        wanted = []
+        kept = dict(self.results)
         for n, given in enumerate((rule, instance, problem)):
             known = self._names(n)
-            names = known if given is None else (given,) if isinstance(given, str) else given
+            names = list(known if given is None else [given] if isinstance(given, str) else given)
             for name in names:
                 if name not in known:
                     raise unknown_name(AXES[n], name, known)
-            wanted.append(set(names))
-        kept = {
-            key: result if stopping is None and delta is None else result.select(stopping, delta)
-            for key, result in self.results.items()
-            if all(name in names for name, names in zip(key, wanted, strict=True))
-        }
+            kept = {key: result for key, result in kept.items() if key[n] in names}
+        if stopping is not None or delta is not None:
+            kept = {key: result.select(stopping, delta) for key, result in kept.items()}
         return Study(kept)
 
     def groups(self) -> list[tuple[dict[str, str], dict[str, Result]]]:
@@ -249,9 +250,3 @@ class Study:
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
-
-
-def _are_in(names: list[str], key: Key) -> bool:
-    """Whether a key has these names, in their order."""
-    left = iter(key)
-    return all(name in left for name in names)
