@@ -66,13 +66,13 @@ from jaxelim.rules import TrackAndStop as TrackAndStop
 from jaxelim.rules import UGapE as UGapE
 from jaxelim.rules import Uniform as Uniform
 from jaxelim.rules import XYAdaptive as XYAdaptive
+from jaxelim.simulation.api import Trace as Trace
 from jaxelim.simulation.api import simulate as simulate
 from jaxelim.simulation.api import trace as trace
 from jaxelim.simulation.experiment import Engine as Engine
 from jaxelim.simulation.experiment import Experiment as Experiment
 from jaxelim.simulation.results.comparison import compare as compare
 from jaxelim.simulation.results.result import Result as Result
-from jaxelim.simulation.results.trace import Trace as Trace
 from jaxelim.stopping.elimination import FullElimination as FullElimination
 from jaxelim.stopping.elimination import SelectiveElimination as SelectiveElimination
 from jaxelim.stopping.llr import LLR as LLR

@@ -1,5 +1,6 @@
 """The public calls `simulate` and `trace`: check, run, order the results."""
 
+import dataclasses
 import os
 from typing import Any, Unpack
 
@@ -11,11 +12,17 @@ from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
 from jaxelim.progress import Progress
 from jaxelim.simulation import blocks
-from jaxelim.simulation.experiment import Engine, Experiment, Settings, of_truth, takes_settings
+from jaxelim.simulation.experiment import (
+    Engine,
+    Experiment,
+    Settings,
+    in_the_given_coordinates,
+    of_truth,
+    takes_settings,
+)
 from jaxelim.simulation.failures import refuse_degenerate
 from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.trace import Trace
 from jaxelim.simulation.run import HostLoop
 from jaxelim.stopping.llr import LLR
 
@@ -106,6 +113,44 @@ def simulate(
     return blocks.run_calls([call], lambda found: found[0], [{}], progress, executor, block, store)
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
+class Trace:
+    """One run, step by step.
+
+    Attributes:
+        arms: int32 [samples], every pull in order, the initial ones first.
+        rewards: float64 [samples], in the units of the instance.
+        active: int32 [checks], what is left at each check, of which the first follows
+            the initial pulls. Best arm and thresholding: active arms, or items. Top m:
+            ordered pairs known worse. Half-spaces: active pieces. LLR stopping eliminates
+            nothing.
+        samples: int, samples drawn.
+        stopped: bool, whether the stopping rule ended the run.
+        answer: bool [K]; [P] of items.
+        pulls: int32 [K].
+        elimination_times: int32, as in `Result`; None where nothing was recorded.
+        theta_hat_0: float64 [d], the estimate after the initial pulls.
+    """
+
+    arms: np.ndarray
+    rewards: np.ndarray
+    active: np.ndarray
+    samples: int
+    stopped: bool
+    answer: np.ndarray
+    pulls: np.ndarray
+    elimination_times: np.ndarray | None
+    theta_hat_0: np.ndarray
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the run was truncated."""
+        return not self.stopped
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.samples} samples, {'stopped' if self.stopped else 'truncated'}>"
+
+
 _ONE = Engine(lanes=1, devices=1)
 
 
@@ -151,10 +196,23 @@ def trace(
     while length < call.cap + 2:
         length *= 2
     with scope.engine():
-        carry, _ = HostLoop(planned(call, log=length), Progress(False, 1)).run()
-        first = np.zeros(1, int)
-        refuse_degenerate(call, carry.out.degenerate, first, first)
-        return Trace.of(call, carry)
+        carry: Any = HostLoop(planned(call, log=length), Progress(False, 1)).run()[0]
+        raw, log, family = carry.out, carry.log, instance.family
+        first, K, samples = np.zeros(1, int), instance.K, int(raw.samples[0, 0, 0])
+        refuse_degenerate(call, raw.degenerate, first, first)
+        k = call.initial_pulls * K
+        rewards = np.concatenate([log.first_rewards, log.reward[k:samples]])
+        return Trace(
+            arms=np.concatenate([np.arange(k, dtype=np.int32) % K, log.arm[k:samples]]),
+            rewards=rewards.astype(np.float64) * family.scale,
+            active=log.remaining[k : samples + 1],
+            samples=samples,
+            stopped=bool(raw.stopped[0, 0, 0]),
+            answer=raw.answer[0, 0, 0],
+            pulls=raw.pulls[0, 0, 0],
+            elimination_times=None if raw.times[0] is None else raw.times[0][0, 0],
+            theta_hat_0=in_the_given_coordinates(call, log.theta_hat_0) * family.scale,
+        )
 
 
-__all__ = ["simulate", "trace"]
+__all__ = ["Trace", "simulate", "trace"]

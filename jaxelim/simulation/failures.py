@@ -52,10 +52,18 @@ def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -
 
     An arm or an answer that is not out of range is 0; a fault is as `Lane.fault`.
     """
-    t, where = place.t, place[:3]
+    t, where, family = place.t, place[:3], call.instance.family
     at, after = place.said(f"at t = {t}"), place.said(f"after {t} samples")
-    if fault:
-        return _of_a_number(call, fault, place, at, after)
+    if fault:  # a number that is not finite: of the family, or of a user's problem
+        what, allowed = _WRONG[fault]
+        if fault == watching.MEANS and shipped(family):  # seen at the chunk's end
+            after = place._replace(live=False).said(f"within the first {t} samples")
+        first = t <= call.initial_pulls * call.instance.K
+        note = f"{what} was not finite {at if fault == watching.REWARD and not first else after}"
+        if fault == watching.EVIDENCE and shipped(family) and not shipped(call.problem):
+            allowed = "a shape(seen, answer) whose pieces have finite LLRs"
+            return ArgumentError("problem", call.problem, allowed, note)
+        return FamilyError("family", family, allowed, note, *where)
     if arm == int(scores.NO_NUMBER):
         note = f"it chose among scores that are NaN {at}"
         return RuleError("rule", call.rule, "a rule whose scores are numbers", note, *where)
@@ -64,21 +72,6 @@ def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -
         return RuleError("rule", call.rule, allowed, f"it chose arm {arm} {at}", *where, arm)
     argument, allowed = call.problem.in_range(call.instance.K)
     return ArgumentError(argument, call.problem, allowed, f"it gave {answer} {after}")
-
-
-def _of_a_number(
-    call: Experiment, fault: int, place: Place, at: str, after: str
-) -> ArgumentError:
-    """The error of a number that is not finite: of the family, or of a user's problem."""
-    family, (what, allowed) = call.instance.family, _WRONG[fault]
-    if fault == watching.MEANS and shipped(family):  # seen at the chunk's end
-        after = place._replace(live=False).said(f"within the first {place.t} samples")
-    first = place.t <= call.initial_pulls * call.instance.K
-    note = f"{what} was not finite {at if fault == watching.REWARD and not first else after}"
-    if fault == watching.EVIDENCE and shipped(family) and not shipped(call.problem):
-        allowed = "a shape(seen, answer) whose pieces have finite LLRs"
-        return ArgumentError("problem", call.problem, allowed, note)
-    return FamilyError("family", family, allowed, note, *place[:3])
 
 
 def refuse_degenerate(call: Experiment, arms: Any, row: np.ndarray, instance: np.ndarray) -> None:
