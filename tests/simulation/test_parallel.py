@@ -32,14 +32,13 @@ def test_processes_compute_what_one_does(pool, tmp_path):
 
 
 def test_arguments_that_do_not_go_together(pool, tmp_path):
-    with pytest.raises(je.errors.ArgumentError, match="block"):
-        simple(block=0, store=tmp_path)
-    with pytest.raises(je.errors.ArgumentError, match="engine: .*one device"):
-        simple(executor=pool, engine=je.Engine(devices=2))
-    with pytest.raises(je.errors.ArgumentError, match="threshold: .*pickled"):
-        simple(executor=pool, threshold=lambda t, delta: 3.0 + t - t)
-    with pytest.raises(je.errors.ArgumentError, match="executor: got 3.*get_executor"):
-        simple(executor=3)
+    for words, given in {
+        "block": dict(block=0, store=tmp_path), "executor: got 3.*get_executor": dict(executor=3),
+        "engine: .*one device": dict(executor=pool, engine=je.Engine(devices=2)),
+        "threshold: .*pickled": dict(executor=pool, threshold=lambda t, delta: 3.0 + t - t),
+    }.items():  # fmt: skip
+        with pytest.raises(je.errors.ArgumentError, match=words):
+            simple(**given)
     with pytest.raises(je.errors.ArgumentError, match="workers"), parallel.processes(0):
         pass
     with concurrent.futures.ThreadPoolExecutor(1) as threads:
@@ -49,9 +48,8 @@ def test_arguments_that_do_not_go_together(pool, tmp_path):
 
 def test_other_versions_are_refused(pool, monkeypatch):
     monkeypatch.setattr(parallel, "REVISION", -1)
-    with pytest.raises(
-        je.errors.WorkerError, match="revision is .* there and -1 here.*Nothing is kept"
-    ):
+    words = "revision is .* there and -1 here.*Nothing is kept"
+    with pytest.raises(je.errors.WorkerError, match=words):
         simple(executor=pool)
 
 

@@ -1,8 +1,8 @@
 """The result of a simulation."""
 
 import dataclasses
-import operator
 import os
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,11 +47,6 @@ def correct(call: Any, answers: np.ndarray) -> np.ndarray:
 def _answer(problem: Any, theta: Any, means: Any, constants: Any) -> Any:
     seen = Estimate(LaneOps(), means, theta, constants)
     return problem.public(seen, problem.answer(seen))
-
-
-def _of_experiment(name: str, words: str) -> Any:
-    """A property of a result that its experiment has."""
-    return property(operator.attrgetter(f"experiment.{name}"), doc=words)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -116,14 +111,14 @@ class Result:
     variances: np.ndarray | None = None
     entered: np.ndarray | None = None
 
-    instance = _of_experiment("instance", "The instance, or the batch.")
-    problem = _of_experiment("problem", "The problem.")
-    rule = _of_experiment("rule", "The sampling rule.")
-    stopping = _of_experiment("stopping", "The stopping rules, a tuple.")
-    elimination = _of_experiment("elimination", "The elimination at sampling, or None.")
-    threshold = _of_experiment("threshold", "The threshold.")
-    deltas = _of_experiment("delta", "The error probabilities, float64 [D].")
-    runs = _of_experiment("runs", "The run indices, int64 [R].")
+    instance = property(attrgetter("experiment.instance"), doc="The instance, or the batch.")
+    problem = property(attrgetter("experiment.problem"), doc="The problem.")
+    rule = property(attrgetter("experiment.rule"), doc="The sampling rule.")
+    stopping = property(attrgetter("experiment.stopping"), doc="The stopping rules, a tuple.")
+    elimination = property(attrgetter("experiment.elimination"), doc="That at sampling, or None.")
+    threshold = property(attrgetter("experiment.threshold"), doc="The threshold.")
+    deltas = property(attrgetter("experiment.delta"), doc="The error probabilities, float64 [D].")
+    runs = property(attrgetter("experiment.runs"), doc="The run indices, int64 [R].")
 
     @property
     def settings(self) -> dict[str, Any]:
