@@ -17,7 +17,6 @@ from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.summary import cut_off, rows_of
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.figure import Figure
 
     from jaxelim.tables import Table
@@ -154,38 +153,6 @@ class Study:
         return "Study of " + ", ".join(
             names[0] if len(names) == 1 else f"{len(names)} {axis}s" for names, axis in counts
         )
-
-    def to_xarray(self) -> "xr.Dataset":
-        """The outcomes as arrays [rule, instance, problem, stopping, delta, run].
-
-        `samples`, `stopped`, `correct`, `tests_stopping` and `tests_sampling`, as of a
-        `Result`. `computed` says which runs there are: where it is False, the others are 0.
-        """
-        import xarray as xr  # slow to import, so only here
-
-        if not self.results:
-            raise ArgumentError("study", self, "a study of which some runs are over")
-        results = list(self.results.values())
-        stopping = list(dict.fromkeys(rule.name for one in results for rule in one.stopping))
-        deltas = list(dict.fromkeys(float(x) for one in results for x in one.deltas))
-        runs = np.unique(np.concatenate([one.runs for one in results]))
-        names = [self._names(n) for n in range(3)]
-        coords: dict[str, Any] = dict(zip(AXES, map(list, names), strict=True))
-        coords |= {"stopping": stopping, "delta": deltas, "run": runs.tolist()}
-        kinds = {"samples": np.int32, "stopped": bool, "correct": bool, "tests_stopping": np.int64,
-                 "tests_sampling": np.int64, "computed": bool}  # fmt: skip
-        shape = [len(axis) for axis in coords.values()]
-        arrays = {name: np.zeros(shape, kind) for name, kind in kinds.items()}
-        for key, one in self.results.items():
-            at = tuple(names[n].index(key[n]) for n in range(3))
-            place: Any = np.ix_(
-                [stopping.index(rule.name) for rule in one.stopping],
-                [deltas.index(float(x)) for x in one.deltas],
-                np.searchsorted(runs, one.runs).tolist(),
-            )
-            for name, array in arrays.items():
-                array[at][place] = getattr(one, name, True)  # True for `computed`
-        return xr.Dataset({name: (list(coords), x) for name, x in arrays.items()}, coords)
 
     def compare(
         self, baseline: str | None = None, *, level: float = 0.95, paired: bool | None = None,

@@ -39,6 +39,9 @@ def test_each_result_is_that_of_a_call(whole):
         for place, instance in zip(whole.instances, [EASY, *PAIR], strict=True):
             alone = je.simulate(instance, je.BestArm(), rule, **COMMON)
             assert whole[name, place].equals(alone), (name, place)
+    own = {"delta": 0.3, "stopping": je.SelectiveElimination()}  # for a rule itself
+    other = je.study(EASY, je.BestArm(), {"rule": je.Uniform(), **own}, **COMMON)["Uniform"]
+    assert other.equals(je.simulate(EASY, je.BestArm(), je.Uniform(), **COMMON | own))
     one = whole.select(instance="easy")
     assert one["even"] is whole["even", "easy"] is whole["even", "easy", "best-arm"]
     assert list(one) == [("even", "easy", "best-arm"), ("oracle", "easy", "best-arm")]
@@ -56,12 +59,6 @@ def test_keys_that_are_wrong(whole):
 
 
 def test_the_table(whole):
-    data = whole.to_xarray()
-    dims = ("rule", "instance", "problem", "stopping", "delta", "run")
-    assert data["samples"].dims == dims and data["samples"].shape == (2, 3, 1, 1, 2, 6)
-    found = data.sel(rule="oracle", instance="pair[1]", problem="best-arm")
-    np.testing.assert_array_equal(found["samples"], whole["oracle", "pair[1]"].samples)
-    assert data["computed"].all()
     rows = whole.summary().to_dict("records")
     assert len(rows) == 12 and rows[0]["rule"] == "even" and "problem" not in rows[0]
     tau = whole["even", "easy"].samples[0, 0]
@@ -83,18 +80,6 @@ def test_the_table_has_costs_where_a_result_has(whole):
     assert [row["mean cost"] for row in rows[:2]] == pytest.approx(spent.tolist())
     assert all(np.isnan(row["mean cost"]) for row in rows[2:])
     assert "mean cost" not in whole.summary()
-
-
-def test_results_of_other_runs_and_stops_share_a_table(whole):
-    other = je.study(EASY, je.BestArm(), {"other": {"rule": je.Uniform(), "delta": 0.3,
-                     "stopping": je.SelectiveElimination()}},
-                     **{**COMMON, "runs": [4, 9]})  # fmt: skip
-    both = je.Study({**whole.select(instance="easy").results, **other.results}).to_xarray()
-    assert both["samples"].shape == (3, 1, 1, 2, 3, 7) and not both["computed"].all()
-    alone = both.sel(rule="other", stopping="selective", delta=0.3, run=[4, 9]).squeeze()
-    assert alone["computed"].all() and int(both["computed"].sel(rule="other").sum()) == 2
-    np.testing.assert_array_equal(alone["samples"], other["other"].samples[0, 0])
-    assert not both["samples"].values[~both["computed"].values].any()
 
 
 def test_rules_are_compared_on_the_same_noise(whole):
