@@ -155,14 +155,13 @@ class Study:
         )
 
     def compare(
-        self, baseline: str | None = None, *, level: float = 0.95, paired: bool | None = None,
-        by: str = "samples",
-    ) -> "Table":  # fmt: skip
+        self, baseline: str | None = None, *, level: float = 0.95, by: str = "samples"
+    ) -> "Table":
         """Compare the rules, on each instance and problem: see `je.compare`.
 
         Args:
             baseline: the rule that all others are compared with; None: the first.
-            level, paired, by: as of `je.compare`; all rules have the same seeds.
+            level, by: as of `je.compare`; all rules have the same seeds.
 
         Raises:
             ArgumentError: there is no such rule; and as `je.compare`.
@@ -173,7 +172,7 @@ class Study:
             ({axis: name for axis, name in where.items() if several[axis]}, named)
             for where, named in self.groups()
         ]
-        return compared(groups, baseline, level, paired, by)
+        return compared(groups, baseline, level, by)
 
     def figure(self, *, log: bool = False) -> "Figure":
         """Draw stopping times, their ratio to log(1/delta), and errors: see `study_figure`."""

@@ -157,8 +157,6 @@ def test_runs_are_paired_by_their_indices():
     for words, other in cases.items():
         found = je.compare([made(a), other])
         assert not found["paired"][0] and any(words in note for note in found.notes), words
-        assert je.compare([made(a), other], paired=True)["paired"][0]
-    assert not je.compare([made(a), made(b)], paired=False)["paired"][0]
 
 
 def test_rows_are_of_pairs_stopping_rules_and_deltas():
@@ -275,8 +273,6 @@ def test_the_figure_of_a_comparison():
         (lambda a: je.compare(a), "two or more"),
         (lambda a: je.compare(a, a, a), "all results in one list"),
         (lambda a: je.compare([a, a], level=1.0), "level"),
-        (lambda a: je.compare([a, a], paired="yes"), "paired"),
-        (lambda a: je.compare([a, made(np.ones(4))], paired=True), "different numbers of runs"),
         (lambda a: je.compare([a, made(np.ones(5), deltas=np.array([0.3]))]), "common delta"),
         (lambda a: je.compare([made(np.ones((2, 1, 5))),
                                made(np.ones(5), stopping=je.FullElimination())]),

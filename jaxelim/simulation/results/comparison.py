@@ -38,7 +38,6 @@ def compare(
     *more: Any,
     baseline: str | None = None,
     level: float = 0.95,
-    paired: bool | None = None,
     by: str = "samples",
 ) -> "Table":
     """Compare stopping times and errors of results, two by two or with one of them.
@@ -57,8 +56,6 @@ def compare(
         results: two or more, by name, or in a sequence; then their rules are the names.
         baseline: the name of the result that all others are compared with; None: all pairs.
         level: of the intervals, in (0, 1).
-        paired: None: as above. True: run r of one and of the other are a pair, in the
-            order of `runs`. False: no pairs.
         by: "samples", or "costs": then tau, its means and L are in the units of the costs
             of the arms, which both instances must have.
 
@@ -83,8 +80,8 @@ def compare(
 
     Raises:
         ArgumentError: fewer than two results, none of the baseline's name, results without a
-            common stopping rule or delta, batches of different sizes, paired=True for different
-            numbers of runs, or by="costs" for arms without costs.
+            common stopping rule or delta, batches of different sizes, or by="costs" for arms
+            without costs.
 
     Example:
         >>> both = {"LinGapE": one, "LUCB": other}  # doctest: +SKIP
@@ -93,23 +90,17 @@ def compare(
     if more:
         allowed = "all results in one list, compare([a, b, c]), or by name in one mapping"
         raise ArgumentError("results", more[0], allowed)
-    return compared([({}, results)], baseline, level, paired, by)
+    return compared([({}, results)], baseline, level, by)
 
 
 def compared(
-    groups: Sequence[tuple[dict[str, str], Any]],
-    baseline: str | None,
-    level: float,
-    paired: bool | None,
-    by: str = "samples",
+    groups: Sequence[tuple[dict[str, str], Any]], baseline: str | None, level: float, by: str
 ) -> "Table":
     """The comparison of groups: pairs of what names one, keys of its rows, and its results."""
     from jaxelim.tables import Table  # pandas is slow to import
 
     checks.choice("by", by, OF)
     level = checks.real("level", level, low=0, high=1, open=True)
-    if paired is not None and not isinstance(paired, bool):
-        raise ArgumentError("paired", paired, "None, True or False")
     rows, notes, everyone = [], [], {}
     for where, results in groups:
         named = _named(results)
@@ -122,15 +113,10 @@ def compared(
             pairs = [(name, baseline) for name in named if name != baseline]
         for first, second in pairs:
             a, b = named[first], named[second]
-            reasons = _apart(a, b)
-            both = not reasons if paired is None else paired
-            if both and a.runs.size != b.runs.size:
-                allowed = "None or False for results with different numbers of runs"
-                raise ArgumentError("paired", paired, allowed, f"{first} and {second}")
-            if paired is None and reasons:
+            if reasons := _apart(a, b):
                 notes.append(f"{first} and {second} are not paired: {', '.join(reasons)}.")
             head = {"first": first, "second": second, **where}
-            rows += [{**head, **row} for row in _rows(a, b, both, paired is None, level, by)]
+            rows += [{**head, **row} for row in _rows(a, b, not reasons, level, by)]
     if not rows:
         raise ArgumentError("results", groups, "two or more Results")
     for row, p in zip(rows, two_samples.holm([row["mean_p"] for row in rows]), strict=True):
@@ -216,16 +202,16 @@ def _apart(a: "Result", b: "Result") -> list[str]:
 
 
 def _rows(
-    a: "Result", b: "Result", paired: bool, aligned: bool, level: float, by: str
+    a: "Result", b: "Result", paired: bool, level: float, by: str
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a pair of results; `aligned`: pairs have equal run indices."""
+    """The rows of two results; pairs of runs have equal indices."""
     sizes = [result.samples.shape[0] if result.batched else None for result in (a, b)]
     if sizes[0] != sizes[1]:
         note = f"of {' and '.join(str(size or 'no') for size in sizes)} instances in a batch"
         raise ArgumentError("results", [a, b], "results of equally many instances", note)
 
     def outcomes(result: "Result", at: tuple) -> tuple:
-        order = np.argsort(result.runs) if aligned else slice(None)
+        order = np.argsort(result.runs)
         return tuple(getattr(result, name)[at][order] for name in (by, "stopped", "correct"))
 
     mine, theirs = ([rule.name for rule in result.stopping] for result in (a, b))
