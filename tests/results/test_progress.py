@@ -12,8 +12,6 @@ from jaxelim.progress import Progress, by_parts
 
 
 class Terminal(io.StringIO):
-    """A standard error that is a terminal."""
-
     def isatty(self):
         return True
 

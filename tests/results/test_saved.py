@@ -31,43 +31,32 @@ Y = np.array([[[1.0, -1.0]], [[-1.0, 1.0]]])
 
 
 def larger(theta):
-    """The index of the larger coordinate."""
     return jnp.argmax(theta).astype(jnp.int32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Mine(je.contracts.SamplingRule):
-    """A rule of one's own."""
-
     rate: float = 1.5
     traits: ClassVar[Traits] = Traits()
 
 
 @dataclasses.dataclass(frozen=True)
 class MyProblem(je.BestArm):
-    """A problem of one's own."""
-
     shift: float = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
 class MyFamily(je.Poisson):
-    """A family of one's own."""
-
     share: float = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class MyStop(je.SelectiveElimination):
-    """A stopping rule of one's own."""
-
     name: ClassVar[str] = "my-stop"
 
 
 @dataclasses.dataclass(frozen=True)
 class MyThreshold:
-    """A threshold of one's own."""
-
     factor: float = 2.0
 
     def __call__(self, t, delta):

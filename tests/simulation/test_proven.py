@@ -49,8 +49,6 @@ class Doubled(type(je.Bernoulli())):
 
 @dataclasses.dataclass(frozen=True)
 class Quick(je.contracts.StoppingRule):
-    """A stopping rule of one's own, which may stop whenever it likes."""
-
     name = "quick"
 
     def observe(self, seen, state, beta):
@@ -58,15 +56,11 @@ class Quick(je.contracts.StoppingRule):
 
 
 class Hasty(je.LUCB):
-    """LUCB's intervals, and an answer as soon as it may."""
-
     def native(self, view, state):
         return view.t > 3, state.mask
 
 
 class Quicker(je.Racing):
-    """Rounds that end at once."""
-
     def native(self, view, state):
         return view.t > 3, state.remaining
 
@@ -143,8 +137,6 @@ def test_what_contradicts_a_threshold_is_refused(call, argument):
 
 @dataclasses.dataclass(frozen=True)
 class Stated:
-    """A threshold of one's own with a proof."""
-
     answer: object = True
 
     def __call__(self, t, delta):
@@ -227,8 +219,6 @@ def test_live_runs_name_threshold_and_guarantee():
 
 
 class LaplaceByArm(type(je.Gaussian(std=[1.0, 1.0]))):
-    """Draws of variance 1 under Gaussian evidence."""
-
     def draw(self, lanes, nature, arm, pull, noise):
         sign = jnp.where(noise > 0, 1.0, -1.0)
         return lanes.take(nature["mean"], arm) - sign * jnp.log(jnp.abs(noise)) / 2**0.5
