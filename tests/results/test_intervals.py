@@ -148,13 +148,13 @@ def test_refusals():
         else:
             with pytest.raises(je.errors.UnsupportedError, match=r"without replacement.*live run"):
                 result.intervals()
-    for level in (0, 1.0, True):
-        with pytest.raises(je.errors.ArgumentError, match="level: got"):
-            coins.intervals(level)
-    with pytest.raises(je.errors.ArgumentError, match="b: got 1.*another arm"):
-        coins.difference(1, 1)
-    with pytest.raises(je.errors.ArgumentError, match="arm: got 3"):
-        coins.difference(0, 3)
+    for given, words in (((0, 1, 0), "level: got"), ((0, 1, 1.0), "level: got"),
+                         ((0, 1, True), "level: got"), ((1, 1), "b: got 1.*another arm"),
+                         ((0, 3), "arm: got 3")):  # fmt: skip
+        with pytest.raises(je.errors.ArgumentError, match=words):
+            coins.difference(*given)
+    with pytest.raises(je.errors.ArgumentError, match="level: got"):
+        coins.intervals(1.0)
 
 
 @pytest.mark.slow
