@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from jaxelim import figures as figures
     from jaxelim import store as store
     from jaxelim import testing as testing
-    from jaxelim.simulation.results.loading import load_result as load_result
+    from jaxelim.studies.files import load_result as load_result
     from jaxelim.studies.files import load_store as load_store
     from jaxelim.studies.files import load_study as load_study
 
@@ -105,11 +105,7 @@ __all__ = [
     "thresholds", "trace",
 ]  # fmt: skip
 
-_LATE = {
-    "load_result": "jaxelim.simulation.results.loading",
-    "load_store": "jaxelim.studies.files",
-    "load_study": "jaxelim.studies.files",
-}  # as matplotlib, xarray and scipy.stats are slow to import
+_LATE = ("load_result", "load_store", "load_study")  # as xarray is slow to import
 
 
 def __dir__() -> list[str]:
@@ -121,5 +117,5 @@ def __getattr__(name: str) -> Any:
     if name in ("figures", "store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
     if name in _LATE:
-        return getattr(importlib.import_module(_LATE[name]), name)
+        return getattr(importlib.import_module("jaxelim.studies.files"), name)
     raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")
