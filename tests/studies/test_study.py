@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -14,7 +15,7 @@ import jaxelim as je
 from jaxelim import cli
 from jaxelim.simulation import blocks
 from jaxelim.studies.grid import places
-from tests.store.test_store import asked
+from tests.store.test_store import asked, interrupt
 
 EASY = je.Instance.unstructured([1.0, 0.2, 0.0], name="easy")
 PAIR = je.Instance.unstructured([[1.0, 0.5, 0.0], [0.5, 0.0, 0.2]], name="pair")
@@ -118,13 +119,9 @@ def test_a_file_gives_the_study_back(whole, tmp_path):
 
 
 def test_an_interrupted_study_goes_on(whole, tmp_path, monkeypatch):
-    def stop(done, *_):
-        if done >= 12:
-            raise KeyboardInterrupt
-
     seen = asked(monkeypatch)
     with pytest.raises(je.errors.Interrupted, match="of 24 runs are in finished blocks") as caught:
-        made(store=tmp_path, block=4, progress=stop)
+        made(store=tmp_path, block=4, progress=partial(interrupt, runs=12))
     part = caught.value.result
     assert isinstance(part, je.Study) and 0 < len(part) < 6
     assert made(store=tmp_path, block=4).equals(whole)
