@@ -145,9 +145,9 @@ def _result(call: Experiment, parts: Sequence[Part]) -> Result | None:
     call = call if over.all() else call.part(call.runs[over])
     timings, layout = worked([took for *_, took in parts])
     found = joined(parts, call.runs)
+    arrays: Any = {name: found.get(name) for name in ARRAYS}
     with scope.engine():
-        return Result(call, **{name: found.get(name) for name in ARRAYS}, timings=timings,
-                      layout=layout, origin=origin(call))  # type: ignore[arg-type]  # fmt: skip
+        return Result(call, **arrays, timings=timings, layout=layout, origin=origin(call))
 
 
 def _told(call: Experiment, took: dict, labels: dict[str, str]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def study(
     found = places(instances, problem, rules, **settings)
     calls, keys = [place.call for place in found], [place[:3] for place in found]
     blocks.check(calls[0], progress, executor, block)
-    labels = [dict(zip(AXES, key, strict=True)) for key in keys]
+    labels: Any = [dict(zip(AXES, key, strict=True)) for key in keys]
     return blocks.run_calls(
         calls, lambda results: Study.of(zip(keys, results, strict=True)), labels,
         progress, executor, block, store,
@@ -98,7 +98,8 @@ def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Plac
             if isinstance(asked, str):
                 asked = catalogue.problem_on(source, asked)
             settings = catalogue.resolved({**shared, **own})
-            found.append(Place(*key, Experiment(of_truth(instance), asked, **settings)))
+            call = Experiment(of_truth(instance), asked, **settings)
+            found.append(Place(key[0], key[1], key[2], call))
         except ArgumentError as error:
             where = "rule {!r}, instance {!r}, problem {!r}".format(*key)
             error.note = f"{error.note}; of {where}" if error.note else f"of {where}"

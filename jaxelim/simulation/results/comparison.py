@@ -251,14 +251,14 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
                 f"mean_{name}": float(kept[n].mean()), f"median_{name}": float(np.median(tau[n]))}
         errors = two_samples.rate(int(wrong[n].sum()), wrong[n].size, level)
         row |= _spread(f"errors_{name}", errors)
-    difference, row["mean_p"] = two_samples.difference(*kept, paired, level)
+    difference, row["mean_p"] = two_samples.difference(kept[0], kept[1], paired, level)
     row |= _spread("difference", difference)
-    row |= _spread("ratio", two_samples.ratio(*kept, paired, level))
+    row |= _spread("ratio", two_samples.ratio(kept[0], kept[1], paired, level))
     row |= dict.fromkeys(("sooner", "later", "sign_p"), math.nan)
     if paired:
         row["sooner"], row["later"] = (int((x < y).sum()) for x, y in (kept, kept[::-1]))
         row["sign_p"] = two_samples.sign_test(row["sooner"], row["later"])
-    return row | {"errors_p": two_samples.rates_test(*wrong, paired)}
+    return row | {"errors_p": two_samples.rates_test(wrong[0], wrong[1], paired)}
 
 
 def _spread(name: str, x: two_samples.Estimated) -> dict[str, float]:

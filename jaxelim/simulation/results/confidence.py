@@ -119,9 +119,9 @@ def _over_runs(
 ) -> sequences.Pair:
     def ends(counts: Array, values: Array, moments: Any) -> sequences.Pair:
         if kind == "directions":  # linear rewards are Gaussian
-            return sequences.directions(grid, values, *of, counts, beta)
+            return sequences.directions(grid, values, of[0], of[1], counts, beta)
         if kind == "difference":
-            return sequences.difference(family, counts, values, *of, grid, beta, moments)
+            return sequences.difference(family, counts, values, of[0], of[1], grid, beta, moments)
         return sequences.interval(family, counts, values, grid, beta, moments)
 
     return jax.vmap(ends)(*rows)
@@ -192,7 +192,7 @@ def of_result(
         of_runs = MeansOfRuns(arms=alone, family=family, grid=priors(result.threshold),
                               counts=counts[i], means=means[i], moments=moments[i])  # fmt: skip
         parts.append(of_runs.intervals(level) if pair is None
-                     else of_runs.differences(*pair, level, pairs))  # fmt: skip
+                     else of_runs.differences(pair[0], pair[1], level, pairs))  # fmt: skip
     ends = (np.concatenate([getattr(part, end) for part in parts])
             for end in ("values", "low", "high"))  # fmt: skip
     shape = (*result.samples.shape, instance.K) if pair is None else result.samples.shape

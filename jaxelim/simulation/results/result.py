@@ -292,7 +292,7 @@ class Result:
         of_answer = self.problem.answer_axis or (
             "arm" if self.answer.shape[-1] == self.pulls.shape[-1] else "answer_index"
         )
-        own = {("answer",): (of_answer,), ("times",): self.problem.times_axes}
+        own: dict[tuple, tuple] = {("answer",): (of_answer,), ("times",): self.problem.times_axes}
         data: dict[str, Any] = {"truncated": (dims, self.truncated)}
         if self.costs is not None:
             data["costs"] = (dims, self.costs)
