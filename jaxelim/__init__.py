@@ -66,13 +66,13 @@ from jaxelim.rules import TrackAndStop as TrackAndStop
 from jaxelim.rules import UGapE as UGapE
 from jaxelim.rules import Uniform as Uniform
 from jaxelim.rules import XYAdaptive as XYAdaptive
+from jaxelim.simulation.api import Trace as Trace
 from jaxelim.simulation.api import simulate as simulate
 from jaxelim.simulation.api import trace as trace
 from jaxelim.simulation.experiment import Engine as Engine
 from jaxelim.simulation.experiment import Experiment as Experiment
 from jaxelim.simulation.results.comparison import compare as compare
 from jaxelim.simulation.results.result import Result as Result
-from jaxelim.simulation.results.trace import Trace as Trace
 from jaxelim.stopping import LLR as LLR
 from jaxelim.stopping import FullElimination as FullElimination
 from jaxelim.stopping import Native as Native
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from jaxelim import figures as figures
     from jaxelim import store as store
     from jaxelim import testing as testing
-    from jaxelim.simulation.results.loading import load_result as load_result
+    from jaxelim.studies.files import load_result as load_result
     from jaxelim.studies.files import load_store as load_store
     from jaxelim.studies.files import load_study as load_study
 
@@ -105,11 +105,7 @@ __all__ = [
     "thresholds", "trace",
 ]  # fmt: skip
 
-_LATE = {
-    "load_result": "jaxelim.simulation.results.loading",
-    "load_store": "jaxelim.studies.files",
-    "load_study": "jaxelim.studies.files",
-}  # as matplotlib, xarray and scipy.stats are slow to import
+_LATE = ("load_result", "load_store", "load_study")  # as xarray is slow to import
 
 
 def __dir__() -> list[str]:
@@ -121,5 +117,5 @@ def __getattr__(name: str) -> Any:
     if name in ("figures", "store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
     if name in _LATE:
-        return getattr(importlib.import_module(_LATE[name]), name)
+        return getattr(importlib.import_module("jaxelim.studies.files"), name)
     raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")

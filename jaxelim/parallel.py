@@ -25,10 +25,10 @@ import numpy as np
 
 from jaxelim import checks, program_cache, scope
 from jaxelim.engine import REVISION
-from jaxelim.errors import ArgumentError, SetupError, WorkerError
+from jaxelim.errors import SetupError, WorkerError
 
-SPAWN = "use spawn: ProcessPoolExecutor(mp_context=multiprocessing.get_context('spawn'))"
-FRESH = "start workers that have not used JAX: new processes with 'spawn', or `dask worker`"
+_SPAWN = "use spawn: ProcessPoolExecutor(mp_context=multiprocessing.get_context('spawn'))"
+_FRESH = "start workers that have not used JAX: new processes with 'spawn', or `dask worker`"
 
 
 def cores() -> int:
@@ -70,11 +70,8 @@ def asked_for(
 ) -> Iterator[concurrent.futures.Executor | None]:
     """The executor that a command line asks for; None for this process.
 
-    Args:
-        workers: processes on this machine; 0 or 1: none; None: one a core. On a GPU this
-            process computes, as one process has the device.
-        scheduler: the address of the Dask scheduler of a running cluster, or its file, in
-            place of workers here.
+    That is where workers are 0 or 1, and None of them on a GPU; else None is one a core. A
+    scheduler, of Dask, is an address or a file.
     """
     if scheduler is not None:
         try:
@@ -93,20 +90,8 @@ def asked_for(
         return
     if workers is None:
         workers = cores() if jax.default_backend() == "cpu" else 0
-    if workers < 2:
-        yield None
-        return
-    with processes(workers) as executor:
+    with processes(workers) if workers > 1 else contextlib.nullcontext() as executor:
         yield executor
-
-
-def check(executor: Any) -> None:
-    """Raises:
-    ArgumentError: `executor` is no executor.
-    """
-    if not isinstance(executor, concurrent.futures.Executor):
-        allowed = "None or a concurrent.futures.Executor, as jaxelim.parallel.processes() and "
-        raise ArgumentError("executor", executor, allowed + "get_executor() of a Dask client give")
 
 
 def workers_of(executor: Any) -> int:
@@ -117,10 +102,7 @@ def workers_of(executor: Any) -> int:
 def dealt(
     compute: Callable, parts: Sequence[Any], executor: Any, bar: Any
 ) -> Iterator[tuple[int, Any]]:
-    """The index of each part with what `compute` returns, as they end.
-
-    `compute` is called with (part, bar) in this process, with (part) in a worker.
-    """
+    """The index of each part with compute(part, bar), in a worker compute(part), as they end."""
     if executor is None:
         for number, part in enumerate(parts):
             yield number, compute(part, bar)
@@ -165,7 +147,7 @@ def _in_worker(
     """What `compute` returns in a worker, and JAX's platform there."""
     here = socket.gethostname(), os.getpid()
     if here == client:
-        raise SetupError("the executor runs its tasks in this process, on threads", SPAWN)
+        raise SetupError("the executor runs its tasks in this process, on threads", _SPAWN)
     mine = versions()
     other = [f"{name} is {mine[name]} there and {wanted.get(name)} here" for name in mine
              if mine[name] != wanted.get(name)]  # fmt: skip
@@ -202,7 +184,7 @@ def _set_one_device() -> None:
     devices = jax.devices()
     if len(devices) > 1 or (devices[0].platform == "cpu" and os.environ.get("NPROC") != "1"):
         those = f"{len(devices)} devices" if len(devices) > 1 else "threads of its own"
-        raise SetupError(f"JAX has started with {those} in worker {os.getpid()}", FRESH)
+        raise SetupError(f"JAX has started with {those} in worker {os.getpid()}", _FRESH)
 
 
 __all__ = ["cores", "processes"]

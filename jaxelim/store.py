@@ -1,13 +1,10 @@
 """Finished blocks of runs on disk: a folder a cell, with one JSON file and a .npz file a block.
 
-A cell is a call without its runs. Its folder is named by a hash of all that determines the
-numbers, and has `cell.json`, which tells the call, and `0000000-0000099.npz`, the arrays of
-these runs. Files are written under another name, flushed to the disk and renamed. So a
-process that is killed leaves complete blocks. Run r of a seed is the same run in every call.
-So blocks of any size, order and machine can be joined, and stores by copying.
+A cell is a call without its runs: see docs/reference/file-formats.md. Files are renamed when
+they are complete, so a process that is killed leaves complete blocks. Run r of a seed is the
+same run in every call. So blocks of any size, order and machine can be joined.
 """
 
-import dataclasses
 import io
 import json
 import os
@@ -29,24 +26,8 @@ Part = tuple[np.ndarray, dict[str, np.ndarray], dict]
 """Run indices, their arrays, and what the work has taken."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """A cell of a store.
-
-    Attributes:
-        key: its hash, the name of its folder.
-        told: the contents of its `cell.json`: the call, and `labels`, its names in studies.
-    """
-
-    key: str
-    told: dict[str, Any]
-
-
 class Store:
-    """A folder of finished blocks, in its subfolder `blocks`.
-
-    Args:
-        directory: the folder; created with the first block.
+    """A folder of finished blocks, in its subfolder `blocks`; created with the first block.
 
     Raises:
         ArgumentError: directory is no path.
@@ -58,19 +39,18 @@ class Store:
         self.directory = Path(directory)
         self.folder = self.directory / "blocks"
 
-    def cells(self) -> list[Cell]:
-        """The cells, sorted by their hashes.
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """The cells by their keys, hashes that name their folders: the contents of `cell.json`.
+
+        These tell the call, and `labels`, its names in studies.
 
         Raises:
             StoreError: there is no such folder, or it cannot be read.
         """
         if not self.folder.is_dir():
             raise StoreError(self.directory, "is no store: there is no folder 'blocks' in it")
-        return [
-            Cell(path.name, _told(path / CELL))
-            for path in listed(self.folder)
-            if (path / CELL).is_file()
-        ]
+        places = [path for path in listed(self.folder) if (path / CELL).is_file()]
+        return {path.name: _told(path / CELL) for path in places}
 
     def blocks(self, key: str) -> Iterator[tuple[Path, np.ndarray]]:
         """The files of a cell's blocks, with their run indices; opens none."""
@@ -78,22 +58,15 @@ class Store:
             if named := _NAME.fullmatch(path.name):
                 yield path, np.arange(int(named[1]), int(named[2]) + 1)
 
-    def prepare(self) -> None:
-        """Create the folder.
-
-        Raises:
-            StoreError: it cannot be created.
-        """
-        make_folder(self.folder)
-
     def damaged(self) -> list[Path]:
         """Files that were set aside, as they cannot be read."""
         return sorted(self.folder.glob("*/*.damaged"))
 
     def read(self, key: str, wanted: np.ndarray | None = None) -> list[Part]:
-        """The blocks of a cell with some of the wanted runs, each run once.
+        """The blocks of a cell with some of the wanted runs; None: all.
 
-        A file that is damaged is set aside, under a name that ends in `.damaged`.
+        Blocks whose wanted runs others have are left out. A file that is damaged is set aside,
+        under a name that ends in `.damaged`.
 
         Raises:
             StoreError: a file cannot be read.
@@ -101,27 +74,14 @@ class Store:
         parts: list[Part] = []
         have = np.zeros(0, np.int64)
         for path, runs in self.blocks(key):
-            kept = ~np.isin(runs, have)
-            if wanted is not None:
-                kept &= np.isin(runs, wanted)
-            if not kept.any() or (found := opened(path, runs.size)) is None:
-                continue
-            arrays, work = found
-            if not kept.all():
-                axis = arrays["samples"].ndim - 1
-                arrays = {name: np.compress(kept, x, axis) for name, x in arrays.items()}
-            parts.append((runs[kept], arrays, work))
-            have = np.concatenate([have, runs[kept]])
+            new = np.setdiff1d(runs if wanted is None else np.intersect1d(runs, wanted), have)
+            if new.size and (found := opened(path, runs.size)) is not None:
+                parts.append((runs, *found))
+                have = np.union1d(have, runs)
         return parts
 
     def write(self, key: str, runs: np.ndarray, arrays: dict, work: dict) -> Path:
-        """Write a block; returns its file.
-
-        Args:
-            key: of the cell.
-            runs: consecutive indices [n].
-            arrays: by name.
-            work: what JSON can hold.
+        """Write the arrays of consecutive runs [n], and JSON on the work; returns the file.
 
         Raises:
             StoreError: it cannot be written.
@@ -135,10 +95,10 @@ class Store:
         return path
 
     def tell(self, key: str, told: dict[str, Any]) -> None:
-        """Write what tells a cell, as `Cell.told`, with the labels that it has already.
+        """Write what tells a cell, as of `cells`, with the labels that it has already.
 
         Raises:
-            StoreError: it cannot be written, or what it has cannot be read.
+            StoreError: as `write`, or what it has cannot be read.
         """
         path = self.folder / key / CELL
         make_folder(path.parent)
@@ -155,7 +115,6 @@ class Store:
 
 
 def _told(path: Path) -> dict[str, Any]:
-    """The contents of a `cell.json`."""
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -163,10 +122,7 @@ def _told(path: Path) -> dict[str, Any]:
 
 
 def opened(path: Path, size: int) -> tuple[dict[str, np.ndarray], dict] | None:
-    """The arrays of a block of so many runs, and what its work has taken.
-
-    None, with a warning, where the file is damaged: it is renamed.
-    """
+    """The arrays of a block of so many runs, and of its work; None if it is damaged and renamed."""
     try:
         with np.load(io.BytesIO(path.read_bytes())) as file:
             arrays = {name: file[name] for name in file.files}
@@ -202,26 +158,23 @@ def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[s
     target, copied = Store(output), []
     if not sources:
         raise ArgumentError("sources", list(sources), "at least one folder")
-    cells = [(store, cell) for store in map(Store, sources) for cell in store.cells()]
-    for store, cell in cells:
-        target.tell(cell.key, cell.told)
-        for path, runs in store.blocks(cell.key):
-            found = opened(path, runs.size)
-            if found is None:
+    cells = [(one, *cell) for one in map(Store, sources) for cell in one.cells().items()]
+    for store, key, told in cells:
+        target.tell(key, told)
+        for path, runs in store.blocks(key):
+            if (found := opened(path, runs.size)) is None:
                 continue
             missing = runs
-            for other_runs, others, _ in target.read(cell.key, runs):
+            for other_runs, others, _ in target.read(key, runs):
                 _refuse_conflict(path, runs, found[0], other_runs, others)
                 missing = np.setdiff1d(missing, other_runs)
             if missing.size:
-                copied.append(target.write(cell.key, runs, *found))
+                copied.append(target.write(key, runs, *found))
     return copied
 
 
 def _refuse_conflict(path: Path, runs: Any, arrays: dict, other: Any, others: dict) -> None:
-    """Raises:
-    StoreError: the arrays of two blocks differ in a run that both have.
-    """
+    """Refuse two blocks whose arrays differ in a run that both have."""
     _, mine, theirs = np.intersect1d(runs, other, return_indices=True)
     axis = arrays["samples"].ndim - 1
     for name, x in arrays.items():
@@ -231,4 +184,4 @@ def _refuse_conflict(path: Path, runs: Any, arrays: dict, other: Any, others: di
             raise StoreError(path, words)
 
 
-__all__ = ["Cell", "Store", "merge"]
+__all__ = ["Store", "merge"]

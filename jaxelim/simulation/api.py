@@ -1,5 +1,6 @@
 """The public calls `simulate` and `trace`: check, run, order the results."""
 
+import dataclasses
 import os
 from typing import Any, Unpack
 
@@ -11,12 +12,18 @@ from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
 from jaxelim.progress import Progress
 from jaxelim.simulation import blocks
-from jaxelim.simulation.experiment import Engine, Experiment, Settings, of_truth, takes_settings
-from jaxelim.simulation.outcomes import refuse_degenerate
+from jaxelim.simulation.experiment import (
+    Engine,
+    Experiment,
+    Settings,
+    in_the_given_coordinates,
+    of_truth,
+    takes_settings,
+)
+from jaxelim.simulation.failures import refuse_degenerate
 from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.trace import Trace
-from jaxelim.simulation.run import run as run_plan
+from jaxelim.simulation.run import HostLoop
 from jaxelim.stopping import LLR
 
 
@@ -34,8 +41,7 @@ def simulate(
 ) -> Result:
     """Run a sampling rule many times, and observe stopping rules on its trajectories.
 
-    A first call compiles, most often for seconds. A folder in the environment's
-    `JAX_COMPILATION_CACHE_DIR` keeps compiled programs for later processes.
+    A first call compiles, most often for seconds.
 
     Args:
         instance: one instance, or a batch of them.
@@ -47,19 +53,18 @@ def simulate(
             run. Deltas share it too where the rule's choices do not depend on delta;
             else each delta has its own trajectory.
         elimination: at sampling: None, `SelectiveElimination()`, `FullElimination()` or
-            `Resets(...)`. The rule then reads only the active pieces. These are the
-            pieces that the stopping rule has left, which must be one of the same kind.
-            `Resets` has sets of its own.
-        threshold: beta, a callable of (t, delta), or a `Mixture`. The default, the paper's
-            heuristic, has no proof; `Mixture()` has one.
+            `Resets(...)`. The rule then reads only the pieces that the stopping rule, one of
+            the same kind, has left. `Resets` has sets of its own.
+        threshold: beta, a callable of (t, delta), or a `Mixture`, which has a proof, unlike the
+            default, the paper's heuristic.
         runs: number of runs, or a 1-D array of run indices. Run r of a seed is the same
             run in every call.
         seed: of the noise, an integer in [0, 2^63).
         max_samples: largest number of samples of a run. A run that reaches it without
             stopping is truncated, and flagged `truncated`.
         ridge: lambda of V = lambda I + sum_k N_k phi_k phi_k', >= 0; 0 needs arms that
-            span R^d. None: 0. The paper's experiments have 1. A ridge above 0 biases
-            theta_hat; only a `LinearThreshold` of the same ridge accounts for that.
+            span R^d. None: 0. The paper's experiments have 1. It biases theta_hat; only a
+            `LinearThreshold` of the same ridge accounts for that.
         noise: noise [runs, T] in place of the seeded noise: standard normals for
             Gaussian rewards, else uniforms on [0, 1). A run that uses up its row
             is truncated. No proof covers it: `Result.proven` says so.
@@ -69,39 +74,32 @@ def simulate(
         engine: layout of the work; see `Engine`.
         progress: True to show finished runs, samples a second and time left; False for
             nothing. None shows them at a terminal and in a notebook, and elsewhere a line
-            a minute on standard error, but not in threads, worker processes, tests
-            and builds of documentation. Or a callable of (runs done, runs, samples,
-            seconds).
+            a minute on standard error. Or a callable of (runs done, runs, samples, seconds).
         initial_pulls: pulls of each arm before the first check, in rounds of all arms
             in index order. None: the family's least, 1, or 2 where the variance is
             unknown.
         batch: pulls whose rewards enter together, after the last of them, from the first check
-            on. The rule chooses each of them without the others' rewards, and one test
-            follows the batch. At most max_samples.
+            on; one test follows. At most max_samples.
         delay: further pulls that are chosen before a reward enters, at most max_samples. With
             a batch it enters at the first batch end from then on. `samples` counts pulls whose
-            rewards are pending, as does the cap; a run that is over discards them. See
-            docs/how-to/batches-and-delays.md.
+            rewards are pending. See docs/how-to/batches-and-delays.md.
         executor: a `concurrent.futures.Executor` whose workers are spawned processes, as
             `jaxelim.parallel.processes` gives, or `get_executor()` of a Dask client; None:
-            this process. The runs are cut into blocks, one device each. Every array equals
-            that of one process.
+            this process. The runs are cut into blocks, one device each.
         block: runs of a block. None: all; with executor or store a quarter of the runs of
             a worker, rounded up to a power of two, at most 10,000. With a store a gap in
             the indices of `runs` ends a block.
         store: a folder that keeps each block once it is finished; the same call goes on
-            from there. `noise` counts by its contents, and a class outside jaxelim by
-            its source too. The layout does not count.
+            from there. See docs/how-to/store-and-resume.md.
 
     Returns:
         A `Result`; arrays are [stopping, delta, run], with a batch of instances
         [instance, stopping, delta, run].
 
     Raises:
-        ArgumentError: an argument is wrong. The message names it, with the given and
-            the allowed values.
+        ArgumentError: an argument is wrong, or an instance's correct answer is not unique.
+            The message names it, with the given and the allowed values.
         UnsupportedError: a combination that is not defined, with the reason.
-        ArgumentError: an instance whose correct answer is not unique.
         FamilyError, RuleError: a method of the family or of the rule raises, or returns
             something that its contract does not allow.
         SetupError: the process or JAX's settings prevent jaxelim from computing.
@@ -112,7 +110,45 @@ def simulate(
     """
     call = Experiment(of_truth(instance), problem, rule, **settings)
     blocks.check(call, progress, executor, block)
-    return blocks.run_calls([call], lambda found: found[0], progress, executor, block, store)
+    return blocks.run_calls([call], lambda found: found[0], [{}], progress, executor, block, store)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Trace:
+    """One run, step by step.
+
+    Attributes:
+        arms: int32 [samples], every pull in order, the initial ones first.
+        rewards: float64 [samples], in the units of the instance.
+        active: int32 [checks], what is left at each check, of which the first follows
+            the initial pulls. Best arm and thresholding: active arms, or items. Top m:
+            ordered pairs known worse. Half-spaces: active pieces. LLR stopping eliminates
+            nothing.
+        samples: int, samples drawn.
+        stopped: bool, whether the stopping rule ended the run.
+        answer: bool [K]; [P] of items.
+        pulls: int32 [K].
+        elimination_times: int32, as in `Result`; None where nothing was recorded.
+        theta_hat_0: float64 [d], the estimate after the initial pulls.
+    """
+
+    arms: np.ndarray
+    rewards: np.ndarray
+    active: np.ndarray
+    samples: int
+    stopped: bool
+    answer: np.ndarray
+    pulls: np.ndarray
+    elimination_times: np.ndarray | None
+    theta_hat_0: np.ndarray
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the run was truncated."""
+        return not self.stopped
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.samples} samples, {'stopped' if self.stopped else 'truncated'}>"
 
 
 _ONE = Engine(lanes=1, devices=1)
@@ -131,7 +167,6 @@ def trace(
 
     Args:
         instance, problem, rule, stopping, delta: as in `simulate`, one of each.
-        max_samples: as in `simulate`, with another default.
         settings: all others as in `simulate`. With a batch or a delay `Trace.active` has an entry
             for each sample, and `rewards` those that were pending at the end.
         noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has
@@ -157,18 +192,27 @@ def trace(
     run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
     call = Experiment(of_truth(instance), problem, rule, **given, runs=np.array([run]))
     call = call.on_one_device()
-    with scope.engine():
-        return _traced(call)
-
-
-def _traced(call: Experiment) -> Trace:
     length = 4096  # a power of two, so that traces share few compiled programs
     while length < call.cap + 2:
         length *= 2
-    carry = run_plan(planned(call, log=length), Progress(False, 1)).carry
-    first = np.zeros(1, int)
-    refuse_degenerate(call, carry.out.degenerate, first, first)
-    return Trace.of(call, carry)
+    with scope.engine():
+        carry: Any = HostLoop(planned(call, log=length), Progress(False, 1)).run()[0]
+        raw, log, family = carry.out, carry.log, instance.family
+        first, K, samples = np.zeros(1, int), instance.K, int(raw.samples[0, 0, 0])
+        refuse_degenerate(call, raw.degenerate, first, first)
+        k = call.initial_pulls * K
+        rewards = np.concatenate([log.first_rewards, log.reward[k:samples]])
+        return Trace(
+            arms=np.concatenate([np.arange(k, dtype=np.int32) % K, log.arm[k:samples]]),
+            rewards=rewards.astype(np.float64) * family.scale,
+            active=log.remaining[k : samples + 1],
+            samples=samples,
+            stopped=bool(raw.stopped[0, 0, 0]),
+            answer=raw.answer[0, 0, 0],
+            pulls=raw.pulls[0, 0, 0],
+            elimination_times=None if raw.times[0] is None else raw.times[0][0, 0],
+            theta_hat_0=in_the_given_coordinates(call, log.theta_hat_0) * family.scale,
+        )
 
 
-__all__ = ["simulate", "trace"]
+__all__ = ["Trace", "simulate", "trace"]

@@ -1,5 +1,6 @@
 """One path for all calls: blocks of runs, computed here or by workers, kept in a store."""
 
+import concurrent.futures
 import math
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -9,29 +10,27 @@ import numpy as np
 
 from jaxelim import checks, parallel, scope
 from jaxelim.errors import ArgumentError, Interrupted, WorkerError, warn
+from jaxelim.files import make_folder
 from jaxelim.progress import Progress
 from jaxelim.progress import check as check_progress
 from jaxelim.simulation.experiment import Experiment
-from jaxelim.simulation.outcomes import ordered
 from jaxelim.simulation.plan import planned
-from jaxelim.simulation.results.descriptions import experiment_of, origin
+from jaxelim.simulation.results.descriptions import ARRAYS, experiment_of, origin
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.run import run
-from jaxelim.store import Store
+from jaxelim.simulation.run import HostLoop, ordered
+from jaxelim.store import Part, Store
 from jaxelim.text import text_of
 
 MOST = 10_000
 """Runs of a block by default, at most."""
-Part = tuple[np.ndarray, dict[str, np.ndarray], dict]
-"""Run indices, their arrays, and what the work has taken."""
 
 
 def compute(call: Experiment, bar: Progress | None = None) -> tuple[dict, dict]:
     """The arrays of a call's runs, a pure function of it, and what the work has taken."""
     with scope.engine():
         plan = planned(call)
-        ended = run(plan, bar or Progress(False, 0))
-        return ordered(plan, ended), {**ended.timings, "layout": plan.layout}
+        carry, timings = HostLoop(plan, bar or Progress(False, 0)).run()
+        return ordered(plan, carry), {**timings, "layout": plan.layout}
 
 
 def check(call: Experiment, progress: Any, executor: Any, block: Any) -> None:
@@ -44,7 +43,9 @@ def check(call: Experiment, progress: Any, executor: Any, block: Any) -> None:
     if call.engine.devices not in (None, 1):
         allowed = "devices=None or 1: with an executor each worker has one device"
         raise ArgumentError("engine", call.engine, allowed)
-    parallel.check(executor)
+    if not isinstance(executor, concurrent.futures.Executor):
+        allowed = "None or a concurrent.futures.Executor, as jaxelim.parallel.processes() and "
+        raise ArgumentError("executor", executor, allowed + "get_executor() of a Dask client give")
     for name, value in call.fields.items():
         try:
             pickle.dumps(value)
@@ -56,61 +57,52 @@ def check(call: Experiment, progress: Any, executor: Any, block: Any) -> None:
 def run_calls(
     calls: Sequence[Experiment],
     made: Callable[[list[Result | None]], Any],
-    progress: Any = None,
-    executor: Any = None,
-    block: int | None = None,
-    store: Any = None,
-    labels: Sequence[dict[str, str]] | None = None,
+    labels: Sequence[dict[str, str]],
+    progress: Any,
+    executor: Any,
+    block: int | None,
+    store: Any,
 ) -> Any:
     """Run calls in blocks, and put their arrays together in the order of their runs.
 
-    Args:
-        calls: the checked calls.
-        made: makes what is returned of the results, which are None where no run is over.
-            An interruption has what it makes of the finished blocks.
-        progress: as for `simulate`.
-        executor: None for this process.
-        block: runs of a block; None: chosen by the number of workers.
-        store: a folder for finished blocks, or None.
-        labels: of the calls in a study: their names in the store.
+    `made` makes what is returned of the results, which are None where no run is over. An
+    interruption has what it makes of the finished blocks. `labels` are the names of the calls
+    in a store, empty without a study. The others are as for `simulate`.
     """
     if executor is not None:
         calls = [call.on_one_device() for call in calls]
     total = sum(call.runs.size for call in calls)
     if block is None and (executor is not None or store is not None):
         block = _size(total, parallel.workers_of(executor))
-    kept: list[list[Part]] = [[] for _ in calls]
     folder = None if store is None else Store(store)
-    keys = [] if folder is None else [call.key for call in calls]
-    if folder is not None:
-        folder.prepare()
+    keys = ["" if folder is None else call.key for call in calls]
+    kept: list[list[Part]] = [[] for _ in calls]
     work: list[tuple[int, Experiment]] = []
+    if folder is not None:
+        make_folder(folder.folder)
     for n, call in enumerate(calls):
-        missing = np.sort(call.runs)
         if folder is not None:
-            kept[n] = folder.read(keys[n], missing)
+            kept[n] = folder.read(keys[n], call.runs)
             if kept[n]:
-                folder.tell(keys[n], _told(call, kept[n][0], labels[n] if labels else {}))
-            missing = np.setdiff1d(missing, _runs(kept[n]))
+                folder.tell(keys[n], _told(call, kept[n][0][2], labels[n]))
+        missing = np.setdiff1d(call.runs, _runs(kept[n]))
         work += [(n, call.part(runs)) for runs in _stretches(missing, block, folder is not None)]
-    count = sum(call.trajectories * call.runs.size for call in calls)
-    left = sum(part.trajectories * part.runs.size for _, part in work)
+    parts = [part for _, part in work]
+    count, left = (sum(one.trajectories * one.runs.size for one in of) for of in (calls, parts))
 
     def finished() -> Any:
-        return made([_result(call, parts) for call, parts in zip(calls, kept, strict=True)])
+        return made(list(map(_result, calls, kept)))
 
     try:
         with Progress(progress, count) as bar:
             bar.over(count - left, 0)
             if left < count:
                 bar.update(0, 0)
-            parts = [part for _, part in work]
             for number, (arrays, took) in parallel.dealt(compute, parts, executor, bar):
                 n, part = work[number]
                 if folder is not None:
                     if not kept[n]:
-                        label = labels[n] if labels else {}
-                        folder.tell(keys[n], _told(calls[n], (part.runs, arrays, took), label))
+                        folder.tell(keys[n], _told(calls[n], took, labels[n]))
                     folder.write(keys[n], part.runs, arrays, took)
                 kept[n].append((part.runs, arrays, took))
                 bar.over(part.trajectories * part.runs.size, took["samples_drawn"])
@@ -126,7 +118,6 @@ def run_calls(
 
 
 def _runs(parts: Sequence[Part]) -> np.ndarray:
-    """The runs of parts."""
     return np.concatenate([np.zeros(0, np.int64), *(runs for runs, *_ in parts)])
 
 
@@ -153,48 +144,46 @@ def _result(call: Experiment, parts: Sequence[Part]) -> Result | None:
         return None
     call = call if over.all() else call.part(call.runs[over])
     timings, layout = worked([took for *_, took in parts])
+    found = joined(parts, call.runs)
+    arrays: Any = {name: found.get(name) for name in ARRAYS}
     with scope.engine():
-        return Result.of(call, joined(parts, call.runs), timings, layout)
+        return Result(call, **arrays, timings=timings, layout=layout, origin=origin(call))
 
 
-def _told(call: Experiment, part: Part, labels: dict[str, str]) -> dict[str, Any]:
+def _told(call: Experiment, took: dict, labels: dict[str, str]) -> dict[str, Any]:
     """What tells a call in a store: its experiment and the numbers of its instance."""
-    one = _result(call, [part])
-    assert one is not None
-    one.origin.update(origin(call))  # the hash of all of its noise
-    truth, prices = call.instance, call.instance.costs
+    timings, layout = worked([took])
+    truth = call.instance
     numbers = {"arms": truth.arms, "theta": truth.theta}
-    numbers |= {} if prices is None else {"arm_costs": prices}
+    if truth.costs is not None:
+        numbers["arm_costs"] = truth.costs
+    with scope.engine():
+        tables = {"origin": origin(call), "layout": layout, "timings": timings}
     return {
-        "experiment": experiment_of(one),
+        "experiment": experiment_of(call, **tables),
         "numbers": {name: text_of(name, x) for name, x in numbers.items()},
         "labels": [labels] if labels else [],
     }
 
 
 def joined(parts: Sequence[Part], runs: np.ndarray) -> dict[str, np.ndarray]:
-    """The arrays of parts together, of these runs in their order; each part has some of them."""
+    """The arrays of these runs, in their order, from the first part that has each."""
     have = _runs(parts)
     order = np.argsort(have, kind="stable")
     place = order[np.searchsorted(have, runs, sorter=order)]
     same = np.array_equal(place, np.arange(have.size))
-    arrays = {}
+    axis, arrays = parts[0][1]["samples"].ndim - 1, {}
     for name, first in parts[0][1].items():
-        axis = parts[0][1]["samples"].ndim - 1
-        several = len(parts) > 1
-        x = np.concatenate([one[name] for _, one, _ in parts], axis) if several else first
+        several = [one[name] for _, one, _ in parts]
+        x = np.concatenate(several, axis) if len(parts) > 1 else first
         arrays[name] = x if same else np.take(x, place, axis)
     return arrays
 
 
 def worked(works: Sequence[dict]) -> tuple[dict, dict]:
     """The sums of what blocks have taken, and the layout; warns where versions differ."""
-    timings: dict = {}
-    for took in works:
-        for name, value in took.items():
-            if name != "layout":
-                timings[name] = timings.get(name, 0) + value
     layouts = [took["layout"] for took in works]
+    timings = {name: sum(took[name] for took in works) for name in works[0] if name != "layout"}
     by = sorted({layout["computed_by"] for layout in layouts})
     if len(by) > 1:
         note = "Where rounding decides they may differ from runs of one alone"

@@ -15,10 +15,10 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families import noise as random
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
+from jaxelim.numerics.jacobi import least_squares
 from jaxelim.problems.traced import traced_shape
 from jaxelim.simulation import refusals
-from jaxelim.simulation.basis import computed
-from jaxelim.simulation.keys import key_of
+from jaxelim.simulation.results.descriptions import key_of
 from jaxelim.simulation.results.proven import proven
 from jaxelim.stopping import LLR
 from jaxelim.thresholds.basic import Heuristic
@@ -39,13 +39,12 @@ class Engine:
         lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
             backend and number of runs. With a number, runs stay side by side until the
             queue is empty.
-        chunk: steps between two refills of the lanes; None: chosen by backend and rule.
+        chunk: steps between two refills of the lanes; None: chosen.
         devices: how many of JAX's devices to use; None: all (never more than
             there are runs). With JAX 0.11.2 it is one, as its compiler fails on several.
-        shrink: take runs one after the other in a single lane, which needs another
-            compilation: the last runs of the queue. None: on a CPU for the last eight
-            runs, if the others took longer than a compilation. Unless it is False, all runs
-            of a rule with rare work are taken so. It needs a rule that is lanes last.
+        shrink: whether one lane takes the last runs, one after the other, which needs another
+            compilation. None: on a CPU the last eight, if the others took longer than that.
+            Unless it is False, all runs of a rule with rare work are taken so.
 
     Raises:
         ArgumentError: a value is not allowed.
@@ -96,8 +95,7 @@ class Settings(TypedDict, total=False):
 class Experiment:
     """A call of `simulate` as a value: its arguments, checked and converted.
 
-    Run r is a function of it and of r. Everything later in a call takes this object, and no
-    argument of its own. A result has it as `experiment`.
+    Run r is a function of it and of r. A result has it as `experiment`.
 
     Args:
         instance: an `Instance`; in live runs `Arms`, whose theta nobody knows.
@@ -135,30 +133,32 @@ class Experiment:
 
     def __post_init__(self) -> None:
         self._set(_given=self.fields)
-        instance, problem, rule = self.instance, self.problem, self.rule
+        instance, problem = self.instance, self.problem
         if not isinstance(instance, Arms):
             of_truth(instance)
-        if not isinstance(problem, Problem):
-            raise ArgumentError("problem", problem, "a problem such as BestArm()")
-        if not isinstance(rule, SamplingRule):
-            raise ArgumentError("rule", rule, "a sampling rule such as LinGapE()")
-        if not isinstance(self.engine, Engine):
-            raise ArgumentError("engine", self.engine, "an Engine(...)")
+        for name, kind, allowed in (
+            ("problem", Problem, "a problem such as BestArm()"),
+            ("rule", SamplingRule, "a sampling rule such as LinGapE()"),
+            ("engine", Engine, "an Engine(...)"),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise ArgumentError(name, getattr(self, name), allowed)
         family, first = instance.family, instance.family.initial_pulls * instance.K
-        self._set(delta=checks.deltas(self.delta), stopping=_stopping_rules(self.stopping))
-        self._set(runs=checks.runs(self.runs), seed=checks.seed(self.seed))
         most = checks.integer("max_samples", self.max_samples, low=first, high=LONGEST)
-        self._set(max_samples=most)
-        self._set(initial_pulls=_initial_pulls(self.initial_pulls, instance, most))
-        self._set(batch=checks.integer("batch", self.batch, low=1, high=most),
-                  delay=checks.integer("delay", self.delay, low=0, high=most))  # fmt: skip
+        self._set(
+            delta=checks.deltas(self.delta), stopping=_stopping_rules(self.stopping),
+            runs=checks.runs(self.runs), seed=checks.seed(self.seed), max_samples=most,
+            initial_pulls=_initial_pulls(self.initial_pulls, instance, most),
+            batch=checks.integer("batch", self.batch, low=1, high=most),
+            delay=checks.integer("delay", self.delay, low=0, high=most),
+            record=_record(self.record),
+        )  # fmt: skip
         if self.ridge is not None:
             self._set(ridge=checks.real("ridge", self.ridge, low=0))
         if self.noise is not None:
             self._set(noise=_noise(self, instance))
         if instance.source is not None:
             instance.source.check_runs(self.runs, self.initial_pulls)
-        self._set(record=_record(self.record))
         for features in instance.arms if instance.batched else (instance.arms,):
             problem.check_arms(features)
         for single in instance.truth.unbatched if instance.truth else ():
@@ -184,11 +184,7 @@ class Experiment:
         return made
 
     def replace(self, **changes: Any) -> "Experiment":
-        """This experiment with other arguments, checked again.
-
-        Raises:
-            ArgumentError, UnsupportedError: as `simulate`.
-        """
+        """This experiment with other arguments, checked again: it raises as `simulate`."""
         return Experiment(**vars(self)["_given"] | changes)
 
     @property
@@ -196,7 +192,7 @@ class Experiment:
         """All arguments by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    @cached_property
+    @property
     def key(self) -> str:
         """A hash of all that determines the numbers of a run: its name in a store.
 
@@ -208,12 +204,17 @@ class Experiment:
     @cached_property
     def computed(self) -> Arms:
         """The instance that the runs are computed on."""
-        return computed(self)
+        return _computed(self)
 
     @property
     def waits(self) -> bool:
         """Whether rewards wait: in batches, or for a delay."""
         return self.batch > 1 or self.delay > 0
+
+    @property
+    def scaled_problem(self) -> Problem:
+        """The problem in the unit of a run."""
+        return self.problem.scaled(self.instance.family.scale)
 
     @property
     def shared(self) -> bool:
@@ -223,7 +224,7 @@ class Experiment:
 
     @property
     def trajectories(self) -> int:
-        """The number of trajectories of each run: of each instance, and of each delta apart."""
+        """The number of trajectories of each run."""
         return self.instance.size * (1 if self.shared else self.delta.size)
 
     @property
@@ -234,8 +235,8 @@ class Experiment:
 
     def on_one_device(self) -> "Experiment":
         """This experiment, laid out on one device."""
-        engine = dataclasses.replace(self.engine, devices=1)
-        return Experiment.unchecked(**self.fields | {"engine": engine})
+        layout = dataclasses.replace(self.engine, devices=1)
+        return Experiment.unchecked(**self.fields | {"engine": layout})
 
     def part(self, runs: np.ndarray) -> "Experiment":
         """This experiment with some of its runs [n], in the order given, and their noise."""
@@ -249,10 +250,7 @@ class Experiment:
 
 
 def takes_settings(*left_out: str, **defaults: Any) -> Callable[[F], F]:
-    """Give a function with `**settings` the signature that says them.
-
-    Those in `left_out` it does not take; `defaults` differ from an `Experiment`'s.
-    """
+    """Give a function with `**settings` their signature, but those `left_out`, and `defaults`."""
 
     def signed(function: F) -> F:
         own = inspect.signature(function)
@@ -287,16 +285,14 @@ def _noise(call: Experiment, instance: Arms) -> np.ndarray:
 
 
 def _record(record: Any) -> tuple[str, ...]:
-    """The names of what is recorded."""
-    if not isinstance(record, str | Sequence):
+    names = [record] if isinstance(record, str) else record
+    if not isinstance(names, Sequence):
         allowed = f"a sequence of names, of {' and '.join(map(repr, RECORDS))}"
         raise ArgumentError("record", record, allowed)
-    names = (record,) if isinstance(record, str) else tuple(record)
     return tuple(checks.choice("record", name, RECORDS) for name in names)
 
 
 def _initial_pulls(pulls: Any, instance: Arms, max_samples: int) -> int:
-    """The number of initial pulls of each arm; None: the family's least."""
     family, most = instance.family, max_samples // instance.K
     if pulls is None:
         return family.initial_pulls
@@ -315,13 +311,56 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
         allowed = "a stopping rule such as LLR(), or a non-empty sequence of them"
         raise ArgumentError("stopping", stopping, allowed)
     for rule in rules:
-        allowed = "a stopping rule whose class has a `name`"
+        if not rule.name:
+            raise ArgumentError("stopping", rule, "a stopping rule whose class has a `name`")
         if rule.name in KNOWN_STOPPING and not checks.shipped(rule):
             allowed = f"a `name` other than {', '.join(map(repr, KNOWN_STOPPING))}, which are taken"
-        elif rule.name:
-            continue
-        raise ArgumentError("stopping", rule, allowed)
+            raise ArgumentError("stopping", rule, allowed)
     if len({rule.name for rule in rules}) < len(rules):
         allowed = "stopping rules of different `name`: results are told apart by it"
         raise ArgumentError("stopping", stopping, allowed)
     return tuple(rules)
+
+
+def _computed(call: Experiment) -> Arms:
+    """The instance of a call in the coordinates of its computation.
+
+    Without a ridge, d linearly independent arms are the basis of other coordinates, where
+    theta is their means, V is diagonal, and choices that tie on paper tie to the last digit.
+    They are taken where nothing reads coordinates. A mixture keeps the given ones: it has
+    another test for unstructured instances.
+    """
+    instance = call.instance
+    linear = instance.structure == "linear" and instance.family.design and call.ridge == 0
+    free = call.rule.traits.basis_free and not call.problem.uses_theta
+    free = free and not isinstance(call.threshold, Mixture)
+    if not (linear and free and all(rule.name in KNOWN_STOPPING for rule in call.stopping)):
+        return instance
+    truth, arms = instance.truth, np.array(instance.arms)
+    theta = None if truth is None else np.array(truth.theta)
+    for i in np.ndindex(arms.shape[:-2]):
+        kinds, kind = _kinds(arms[i])
+        if len(kinds) == instance.d:  # they span R^d: see `Gaussian.ridge_of`
+            arms[i] = np.eye(instance.d)[kind]
+            if truth is not None and theta is not None:
+                theta[i] = truth.means[i][kinds]
+    if np.array_equal(arms, instance.arms):
+        return instance
+    if truth is None:
+        return Arms(arms, instance.family, instance.names, costs=instance.costs)
+    return truth.replace(arms=arms, theta=theta)
+
+
+def in_the_given_coordinates(call: Experiment, theta_hat: np.ndarray) -> np.ndarray:
+    """An estimate [d] of theta in the coordinates of the call's instance, not a batch."""
+    if call.computed is call.instance:
+        return theta_hat
+    arms = call.instance.arms
+    return least_squares(arms[_kinds(arms)[0]], theta_hat)
+
+
+def _kinds(arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first of each set of equal arms, in order; and the place among them of each arm."""
+    _, first, kind = np.unique(arms, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[kind.reshape(-1)]

@@ -1,9 +1,11 @@
 """The error of a run that cannot go on, in simulation and in live runs."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from jaxelim.checks import shipped
-from jaxelim.engine import watching
+from jaxelim.engine import Carry, watching
 from jaxelim.errors import ArgumentError, FamilyError, RuleError
 from jaxelim.simulation.experiment import Experiment
 
@@ -31,15 +33,37 @@ class Place(NamedTuple):
         return f"after {self.t} rewards" if self.live else f"{words} of run {self.run}{of}"
 
 
+def failure_of(call: Experiment, carry: Carry) -> ArgumentError:
+    """The error of a carry with failed runs: of the lowest index in the earliest chunk."""
+    run, fault = carry.lane.run, carry.lane.fault
+    answers = np.zeros_like(fault.arm) if fault.answer is None else fault.answer
+    steps = np.broadcast_to(np.asarray(carry.iterations)[..., None], run.index.shape)
+    numbers = (fault.arm, answers, fault.number, carry.lane.stats.t, run.index, run.instance, steps)
+    rows = np.stack([np.ravel(x) for x in numbers])
+    failed = rows[:, rows[:3].any(0)]
+    first = np.lexsort([failed[5], failed[4], failed[6]])[0]
+    arm, answer, number, t, index, instance, _ = map(int, failed[:, first])
+    of = instance if call.instance.batched else None
+    return failure(call, arm, answer, number, Place(t, index, of))
+
+
 def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -> ArgumentError:
     """The error of a run that has failed.
 
     An arm or an answer that is not out of range is 0; a fault is as `Lane.fault`.
     """
-    t, where = place.t, place[:3]
+    t, where, family = place.t, place[:3], call.instance.family
     at, after = place.said(f"at t = {t}"), place.said(f"after {t} samples")
-    if fault:
-        return _of_a_number(call, fault, place, at, after)
+    if fault:  # a number that is not finite: of the family, or of a user's problem
+        what, allowed = _WRONG[fault]
+        if fault == watching.MEANS and shipped(family):  # seen at the chunk's end
+            after = place._replace(live=False).said(f"within the first {t} samples")
+        first = t <= call.initial_pulls * call.instance.K
+        note = f"{what} was not finite {at if fault == watching.REWARD and not first else after}"
+        if fault == watching.EVIDENCE and shipped(family) and not shipped(call.problem):
+            allowed = "a shape(seen, answer) whose pieces have finite LLRs"
+            return ArgumentError("problem", call.problem, allowed, note)
+        return FamilyError("family", family, allowed, note, *where)
     if arm:
         allowed = f"a rule that chooses arms from 0 to {call.instance.K - 1}"
         return RuleError("rule", call.rule, allowed, f"it chose arm {arm} {at}", *where, arm)
@@ -47,16 +71,16 @@ def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -
     return ArgumentError(argument, call.problem, allowed, f"it gave {answer} {after}")
 
 
-def _of_a_number(
-    call: Experiment, fault: int, place: Place, at: str, after: str
-) -> ArgumentError:
-    """The error of a number that is not finite: of the family, or of a user's problem."""
-    family, (what, allowed) = call.instance.family, _WRONG[fault]
-    if fault == watching.MEANS and shipped(family):  # seen at the chunk's end
-        after = place._replace(live=False).said(f"within the first {place.t} samples")
-    first = place.t <= call.initial_pulls * call.instance.K
-    note = f"{what} was not finite {at if fault == watching.REWARD and not first else after}"
-    if fault == watching.EVIDENCE and shipped(family) and not shipped(call.problem):
-        allowed = "a shape(seen, answer) whose pieces have finite LLRs"
-        return ArgumentError("problem", call.problem, allowed, note)
-    return FamilyError("family", family, allowed, note, *place[:3])
+def refuse_degenerate(call: Experiment, arms: Any, row: np.ndarray, instance: np.ndarray) -> None:
+    """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
+
+    `arms`: 1 + an arm whose rewards are all equal, [R], 0 for none; None: never.
+    """
+    if arms is None or not arms[: row.size].any():
+        return
+    bad = np.flatnonzero(arms[: row.size])
+    at = bad[np.lexsort([instance[bad], row[bad]])[0]]
+    where = f"run {call.runs[row[at]]}" + (f" of instance {instance[at]}" * call.instance.batched)
+    argument, value = ("instance", call.instance) if call.noise is None else ("noise", call.noise)
+    note = f"the rewards of arm {int(arms[at]) - 1} in {where} are all equal"
+    raise ArgumentError(argument, value, f"rewards that {call.instance.family!r} can draw", note)

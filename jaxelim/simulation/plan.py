@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from jaxelim import engine
-from jaxelim.contracts import Problem
 from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Tree
 from jaxelim.engine import LANE_GROUP, Execution, Inputs, Queue, Spec
@@ -23,31 +22,20 @@ CHUNK = 256
 ON_A_CPU, ON_A_GPU = 64, 8192
 """Lanes by default, where there are runs enough."""
 RUNS_A_LANE = 8
-"""Least number of runs a lane on a CPU, where there are too few runs to fill all lanes.
-
-With fewer, most lanes wait for the longest run; and few lanes cost little
-more a sample.
-"""
+"""Least number of runs a lane on a CPU: with fewer, most lanes wait for the longest run."""
 ALONE = 8
 """The last runs of a CPU device, at most, that one lane takes sooner than many lanes do."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A call, what its program is compiled for, and what that runs on.
-
-    Attributes:
-        call: the checked arguments.
-        spec: of the program.
-        inputs, queue: its arguments, on the host.
-        places: [3, runs]: see `queue_of`.
-    """
+    """A call, what its program is compiled for, and what that runs on."""
 
     call: Experiment
     spec: Spec
-    inputs: Inputs
+    inputs: Inputs  # on the host, as the queue
     queue: Queue
-    places: np.ndarray
+    places: np.ndarray  # [3, runs]: see `queue_of`
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -85,23 +73,16 @@ def used_devices(layout: Engine) -> int:
 
 
 def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
-    """The spec of a call's program, of many lanes (see `settled`).
-
-    `log` is the length of the log of a traced run, 0 for none; `backend` None is the default.
-    """
+    """The spec of a call's program, of many lanes; `log` is the length of the log of a trace."""
     gpu = (jax.default_backend() if backend is None else backend) != "cpu"
     source = call.instance.source
     family = call.instance.family.settled(
-        instance=call.computed,
-        problem=call.problem,
-        ridge=call.ridge,
-        max_samples=call.max_samples,
-        sums="rewards" in call.rule.traits.reads,
-        theta=log > 0,
+        instance=call.computed, problem=call.problem, ridge=call.ridge,
+        max_samples=call.max_samples, sums="rewards" in call.rule.traits.reads, theta=log > 0,
         tuned=not gpu,
-    )
+    )  # fmt: skip
     return Spec(
-        problem=_scaled_problem(call).static_part(),
+        problem=call.scaled_problem.static_part(),
         family=family,
         source=family if source is None else source.static_part(),
         rule=call.rule.static_part(),
@@ -121,23 +102,19 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
 def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
     """The spec; of a single lane, for runs one after the other, where that takes less time.
 
-    It does for a rule whose problem needs rare work, which most steps of many lanes would have
-    for some.
+    It does for a rule with rare work, which most steps of many lanes would have for some.
     """
     layout, alone = call.engine, spec.executed(lanes=1)
-    wanted = (
-        spec.rule.rare and layout.lanes is None and layout.shrink is not False
-        and engine.may_be_alone(spec, inputs) and engine.outline(alone, inputs).rare
-    )  # fmt: skip
-    return alone if wanted else spec
+    free = spec.rule.rare and layout.lanes is None and layout.shrink is not False
+    free = free and engine.may_be_alone(spec, inputs) and engine.outline(alone, inputs).rare
+    return alone if free else spec
 
 
 def _execution(call: Experiment, gpu: bool) -> Execution:
     """How the steps of a call run, in many lanes: as many as are asked for, or as the backend has.
 
-    Of lanes there are no more than runs. Lanes and the queue go by powers of two, so that few
-    sizes are compiled; the queue from 1024 on unless rows are large: 100 and 1000 runs share a
-    program.
+    Lanes, of which there are no more than runs, and the queue go by powers of two, so that few
+    sizes are compiled: 100 and 1000 runs share a program.
     """
     layout, items = call.engine, call.trajectories * call.runs.size
     devices = min(used_devices(layout), items)
@@ -155,10 +132,6 @@ def _execution(call: Experiment, gpu: bool) -> Execution:
         lanes=min(-(-wanted // LANE_GROUP) * LANE_GROUP, most), chunk=layout.chunk or CHUNK,
         queue=queue, devices=devices, gpu=gpu,
     )  # fmt: skip
-
-
-def _scaled_problem(call: Experiment) -> Problem:
-    return call.problem.scaled(call.instance.family.scale)
 
 
 def queue_of(call: Experiment, spec: Spec) -> tuple[Queue, np.ndarray]:
@@ -205,28 +178,25 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
         x = np.asarray(x)
         return x.astype(spec.dtype) if x.dtype.kind == "f" else x
 
-    prepared = prepared_for(call)
+    prepared = _prepared(call)
     if not instance.batched:
         prepared = jax.tree.map(lambda x: np.asarray(x)[None], prepared)
     features = instance.arms.reshape(-1, instance.K, instance.d)
-    tables, constants = spec.family.tables(instance), _scaled_problem(call).constants()
+    tables, constants = spec.family.tables(instance), call.scaled_problem.constants()
     prices = None if instance.costs is None else real(instance.costs / np.mean(instance.costs))
+    nature = () if known is None else (source or spec.family).nature(known)
+    trees = dict(nature=nature, tables=tables, prepared=prepared, constants=constants)
+    fields: Any = jax.tree.map(real, trees)
+    fields |= dict(prices=prices, flag=np.int32(1), cap=np.int32(call.cap), noise=call.noise)
     return Inputs(
-        prices=prices,  # type: ignore[arg-type]
-        flag=np.int32(1),  # type: ignore[arg-type]
-        cap=np.int32(call.cap),  # type: ignore[arg-type]
+        **fields,
         features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
-        nature=jax.tree.map(real, () if known is None else (source or spec.family).nature(known)),
-        tables=jax.tree.map(real, tables),
-        prepared=jax.tree.map(real, prepared),
-        constants=jax.tree.map(real, constants),
         key=noise.key(call.seed),
-        noise=call.noise,  # type: ignore[arg-type]
         timing=(np.int32(call.batch), np.int32(call.delay)) if call.waits else None,
     )
 
 
-def prepared_for(call: Experiment) -> Tree:
+def _prepared(call: Experiment) -> Tree:
     """The arrays of the rule's `prepare`."""
     rule, instance = call.rule, call.computed
     allowed = "a prepare(instance, problem, ridge) that returns numbers in NumPy arrays"
@@ -248,7 +218,7 @@ def checked_inputs_of(call: Experiment, spec: Spec) -> Inputs:
     if execution.queue + execution.lanes >= 2**31:  # places in the queue are int32
         allowed = "at most 2^30 runs a device, those of all instances and deltas taken together"
         raise ArgumentError("runs", call.runs.size, allowed)
-    constants = _scaled_problem(call).constants()
+    constants = call.scaled_problem.constants()
     returns.check(spec.family, spec.problem, constants, call.computed, spec.dtype)
     returns.check_draws(spec.source, call.computed, spec.dtype)
     return inputs_of(call, spec)

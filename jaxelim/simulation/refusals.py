@@ -23,7 +23,7 @@ _TIMES = 10.0 ** np.arange(3, 7)
 
 def check(call: "Experiment") -> None:
     """Refuse a threshold, a combination or a layout that is not defined."""
-    _check_threshold(call)
+    _check_threshold(call.threshold, call)
     for name in ("problem", "rule", "elimination"):
         _check_hashable(name, getattr(call, name))
     _check_combination(call)
@@ -35,12 +35,8 @@ def check(call: "Experiment") -> None:
         _warn_of_starvation(call)
 
 
-def _check_threshold(call: "Experiment") -> None:
-    """Refuse a threshold that is not finite and positive at the times of a run.
-
-    It also must not decrease in t, nor increase in delta.
-    """
-    threshold = call.threshold
+def _check_threshold(threshold: Any, call: "Experiment") -> None:
+    """Refuse one that decreases in t, increases in delta, or is not finite and above 0."""
     if not callable(threshold) or isinstance(threshold, type):
         allowed = "a threshold such as Heuristic(), or a callable of (t, delta)"
         raise ArgumentError("threshold", threshold, allowed)
@@ -98,7 +94,7 @@ def _levels(argument: str, value: Any, f: Callable, call: "Experiment") -> np.nd
 
 
 def _check_hashable(name: str, value: Any) -> None:
-    """Refuse an argument that is not hashable; it is a key in the cache of programs."""
+    """Refuse what is no key in the cache of programs."""
     try:
         hash(value)
     except TypeError as error:

@@ -1,44 +1,22 @@
-"""The host's loop over the chunks of a call's program."""
+"""The host's loop over the chunks of a call's program, and the arrays of its runs in order."""
 
 import time
-from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxelim import engine
 from jaxelim.engine import Carry, Inputs, Queue, Spec
-from jaxelim.errors import ArgumentError
 from jaxelim.progress import Progress
-from jaxelim.simulation.experiment import Experiment
-from jaxelim.simulation.failures import Place, failure
+from jaxelim.simulation.failures import failure_of, refuse_degenerate
 from jaxelim.simulation.plan import ALONE, Plan
+from jaxelim.simulation.results.descriptions import ARRAYS
+from jaxelim.simulation.results.result import correct
 
 _MOST_CHUNKS = 4096
 """Chunks between two polls, at most."""
 _PAUSE = 0.25
 """Seconds between two polls, about."""
-
-
-class Ended(NamedTuple):
-    """The end of a call's work."""
-
-    carry: Carry  # the last, as NumPy arrays
-    timings: dict
-
-
-def run(plan: Plan, bar: Progress) -> Ended:
-    """Advance by chunks until every run is over; the host polls in between."""
-    return HostLoop(plan, bar).run()
-
-
-class _Stage(NamedTuple):
-    """A program on its arguments, of which `carry` changes."""
-
-    program: engine.Program
-    inputs: Inputs  # on the devices
-    queue: Queue
-    carry: Carry
 
 
 class HostLoop:
@@ -49,7 +27,10 @@ class HostLoop:
         bar: shows the progress.
     """
 
-    stage: _Stage
+    program: engine.Program
+    inputs: Inputs  # on the devices, as are the queue and the carry
+    queue: Queue
+    carry: Carry
     live: np.ndarray  # runs in the lanes or in the queue, of each device
 
     def __init__(self, plan: Plan, bar: Progress):
@@ -59,43 +40,58 @@ class HostLoop:
         self.computed = 0  # samples, those of lanes that are done among them
         self.chunks = 1  # until the next poll
 
-    def run(self) -> Ended:
-        """Advance until every run is over; one lane may take the last ones."""
-        self.start()
-        single = self.plan.spec.executed(lanes=1)
+    def run(self) -> tuple[Carry, dict]:
+        """Advance by chunks until every run is over; one lane may take the last ones.
+
+        Returns:
+            The last carry, as NumPy arrays, and what the work has taken.
+        """
+        spec = self.plan.spec
+        program, single = self._program(spec), spec.executed(lanes=1)
+        self._begin(program, program.empty(self.plan.inputs, self.plan.queue))
+        self.bar.running()
+        self.advance()
         while np.any(self.live):
             if self._pays(single):
                 self.take_alone(single)
             else:
                 self.advance()
-        return self.ended()
-
-    def start(self) -> None:
-        """Compile the program, and let it take the first chunk."""
-        inputs, queue = self.plan.inputs, self.plan.queue
-        program = self._program(self.plan.spec)
-        self.stage = self._begun(program, inputs, queue, program.empty(inputs, queue))
-        self.bar.running()
-        self.advance()
+        carry = jax.tree.map(np.asarray, self.carry)
+        return carry, {
+            "seconds": self._worked(),
+            "compile_seconds": self.compiling,
+            "compile_processor_seconds": self.processor,
+            "samples_drawn": int(np.sum(carry.samples)),
+            "samples_computed": self.computed,
+        }
 
     def advance(self) -> None:
         """Run some chunks, show the progress, and choose the time of the next poll."""
-        (program, inputs, queue, carry), began = self.stage, time.perf_counter()
+        began, chunks = time.perf_counter(), np.int32(self.chunks)
         # Copies: the next chunk takes the carry's memory.
-        before = np.array(carry.iterations)
-        carry = program.advance(inputs, queue, carry, np.int32(self.chunks))
-        self.stage, self.live = self.stage._replace(carry=carry), np.array(carry.live)
+        before = np.array(self.carry.iterations)
+        carry = self.program.advance(self.inputs, self.queue, self.carry, chunks)
+        self.carry, self.live = carry, np.array(carry.live)
         took = time.perf_counter() - began
         if took < _PAUSE:  # polling synchronises devices, so it is rare
             self.chunks = min(2 * self.chunks, _MOST_CHUNKS)
         elif took > 4 * _PAUSE:
             self.chunks = max(1, int(self.chunks * _PAUSE / took))
         steps = int(np.sum(np.asarray(carry.iterations) - before))
-        self.computed += steps * program.spec.execution.lanes
+        self.computed += steps * self.program.spec.execution.lanes
         finished = int(np.sum(np.asarray(carry.finished)))
         self.bar.update(finished, int(np.sum(np.asarray(carry.samples))))
         if np.any(np.asarray(carry.failed)):
-            raise _failure(self.plan.call, carry)
+            raise failure_of(self.plan.call, carry)
+
+    def take_alone(self, single: Spec) -> None:
+        """Let one lane of each device take its live runs, one after the other."""
+        program, many = self._program(single), jax.device_get(self.carry).lane
+        for n in range(int(np.max(self.live))):
+            self._begin(program, program.alone(jax.device_get(self.carry), many, n))
+            self.advance()
+            while np.any(self.live):
+                self.advance()
 
     def _pays(self, single: Spec) -> bool:
         """Whether one lane should take the runs that are left.
@@ -106,38 +102,13 @@ class HostLoop:
         spec, shrink = self.plan.spec, self.plan.call.engine.shrink
         if shrink is False or spec == single or not spec.may_be_alone:
             return False
-        waiting = np.asarray(self.plan.queue.length) - np.asarray(self.stage.carry.next)
+        waiting = np.asarray(self.plan.queue.length) - np.asarray(self.carry.next)
         if np.any(waiting > 0) or not (shrink or np.max(self.live) <= ALONE):
             return False
-        worth = self._worked() > self.stage.program.compile_seconds
+        worth = self._worked() > self.program.compile_seconds
         if not (shrink or worth or engine.compiled(single, self.plan.inputs)):
             return False
         return engine.may_be_alone(spec, self.plan.inputs)
-
-    def take_alone(self, single: Spec) -> None:
-        """Let one lane of each device take its live runs, one after the other."""
-        carry, inputs, queue = jax.device_get(self.stage.carry), self.plan.inputs, self.plan.queue
-        program, many = self._program(single), carry.lane
-        for n in range(int(np.max(self.live))):
-            alone = program.alone(jax.device_get(carry), many, n)
-            self.chunks = 1
-            self.stage = self._begun(program, inputs, queue, alone)
-            self.advance()
-            while np.any(self.live):
-                self.advance()
-            carry = self.stage.carry
-
-    def ended(self) -> Ended:
-        """The last carry and what the work has taken."""
-        carry = jax.tree.map(np.asarray, self.stage.carry)
-        timings = {
-            "seconds": self._worked(),
-            "compile_seconds": self.compiling,
-            "compile_processor_seconds": self.processor,
-            "samples_drawn": int(np.sum(carry.samples)),
-            "samples_computed": self.computed,
-        }
-        return Ended(carry, timings)
 
     def _worked(self) -> float:
         """Seconds since the beginning without compilation."""
@@ -149,40 +120,54 @@ class HostLoop:
             self.bar.compiling()
         return engine.program(spec, self.plan.inputs)
 
-    def _begun(self, program: engine.Program, inputs: Inputs, queue: Queue, carry: Carry) -> _Stage:
+    def _begin(self, program: engine.Program, carry: Carry) -> None:
         """Place the arguments of a program and compile it."""
         began, processor = time.perf_counter(), time.process_time()
         known, fresh = program.traces, not program.compiled
-        stage = _Stage(program, *program.begun(inputs, queue, carry))
+        placed = program.begun(self.plan.inputs, self.plan.queue, carry)
+        self.program, self.chunks = program, 1
+        self.inputs, self.queue, self.carry = placed
         if fresh or program.traces > known:
             program.compile_seconds = time.perf_counter() - began
             self.compiling += program.compile_seconds
             self.processor += time.process_time() - processor
-        return stage
 
 
-def _failure(call: Experiment, carry: Carry) -> ArgumentError:
-    """The error for an arm or an answer out of range, or a number that is not finite.
+def ordered(plan: Plan, carry: Carry) -> dict[str, np.ndarray]:
+    """The arrays of the runs in the order of the call; they come in that of finishing.
 
-    Among the runs that failed in the earliest chunk it names the one of lowest index.
+    They are [stopping, delta, run, ..], with a batch of instances [instance, stopping, delta,
+    run, ..]. What was not recorded is left out.
     """
-    lane = carry.lane
-    rows: dict[str, Any] = {
-        "arm": lane.fault.arm,
-        "run": lane.run.index,
-        "instance": lane.run.instance,
-        "t": lane.stats.t,
-        "fault": lane.fault.number,
-    }
-    bad = lane.fault.answer
-    rows["answer"] = np.zeros_like(lane.fault.arm) if bad is None else bad
-    rows["steps"] = np.broadcast_to(np.asarray(carry.iterations)[..., None], lane.run.index.shape)
-    rows = {name: np.ravel(x) for name, x in rows.items()}
-    failed = np.flatnonzero(rows["arm"] | rows["answer"] | rows["fault"])
-    order = np.lexsort([rows[name][failed] for name in ("instance", "run", "steps")])
-    arm, answer, fault, t, run, instance = (
-        int(rows[name][failed[order[0]]])
-        for name in ("arm", "answer", "fault", "t", "run", "instance")
+    call, devices, finished = plan.call, plan.spec.execution.devices, np.atleast_1d(carry.finished)
+    raw = carry.out if devices > 1 else jax.tree.map(lambda x: x[None], carry.out)
+    rows = jax.tree.map(
+        lambda x: np.concatenate([x[d, : finished[d]] for d in range(devices)]), raw
     )
-    of = instance if call.instance.batched else None
-    return failure(call, arm, answer, fault, Place(t, run, of))
+    dealt = np.repeat(np.arange(devices), finished)
+    which, instance, row = plan.places[:, rows.item * devices + dealt]
+    refuse_degenerate(call, rows.degenerate, row, instance)
+
+    def placed(x: np.ndarray) -> np.ndarray:
+        """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
+        shape = call.instance.size, x.shape[1], call.delta.size, call.runs.size, *x.shape[3:]
+        full = np.zeros(shape, x.dtype)
+        if call.shared:
+            full[instance, :, :, row] = x
+        else:
+            full[instance, :, which, row] = x[:, :, 0]
+        return full if call.instance.batched else full[0]
+
+    estimates, scale = dict(rows.estimates), call.instance.family.scale
+    recorded = {name: getattr(rows, name, estimates.get(name)) for name in ARRAYS}
+    known = [x for x in rows.times if x is not None]
+    if known:
+        times = [np.zeros_like(known[0]) if x is None else x for x in rows.times]
+        recorded["elimination_times"] = np.stack(times, 1)
+    arrays = {name: placed(x) for name, x in recorded.items() if x is not None}
+    for name, unit in (("means", scale), ("variances", scale**2)):
+        if name in arrays:
+            arrays[name] = arrays[name].astype(np.float64) * unit
+    if "entered" in arrays:
+        arrays["entered"] = arrays["entered"].astype(np.int32)
+    return arrays | {"correct": correct(call, arrays["answer"])}

@@ -1,22 +1,79 @@
-"""The grid of a study: named rules, instances and problems, and a checked call of each."""
+"""The public call `study`: named rules, instances and problems, and a checked call of each."""
 
 import itertools
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from jaxelim import catalogue, checks
 from jaxelim.contracts import Problem, SamplingRule
 from jaxelim.errors import ArgumentError
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.experiment import Experiment, Settings, of_truth
+from jaxelim.simulation import blocks
+from jaxelim.simulation.experiment import Experiment, Settings, of_truth, takes_settings
+from jaxelim.simulation.results.comparison import numbered
+from jaxelim.studies.study import AXES, Study
 
 OF_A_RULE = sorted(Settings.__annotations__.keys() - {"runs", "seed", "engine", "noise"})
 """Arguments of `simulate` that an entry of `rules` may have for itself."""
 LONGEST = 40
 """Most characters of a description that serves as a name."""
+
+
+@takes_settings("noise")
+def study(
+    instances: Any,
+    problem: Any = None,
+    rules: Any = None,
+    *,
+    progress: Any = None,
+    executor: Any = None,
+    block: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    **settings: Unpack[Settings],
+) -> Study:
+    """Run several rules on several instances and problems, as `simulate` does each.
+
+    Every combination has the same seed and runs, so rules are compared on the same noise.
+    All combinations are checked before the first runs.
+
+    Args:
+        instances: an instance, a batch, the name or the path of one, or several of them,
+            in a list or a mapping from names. Each instance of a batch has a result. A
+            mapping with the key "instance" gives costs: {"instance": .., "costs": [..]}. Or,
+            without problem and rules, experiments by name: `{"a": Experiment(..), ..}`.
+        problem: a problem, or several likewise. Also texts, as on the command line: "TopM(3)".
+        rules: a sampling rule or its text, or several likewise. A mapping with the key "rule"
+            gives a rule arguments of its own: {"rule": LUCB(), "stopping": Native()}. They are
+            those of `simulate` but instance, problem, runs, seed and engine.
+        settings: all others as of `simulate`. Stopping rules, elimination and threshold may be
+            texts.
+        progress, executor, block, store: as of `simulate`, for all combinations together.
+            `load_store` reads the store.
+
+    Returns:
+        A `Study`, with a `Result` for each combination.
+
+    Raises:
+        ArgumentError: an argument is wrong, or a combination is not defined. Its class is
+            that of `simulate`, and its note names rule, instance and problem.
+        Interrupted: Ctrl-C. Its `result` is a `Study` of the finished blocks.
+        StoreError, WorkerError, FamilyError, RuleError, SetupError: as `simulate`.
+
+    Example:
+        >>> rules = ["lingape", "LUCB(pulls=2)"]
+        >>> found = study("linear-d10", "best-arm", rules, runs=100)  # doctest: +SKIP
+        >>> print(found.compare(baseline="LUCB"))  # doctest: +SKIP
+    """
+    found = places(instances, problem, rules, **settings)
+    calls, keys = [place.call for place in found], [place[:3] for place in found]
+    blocks.check(calls[0], progress, executor, block)
+    labels: Any = [dict(zip(AXES, key, strict=True)) for key in keys]
+    return blocks.run_calls(
+        calls, lambda results: Study.of(zip(keys, results, strict=True)), labels,
+        progress, executor, block, store,
+    )  # fmt: skip
 
 
 class Place(NamedTuple):
@@ -32,13 +89,21 @@ def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Plac
     """The combinations of a study, checked."""
     if problem is None and rules is None:
         return _experiments(instances, shared)
-    given = (_named("rules", rules, _rule), _named("instances", instances, _instance),
-             _named("problem", problem, _problem))  # fmt: skip
+    axes = (_named("rules", rules, _rule), _named("instances", instances, _instance),
+            _named("problem", problem, _problem))  # fmt: skip
     found = []
-    for one in itertools.product(*(named.items() for named in given)):
-        (rule, own), (instance, single), (problem, question) = one
-        call = _checked((rule, instance, problem), own, single, question, shared)
-        found.append(Place(rule, instance, problem, call))
+    for one in itertools.product(*(named.items() for named in axes)):
+        key, (own, (source, instance), asked) = zip(*one, strict=True)
+        try:
+            if isinstance(asked, str):
+                asked = catalogue.problem_on(source, asked)
+            settings = catalogue.resolved({**shared, **own})
+            call = Experiment(of_truth(instance), asked, **settings)
+            found.append(Place(key[0], key[1], key[2], call))
+        except ArgumentError as error:
+            where = "rule {!r}, instance {!r}, problem {!r}".format(*key)
+            error.note = f"{error.note}; of {where}" if error.note else f"of {where}"
+            raise
     return found
 
 
@@ -56,21 +121,6 @@ def _experiments(given: Any, settings: dict[str, Any]) -> list[Place]:
     ]
 
 
-def _checked(
-    key: tuple[str, str, str], own: dict, instance: Any, question: Any, shared: dict
-) -> Experiment:
-    """The call of a combination."""
-    source, single = instance
-    given = {name: value for name, value in {**shared, **own}.items() if name != "rule"}
-    try:
-        problem = question(source)
-        return Experiment(of_truth(single), problem, own["rule"], **catalogue.resolved(given))
-    except ArgumentError as error:
-        where = "rule {!r}, instance {!r}, problem {!r}".format(*key)
-        error.note = f"{error.note}; of {where}" if error.note else f"of {where}"
-        raise
-
-
 class Entry(NamedTuple):
     """A rule, an instance or a problem of a grid, with a short name and one that tells more."""
 
@@ -86,11 +136,9 @@ def _named(argument: str, given: Any, made: Callable[[Any], Entry]) -> dict[str,
     else:
         several = isinstance(given, Sequence) and not isinstance(given, str)
         listed = list(map(made, given if several else [given]))
-        often = Counter(one.short for one in listed)
-        names = [one.short if often[one.short] == 1 else one.long for one in listed]
-        often = Counter(names)
-        names = [f"{n} ({i})" if often[n] > 1 else n for i, n in enumerate(names)]
-        entries = {name: one.value for name, one in zip(names, listed, strict=True)}
+        short = [one.short for one in listed]
+        names = [one.short if short.count(one.short) == 1 else one.long for one in listed]
+        entries = dict(zip(numbered(names), (one.value for one in listed), strict=True))
     if not entries:
         raise ArgumentError(argument, given, "at least one, alone, in a list or by name")
     return entries
@@ -133,9 +181,9 @@ def _instance(entry: Any) -> Entry:
 
 
 def _problem(entry: Any) -> Entry:
-    """The problem on an instance, by the instance's name."""
+    """A problem, or its text, which is of an instance."""
     if isinstance(entry, str):
-        return Entry(lambda source: catalogue.problem_on(source, entry), entry, entry)
+        return Entry(entry, entry, entry)
     if not isinstance(entry, Problem):
         raise ArgumentError("problem", entry, "a problem such as BestArm(), or its text")
-    return Entry(lambda _: entry, entry.name, _long(entry.name, entry))
+    return Entry(entry, entry.name, _long(entry.name, entry))

@@ -11,12 +11,12 @@ import numpy as np
 
 from jaxelim.errors import ArgumentError, unknown_name
 from jaxelim.simulation.results.comparison import compared
+from jaxelim.simulation.results.descriptions import FORMAT, dataset_of, write
 from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.summary import cut_off, rows_of
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.figure import Figure
 
     from jaxelim.tables import Table
@@ -61,10 +61,6 @@ class Study:
     instances = property(lambda self: self._names(1), doc="The names of the instances.")
     problems = property(lambda self: self._names(2), doc="The names of the problems.")
 
-    @property
-    def _known(self) -> list[str]:
-        return [name for axis in range(3) for name in self._names(axis)]
-
     def __len__(self) -> int:
         return len(self.results)
 
@@ -80,11 +76,16 @@ class Study:
         Raises:
             ArgumentError: there is no such name; or several results have these names, or none.
         """
-        names, known = [key] if isinstance(key, str) else list(key), self._known
+        names = [key] if isinstance(key, str) else list(key)
+        known = [name for axis in range(3) for name in self._names(axis)]
         for name in names:
             if name not in known:
                 raise unknown_name("key", name, known)
-        found = [one for one in self.results if _are_in(names, one)]
+        found = []
+        for one in self.results:
+            left = iter(one)
+            if all(name in left for name in names):  # in their order
+                found.append(one)
         if len(found) != 1:
             several = "; ".join(map(", ".join, found[:3]))
             note = f"{len(found)} results have these names" + (f": {several}" if found else "")
@@ -102,19 +103,16 @@ class Study:
         Raises:
             ArgumentError: there is no such name.
         """
-        wanted = []
+        kept = dict(self.results)
         for n, given in enumerate((rule, instance, problem)):
             known = self._names(n)
-            names = known if given is None else (given,) if isinstance(given, str) else given
+            names = list(known if given is None else [given] if isinstance(given, str) else given)
             for name in names:
                 if name not in known:
                     raise unknown_name(AXES[n], name, known)
-            wanted.append(set(names))
-        kept = {
-            key: result if stopping is None and delta is None else result.select(stopping, delta)
-            for key, result in self.results.items()
-            if all(name in names for name, names in zip(key, wanted, strict=True))
-        }
+            kept = {key: result for key, result in kept.items() if key[n] in names}
+        if stopping is not None or delta is not None:
+            kept = {key: result.select(stopping, delta) for key, result in kept.items()}
         return Study(kept)
 
     def groups(self) -> list[tuple[dict[str, str], dict[str, Result]]]:
@@ -156,56 +154,17 @@ class Study:
             names[0] if len(names) == 1 else f"{len(names)} {axis}s" for names, axis in counts
         )
 
-    def to_xarray(self) -> "xr.Dataset":
-        """The outcomes as arrays [rule, instance, problem, stopping, delta, run].
-
-        `samples`, `stopped`, `correct`, `tests_stopping` and `tests_sampling`, as of a
-        `Result`. `computed` says which runs there are: where it is False, the others are 0.
-        """
-        import xarray as xr  # slow to import, so only here
-
-        if not self.results:
-            raise ArgumentError("study", self, "a study of which some runs are over")
-        results = list(self.results.values())
-        stopping = tuple(dict.fromkeys(rule.name for one in results for rule in one.stopping))
-        deltas = list(dict.fromkeys(float(x) for one in results for x in one.deltas))
-        runs = np.unique(np.concatenate([one.runs for one in results]))
-        names = [self._names(n) for n in range(3)]
-        shape = (*map(len, names), len(stopping), len(deltas), runs.size)
-        kinds = {"samples": np.int32, "stopped": bool, "correct": bool,
-                 "tests_stopping": np.int64, "tests_sampling": np.int64}  # fmt: skip
-        arrays = {name: np.zeros(shape, kind) for name, kind in kinds.items()}
-        computed = np.zeros(shape, bool)
-        for key, one in self.results.items():
-            at = tuple(names[n].index(key[n]) for n in range(3))
-            place: Any = np.ix_(
-                [stopping.index(rule.name) for rule in one.stopping],
-                [deltas.index(float(x)) for x in one.deltas],
-                np.searchsorted(runs, one.runs).tolist(),
-            )
-            computed[at][place] = True
-            for name, array in arrays.items():
-                array[at][place] = getattr(one, name)
-        dims = (*AXES, "stopping", "delta", "run")
-        data: dict[str, Any] = {name: (dims, x) for name, x in arrays.items()}
-        coords = {**dict(zip(AXES, map(list, names), strict=True)), "stopping": list(stopping),
-                  "delta": deltas, "run": runs}  # fmt: skip
-        return xr.Dataset({**data, "computed": (dims, computed)}, coords)
-
     def compare(
-        self, baseline: str | None = None, *, level: float = 0.95, paired: bool | None = None,
-        by: str = "samples",
-    ) -> "Table":  # fmt: skip
+        self, baseline: str | None = None, *, level: float = 0.95, by: str = "samples"
+    ) -> "Table":
         """Compare the rules, on each instance and problem: see `je.compare`.
 
         Args:
             baseline: the rule that all others are compared with; None: the first.
-            level: of the intervals.
-            paired, by: as of `je.compare`; all rules have the same seeds.
+            level, by: as of `je.compare`; all rules have the same seeds.
 
         Raises:
-            ArgumentError: there is no such rule.
-            ArgumentError: as `je.compare`.
+            ArgumentError: there is no such rule; and as `je.compare`.
         """
         baseline = self.rules[0] if baseline is None and self.rules else baseline
         several = {"instance": len(self.instances) > 1, "problem": len(self.problems) > 1}
@@ -213,7 +172,7 @@ class Study:
             ({axis: name for axis, name in where.items() if several[axis]}, named)
             for where, named in self.groups()
         ]
-        return compared(groups, baseline, level, paired, by)
+        return compared(groups, baseline, level, by)
 
     def figure(self, *, log: bool = False) -> "Figure":
         """Draw stopping times, their ratio to log(1/delta), and errors: see `study_figure`."""
@@ -222,20 +181,15 @@ class Study:
         return figures.study_figure(self, log=log)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the study to one file, which `load_study` reads back.
-
-        It is a NetCDF file with a group for each result, which has what `Result.save` writes.
+        """Write the study to a NetCDF file, with a group for each result: `load_study` reads it.
 
         Raises:
             ArgumentError, StoreError: as `Result.save`.
         """
         import xarray as xr  # slow to import
 
-        from jaxelim.simulation.results.saving import FORMAT, dataset_of, write
-
-        parts = {}
-        for n, (key, result) in enumerate(self.results.items()):
-            parts[f"/{n}"] = dataset_of(result).assign_attrs(key=json.dumps(key))
+        parts = {f"/{n}": dataset_of(result).assign_attrs(key=json.dumps(key))
+                 for n, (key, result) in enumerate(self.results.items())}  # fmt: skip
         root = xr.Dataset(attrs={"jaxelim_study": FORMAT})
         write(path, xr.DataTree.from_dict({"/": root, **parts}), parts)
 
@@ -262,9 +216,3 @@ class Study:
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
-
-
-def _are_in(names: list[str], key: Key) -> bool:
-    """Whether a key has these names, in their order."""
-    left = iter(key)
-    return all(name in left for name in names)

@@ -1,7 +1,6 @@
 """Independent arms without a ridge are computed as an unstructured instance."""
 
 import dataclasses
-from types import SimpleNamespace
 from typing import ClassVar
 
 import jax
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.simulation.basis import computed
 from tests.calls import planned
 from tests.engine import test_ties as ties
 from tests.instances.instance_cases import stack
@@ -84,11 +82,8 @@ def test_which_jobs_are(instance, problem, rule, more, form):
 def test_a_threshold_by_piece_keeps_the_coordinates():
     """Its test of linear arms is another than that of unstructured ones."""
     for threshold, kept in ((je.Heuristic(), False), (je.Mixture(), True)):
-        job = SimpleNamespace(
-            instance=THREE, problem=je.BestArm(), rule=je.LinGapE(), ridge=0.0,
-            stopping=(je.LLR(),), threshold=threshold, evidence=None,
-        )  # fmt: skip
-        assert (computed(job) is THREE) == kept
+        job = je.Experiment(THREE, je.BestArm(), je.LinGapE(), threshold=threshold)
+        assert (job.computed is THREE) == kept
 
 
 TURNED = np.random.default_rng(3).normal(size=(3, 3))

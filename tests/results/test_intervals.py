@@ -17,21 +17,21 @@ TWO_STOPS = dict(stopping=(je.LLR(), je.SelectiveElimination()), delta=[0.1, 0.0
 CASES = {
     "basis": (SPANNING, je.Uniform(), {}),
     "coins": (je.Instance.unstructured([0.8, 0.4, 0.3], je.Bernoulli()), je.Uniform(), {}),
-    "unknown variance": (
-        je.Instance.unstructured(
-            [2.0, 0.4], je.GaussianUnknownVariance(), source=je.families.Normal(2.0)
-        ),
-        je.Uniform(),
-        TWO_STOPS,
-    ),
+    "unknown variance": (je.Instance.unstructured(
+        [2.0, 0.4], je.GaussianUnknownVariance(), source=je.families.Normal(2.0)),
+        je.Uniform(), TWO_STOPS),
     "mixture": (LINEAR, je.FWS(), dict(threshold=je.Mixture(strengths=(5.0, 50.0)))),
-}
+}  # fmt: skip
 
 
 def played(name: str, **more) -> je.Result:
     instance, rule, settings = CASES[name]
     common = dict(runs=6, max_samples=400, record=("means",), seed=2)
     return je.simulate(instance, je.BestArm(), rule, **{**common, **settings, **more})
+
+
+def ends(found) -> np.ndarray:
+    return np.stack([found.values, found.low, found.high])
 
 
 def same(a: je.Result, b: je.Result, left_out: tuple[str, ...] = ()) -> None:
@@ -64,14 +64,11 @@ def test_means_are_those_of_the_rewards(name):
                           stopping=je.LLR(), threshold=je.Heuristic(), delta=1e-300)  # fmt: skip
         live.tell(trace.arms, trace.rewards)
         for level in (0.9, 0.99):
-            mine, other = result.intervals(level), live.intervals(level)
-            for end in ("values", "low", "high"):
-                own = getattr(mine, end)[s, d, 3]
-                np.testing.assert_allclose(own, getattr(other, end), rtol=1e-9, atol=1e-12)
+            mine, other = ends(result.intervals(level)), ends(live.intervals(level))
+            np.testing.assert_allclose(mine[:, s, d, 3], other, rtol=1e-9, atol=1e-12)
             for together in (False, True):
-                pair = result.difference(1, 0, level, together)
-                ends = [getattr(pair, end)[s, d, 3] for end in ("values", "low", "high")]
-                np.testing.assert_allclose(ends, live.difference(1, 0, level, together), rtol=1e-9)
+                pair = ends(result.difference(1, 0, level, together))[:, s, d, 3]
+                np.testing.assert_allclose(pair, live.difference(1, 0, level, together), rtol=1e-9)
     assert result.intervals().values.shape == (*result.samples.shape, instance.K)
 
 
@@ -81,11 +78,10 @@ def test_means_are_those_of_the_rewards(name):
 def test_recording_changes_no_run_and_no_layout_changes_what_is_recorded(name):
     result = played(name)
     same(result, played(name, record=()), ("means", "variances"))
-    layouts = [je.Engine(lanes=16, chunk=24, devices=1), je.Engine(devices=2)]
-    for layout in layouts:
+    for layout in (je.Engine(lanes=16, chunk=24, devices=1), je.Engine(devices=2)):
         same(result, played(name, engine=layout))
-    parts = [played(name, runs=np.array(runs)) for runs in ([4, 1], [0, 2, 3, 5])]
-    for part in parts:
+    for runs in ([4, 1], [0, 2, 3, 5]):
+        part = played(name, runs=np.array(runs))
         np.testing.assert_array_equal(part.means, result.means[:, :, part.runs])
 
 
@@ -93,17 +89,14 @@ def test_recording_changes_no_run_and_no_layout_changes_what_is_recorded(name):
 def test_batches():
     """Each instance of a batch by itself."""
     others = je.Instance(np.stack([LINEAR.arms, LINEAR.arms[::-1]]), [[1.5, 0.4], [0.2, 1.0]])
-    result = je.simulate(others, je.BestArm(), je.Uniform(), record="means", runs=3,
-                         max_samples=300, **TWO_STOPS)  # fmt: skip
-    found, pair = result.intervals(0.9), result.difference(0, 2, 0.9)
-    for i, alone in enumerate(others.unbatched):
-        one = je.simulate(alone, je.BestArm(), je.Uniform(), record="means", runs=3,
-                          max_samples=300, **TWO_STOPS)  # fmt: skip
+    result, *alone = (
+        je.simulate(one, je.BestArm(), je.Uniform(), record="means", runs=3, max_samples=300,
+                    **TWO_STOPS) for one in (others, *others.unbatched)
+    )  # fmt: skip
+    for i, one in enumerate(alone):
         np.testing.assert_allclose(result.means[i], one.means, rtol=1e-9)
-        for end in ("values", "low", "high"):
-            own = getattr(one.intervals(0.9), end), getattr(one.difference(0, 2, 0.9), end)
-            np.testing.assert_allclose(getattr(found, end)[i], own[0], rtol=1e-9)
-            np.testing.assert_allclose(getattr(pair, end)[i], own[1], rtol=1e-9)
+        for of in (lambda x: x.intervals(0.9), lambda x: x.difference(0, 2, 0.9)):
+            np.testing.assert_allclose(ends(of(result))[:, i], ends(of(one)), rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -112,9 +105,7 @@ def test_saved_and_loaded_and_in_blocks_of_a_store(tmp_path):
     result.save(tmp_path / "mine.nc")
     loaded = je.load_result(tmp_path / "mine.nc")
     assert loaded.equals(result) and not result.equals(played("unknown variance", record=()))
-    for end in ("values", "low", "high"):
-        mine, other = (getattr(one.intervals(), end) for one in (result, loaded))
-        np.testing.assert_array_equal(mine, other)
+    np.testing.assert_array_equal(ends(result.intervals()), ends(loaded.intervals()))
     data = result.to_xarray()
     assert data["means"].dims == data["variances"].dims == ("stopping", "delta", "run", "arm")
     for _ in range(2):  # computed in blocks, then read from them
@@ -125,8 +116,7 @@ def test_many_runs_are_taken_in_parts(monkeypatch):
     result = played("basis")
     known = result.intervals()
     monkeypatch.setattr(confidence, "_AT_ONCE", 8)
-    for end in ("low", "high"):
-        np.testing.assert_array_equal(getattr(result.intervals(), end), getattr(known, end))
+    np.testing.assert_array_equal(ends(result.intervals()), ends(known))
 
 
 class _Own(je.Bernoulli):
@@ -158,13 +148,13 @@ def test_refusals():
         else:
             with pytest.raises(je.errors.UnsupportedError, match=r"without replacement.*live run"):
                 result.intervals()
-    for level in (0, 1.0, True):
-        with pytest.raises(je.errors.ArgumentError, match="level: got"):
-            coins.intervals(level)
-    with pytest.raises(je.errors.ArgumentError, match="b: got 1.*another arm"):
-        coins.difference(1, 1)
-    with pytest.raises(je.errors.ArgumentError, match="arm: got 3"):
-        coins.difference(0, 3)
+    for given, words in (((0, 1, 0), "level: got"), ((0, 1, 1.0), "level: got"),
+                         ((0, 1, True), "level: got"), ((1, 1), "b: got 1.*another arm"),
+                         ((0, 3), "arm: got 3")):  # fmt: skip
+        with pytest.raises(je.errors.ArgumentError, match=words):
+            coins.difference(*given)
+    with pytest.raises(je.errors.ArgumentError, match="level: got"):
+        coins.intervals(1.0)
 
 
 @pytest.mark.slow

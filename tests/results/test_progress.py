@@ -12,8 +12,6 @@ from jaxelim.progress import Progress, by_parts
 
 
 class Terminal(io.StringIO):
-    """A standard error that is a terminal."""
-
     def isatty(self):
         return True
 
@@ -42,14 +40,12 @@ def test_progress_shows_by_itself_at_a_terminal(monkeypatch):
         with monkeypatch.context() as inside:
             inside.setenv(name, "1")
             assert not automatic()
-    for place, name in ((progress.multiprocessing, "parent_process"),
-                        (progress.threading, "main_thread")):  # fmt: skip
+    for place in ("multiprocessing.parent_process", "threading.main_thread"):
         with monkeypatch.context() as inside:
-            inside.setattr(place, name, lambda: object())
+            inside.setattr(f"jaxelim.progress.{place}", lambda: object())
             assert not automatic()
-    with monkeypatch.context() as inside:
-        inside.setitem(sys.modules, "sphinx", types.ModuleType("sphinx"))
-        assert not automatic()
+    monkeypatch.setitem(sys.modules, "sphinx", types.ModuleType("sphinx"))
+    assert not automatic()
 
 
 def test_progress_shows_by_itself_in_a_notebook(monkeypatch):

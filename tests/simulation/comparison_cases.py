@@ -31,22 +31,3 @@ def made(
     rest = dict.fromkeys(("answer", "pulls", "elimination_times", "tests_stopping",
                           "tests_sampling", "solves"))  # fmt: skip
     return je.Result(experiment=call, **{**rest, **fields, **more})
-
-
-def pair(rng: np.random.Generator, kind: str, n: int, paired: bool) -> tuple[Any, Any, float]:
-    """Two samples [n] of skewed stopping times, the first mean over the second, and both means.
-
-    "gamma": of shapes 2 and 3, with a common part. "lognormal": of deviation 0.8 and
-    correlation 0.6. Not paired: the second is from draws of its own.
-    """
-    draws = [_pair(rng, kind, n) for _ in range(1 if paired else 2)]
-    means = {"gamma": (200.0, 300.0), "lognormal": (300 * np.exp(0.32), 400 * np.exp(0.32))}
-    return draws[0][0], draws[-1][1], means[kind]
-
-
-def _pair(rng: np.random.Generator, kind: str, n: int) -> tuple[Any, Any]:
-    if kind == "gamma":
-        common, one, other = (rng.gamma(shape, 100, n) for shape in (1.0, 1.0, 2.0))
-        return common + one, common + other
-    z, noise = rng.standard_normal((2, n))
-    return 300 * np.exp(0.8 * z), 400 * np.exp(0.8 * (0.6 * z + 0.8 * noise))

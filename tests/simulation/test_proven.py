@@ -24,14 +24,6 @@ EVERY = (LLR, je.SelectiveElimination(), je.FullElimination())
 KOOLEN = je.thresholds.KaufmannKoolen
 
 
-def checked(instance, problem, rule, threshold, stopping=LLR, elimination=None, ridge=None):
-    """The checked call, which compiles nothing."""
-    return calls.checked(
-        instance, problem, rule, threshold=threshold, stopping=stopping, elimination=elimination,
-        ridge=ridge,
-    )  # fmt: skip
-
-
 UNIFORM = je.Uniform()
 OF_TWO = KOOLEN(2, 2, True)
 
@@ -40,8 +32,10 @@ def plain(t, delta):
     return jnp.log(t / delta)
 
 
-def found(*given, **settings):
-    return proven(checked(*given, **settings))
+def found(*given):
+    """What a checked call says, which compiles nothing."""
+    names = ("instance", "problem", "rule", "threshold", "stopping", "elimination", "ridge")
+    return proven(calls.checked(**dict(zip(names, given, strict=False))))
 
 
 def recorded(order, family=je.Bernoulli()):  # noqa: B008
@@ -55,8 +49,6 @@ class Doubled(type(je.Bernoulli())):
 
 @dataclasses.dataclass(frozen=True)
 class Quick(je.contracts.StoppingRule):
-    """A stopping rule of one's own, which may stop whenever it likes."""
-
     name = "quick"
 
     def observe(self, seen, state, beta):
@@ -64,15 +56,11 @@ class Quick(je.contracts.StoppingRule):
 
 
 class Hasty(je.LUCB):
-    """LUCB's intervals, and an answer as soon as it may."""
-
     def native(self, view, state):
         return view.t > 3, state.mask
 
 
 class Quicker(je.Racing):
-    """Rounds that end at once."""
-
     def native(self, view, state):
         return view.t > 3, state.remaining
 
@@ -143,14 +131,12 @@ REFUSED = {
 @pytest.mark.parametrize(("call", "argument"), REFUSED.values(), ids=REFUSED)
 def test_what_contradicts_a_threshold_is_refused(call, argument):
     with pytest.raises(je.errors.UnsupportedError) as caught:
-        checked(*call)
+        found(*call)
     assert caught.value.argument == argument
 
 
 @dataclasses.dataclass(frozen=True)
 class Stated:
-    """A threshold of one's own with a proof."""
-
     answer: object = True
 
     def __call__(self, t, delta):
@@ -167,7 +153,7 @@ def test_a_proof_of_ones_own():
     assert found(NORMAL, BEST, UNIFORM, Stated("it is a guess")) == "it is a guess"
     for wrong in (None, False, "", 1, "raise"):
         with pytest.raises(je.errors.ArgumentError, match=r"threshold.*proof\(call\)"):
-            checked(NORMAL, BEST, UNIFORM, Stated(wrong))
+            found(NORMAL, BEST, UNIFORM, Stated(wrong))
 
 
 def test_each_stop_has_its_reason():
@@ -233,8 +219,6 @@ def test_live_runs_name_threshold_and_guarantee():
 
 
 class LaplaceByArm(type(je.Gaussian(std=[1.0, 1.0]))):
-    """Draws of variance 1 under Gaussian evidence."""
-
     def draw(self, lanes, nature, arm, pull, noise):
         sign = jnp.where(noise > 0, 1.0, -1.0)
         return lanes.take(nature["mean"], arm) - sign * jnp.log(jnp.abs(noise)) / 2**0.5

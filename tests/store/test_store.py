@@ -50,6 +50,12 @@ def asked(monkeypatch) -> list:
     return seen
 
 
+def interrupt(done, *_, runs=4) -> None:
+    """Ctrl-C when some runs are done."""
+    if done >= runs:
+        signal.raise_signal(signal.SIGINT)
+
+
 def paths(folder) -> list:
     return sorted(folder.glob("blocks/*/*.npz"))
 
@@ -72,13 +78,8 @@ def test_stored_blocks_are_the_call(tmp_path, monkeypatch):
 def test_a_store_keeps_finished_blocks(tmp_path, whole, monkeypatch):
     """More runs compute only the new; an interrupt leaves what is finished."""
     seen = asked(monkeypatch)
-
-    def stop(done, runs, samples, seconds):
-        if done >= 4:
-            raise KeyboardInterrupt
-
     with pytest.raises(je.errors.Interrupted, match="2 of 6 runs are in finished") as caught:
-        simple(store=tmp_path, block=2, progress=stop)
+        simple(store=tmp_path, block=2, progress=interrupt)
     assert seen == [0, 1, 2, 3]  # the interrupt came within the second block
     part = caught.value.result
     assert part.runs.tolist() == [0, 1]
@@ -92,15 +93,11 @@ def test_a_store_keeps_finished_blocks(tmp_path, whole, monkeypatch):
 
 
 def test_an_interrupt_without_a_store(whole):
-    def stop(done, *_):
-        if done >= 4:
-            signal.raise_signal(signal.SIGINT)
-
     with pytest.raises(je.errors.Interrupted, match="0 of 6 .*Nothing is kept") as caught:
         simple(progress=lambda *_: signal.raise_signal(signal.SIGINT))
     assert caught.value.result is None and isinstance(caught.value, KeyboardInterrupt)
     with pytest.raises(je.errors.Interrupted, match="2 of 6") as caught:
-        simple(progress=stop, block=2)
+        simple(progress=interrupt, block=2)
     assert caught.value.result.runs.tolist() == [0, 1]
     assert simple().equals(whole)
 

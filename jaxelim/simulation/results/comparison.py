@@ -1,9 +1,8 @@
 """Comparisons of results: which rule stops sooner, by how much, and which errs more often."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,7 +38,6 @@ def compare(
     *more: Any,
     baseline: str | None = None,
     level: float = 0.95,
-    paired: bool | None = None,
     by: str = "samples",
 ) -> "Table":
     """Compare stopping times and errors of results, two by two or with one of them.
@@ -51,45 +49,39 @@ def compare(
     means are corrected for the number of rows; intervals and other tests are not.
 
     Where a run of either result was truncated, means are restricted: of min(tau, L), L
-    the least number of samples of a truncated run of both. That is known for every run.
-    Errors are of all runs; a truncated run is none.
+    the least number of samples of a truncated run of both. Errors are of all runs; a truncated
+    run is none.
 
     Args:
         results: two or more, by name, or in a sequence; then their rules are the names.
         baseline: the name of the result that all others are compared with; None: all pairs.
         level: of the intervals, in (0, 1).
-        paired: None: as above. True: run r of one and of the other are a pair, in the
-            order of `runs`. False: no pairs.
         by: "samples", or "costs": then tau, its means and L are in the units of the costs
             of the arms, which both instances must have.
 
     Returns:
         A pandas data frame with a title and notes, and a row for each pair of results compared,
         instance, stopping rule that both have (or their only ones) and delta that both have.
-        Printed it has a verdict a row: "sooner" and "later", or "cheaper" and "dearer", are of
-        the first of both, where Holm's p-value is at most 1 - level. Its columns are
+        Its columns are
 
-        - `first`, `second`, `instance`, `problem` (of a batch or a study), `stopping`, `delta`;
-        - `paired`: whether runs are paired; `runs_first`, `runs_second`: their numbers;
-        - `cut_first`, `cut_second`: truncated runs; `restricted`: the L of restricted means,
-          NaN where no run was truncated;
-        - `mean_first`, `mean_second`: mean tau; where L is a number, of min(tau, L);
-        - `difference`, `ratio`: of the means, first less second and first over second, each
-          with `.._low` and `.._high`, the ends of its interval;
+        - `first`, `second`, `instance`, `problem` (of a batch or a study), `stopping`, `delta`,
+          `by`; `paired`: whether runs are paired; `runs_..`: their numbers, with `first` or
+          `second`; `cut_..`: truncated runs; `restricted`: L, NaN where no run was truncated;
+        - `mean_..`: mean tau, or of min(tau, L); `difference`, `ratio`: of the means, first less
+          second and first over second, each with the ends `.._low` and `.._high`;
         - `mean_p`: the p-value of equal means, of the test that the interval of the
-          difference inverts; `holm_p`: with Holm's (1979) correction for all rows;
-        - `median_first`, `median_second`: of tau, inf where half of the runs were truncated;
+          difference inverts; `holm_p`: with Holm's (1979) correction for all rows; `verdict`:
+          "sooner" or "later", "cheaper" or "dearer", of the first, where it is at most 1 - level;
+        - `median_..`: of tau, inf where half of the runs were truncated;
         - `sooner`, `later`: pairs in which the first has the smaller, and the larger tau, or
           min(tau, L); `sign_p`: the p-value of their equality. NaN without pairs;
-        - `errors_first`, `errors_second`: shares of all runs that stopped on a wrong answer,
-          with `.._low` and `.._high`; `errors_p`: the p-value of their equality;
-        - `verdict`, and `by`: "samples" or "costs".
+        - `errors_..`: shares of all runs that stopped on a wrong answer, with `.._low` and
+          `.._high`; `errors_p`: the p-value of their equality.
 
     Raises:
-        ArgumentError: no result has the baseline's name.
-        ArgumentError: fewer than two results, results without a common stopping rule or
-            delta, batches of different sizes, paired=True for different numbers of
-            runs, or by="costs" for arms without costs.
+        ArgumentError: fewer than two results, none of the baseline's name, results without a
+            common stopping rule or delta, batches of different sizes, or by="costs" for arms
+            without costs.
 
     Example:
         >>> both = {"LinGapE": one, "LUCB": other}  # doctest: +SKIP
@@ -98,48 +90,33 @@ def compare(
     if more:
         allowed = "all results in one list, compare([a, b, c]), or by name in one mapping"
         raise ArgumentError("results", more[0], allowed)
-    return compared([({}, results)], baseline, level, paired, by)
+    return compared([({}, results)], baseline, level, by)
 
 
 def compared(
-    groups: Sequence[tuple[dict[str, str], Any]],
-    baseline: str | None,
-    level: float,
-    paired: bool | None,
-    by: str = "samples",
+    groups: Sequence[tuple[dict[str, str], Any]], baseline: str | None, level: float, by: str
 ) -> "Table":
-    """The comparison of several groups of results, as of the instances of a study.
-
-    Groups are pairs of what names one, keys of its rows, and its results.
-    """
+    """The comparison of groups: pairs of what names one, keys of its rows, and its results."""
     from jaxelim.tables import Table  # pandas is slow to import
 
     checks.choice("by", by, OF)
     level = checks.real("level", level, low=0, high=1, open=True)
-    if paired is not None and not isinstance(paired, bool):
-        raise ArgumentError("paired", paired, "None, True or False")
     rows, notes, everyone = [], [], {}
     for where, results in groups:
         named = _named(results)
         everyone |= {(name, id(result)): (name, result) for name, result in named.items()}
         if by == "costs" and any(result.costs is None for result in named.values()):
             raise ArgumentError("by", by, '"samples" for results of arms without costs')
+        pairs: Any = combinations(named, 2)
         if baseline is not None:
             checks.choice("baseline", baseline, named)
-        pairs = list(combinations(named, 2))
-        if baseline is not None:
             pairs = [(name, baseline) for name in named if name != baseline]
         for first, second in pairs:
             a, b = named[first], named[second]
-            reasons = _apart(a, b)
-            both = not reasons if paired is None else paired
-            if both and a.runs.size != b.runs.size:
-                allowed = "None or False for results with different numbers of runs"
-                raise ArgumentError("paired", paired, allowed, f"{first} and {second}")
-            if paired is None and reasons:
+            if reasons := _apart(a, b):
                 notes.append(f"{first} and {second} are not paired: {', '.join(reasons)}.")
             head = {"first": first, "second": second, **where}
-            rows += [{**head, **row} for row in _rows(a, b, both, paired is None, level, by)]
+            rows += [{**head, **row} for row in _rows(a, b, not reasons, level, by)]
     if not rows:
         raise ArgumentError("results", groups, "two or more Results")
     for row, p in zip(rows, two_samples.holm([row["mean_p"] for row in rows]), strict=True):
@@ -161,10 +138,7 @@ def compared(
 
 
 def _verdicts(rows: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict], list[str]]:
-    """A line for each row, at most 100 columns wide; and a note on what all rows share.
-
-    That has no column.
-    """
+    """A line for each row; and a note on what all rows share, which has no column."""
     lines = [
         {name: str(row[name]) for name in ("first", "second", "instance", "problem", "stopping")
          if name in row}
@@ -200,9 +174,7 @@ def _named(results: Any) -> "dict[str, Result]":
         named = {str(name): result for name, result in results.items()}
     elif isinstance(results, Sequence):
         names = [repr(getattr(result, "rule", result)) for result in results]
-        often = Counter(names)
-        names = [f"{n} ({i})" if often[n] > 1 else n for i, n in enumerate(names)]
-        named = dict(zip(names, results, strict=True))
+        named = dict(zip(numbered(names), results, strict=True))
     else:
         raise ArgumentError("results", results, allowed)
     wrong = [x for x in named.values() if not hasattr(x, "experiment")]
@@ -211,63 +183,57 @@ def _named(results: Any) -> "dict[str, Result]":
     return named
 
 
+def numbered(names: Sequence[str]) -> list[str]:
+    """Names, with their places where several are equal."""
+    return [f"{n} ({i})" if names.count(n) > 1 else n for i, n in enumerate(names)]
+
+
 def _apart(a: "Result", b: "Result") -> list[str]:
     """Why runs of two results are not paired, in words; nothing where they are."""
-    why = []
-    seeds = [result.experiment.seed for result in (a, b)]
-    if seeds[0] != seeds[1]:
-        why.append(f"their seeds are {seeds[0]} and {seeds[1]}")
-    if not np.array_equal(np.sort(a.runs), np.sort(b.runs)):
-        why.append("their run indices differ")
-    if a.instance != b.instance:
-        why.append("their instances differ")
-    if a.origin.get("noise_sha256") != b.origin.get("noise_sha256"):
-        why.append("they have other noise")
-    return why
+    seeds = a.experiment.seed, b.experiment.seed
+    noise = [result.origin.get("noise_sha256") for result in (a, b)]
+    why = {
+        f"their seeds are {seeds[0]} and {seeds[1]}": seeds[0] != seeds[1],
+        "their run indices differ": not np.array_equal(np.sort(a.runs), np.sort(b.runs)),
+        "their instances differ": a.instance != b.instance,
+        "they have other noise": noise[0] != noise[1],
+    }
+    return [words for words, differ in why.items() if differ]
 
 
 def _rows(
-    a: "Result", b: "Result", paired: bool, aligned: bool, level: float, by: str
+    a: "Result", b: "Result", paired: bool, level: float, by: str
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a pair of results; `aligned`: pairs have equal run indices."""
+    """The rows of two results; pairs of runs have equal indices."""
     sizes = [result.samples.shape[0] if result.batched else None for result in (a, b)]
     if sizes[0] != sizes[1]:
         note = f"of {' and '.join(str(size or 'no') for size in sizes)} instances in a batch"
         raise ArgumentError("results", [a, b], "results of equally many instances", note)
 
     def outcomes(result: "Result", at: tuple) -> tuple:
-        order = np.argsort(result.runs) if aligned else slice(None)
+        order = np.argsort(result.runs)
         return tuple(getattr(result, name)[at][order] for name in (by, "stopped", "correct"))
 
+    mine, theirs = ([rule.name for rule in result.stopping] for result in (a, b))
+    if len(mine) == len(theirs) == 1 and mine != theirs:
+        stops = [(0, 0, f"{mine[0]} / {theirs[0]}")]
+    else:
+        stops = _common(a, b, "stopping rule, or with one each", mine, theirs)
+    deltas = _common(a, b, "delta", a.deltas.tolist(), b.deltas.tolist())
     for i in range(sizes[0] or 1):
         where = {"instance": i} if a.batched else {}
-        for s, r, name in _common_stopping(a, b):
-            for d, e, delta in _common_deltas(a, b):
-                lead = tuple(where.values())
-                row = _row(outcomes(a, (*lead, s, d)), outcomes(b, (*lead, r, e)), paired, level)
-                yield {**where, "stopping": name, "delta": delta, "paired": paired, **row}
+        for (s, r, name), (d, e, delta) in product(stops, deltas):
+            lead = tuple(where.values())
+            row = _row(outcomes(a, (*lead, s, d)), outcomes(b, (*lead, r, e)), paired, level)
+            yield {**where, "stopping": name, "delta": delta, "paired": paired, **row}
 
 
-def _common_stopping(a: "Result", b: "Result") -> list[tuple[int, int, str]]:
-    """Indices in both results and the name of each stopping rule to compare."""
-    names = [[rule.name for rule in result.stopping] for result in (a, b)]
-    if len(names[0]) == len(names[1]) == 1 and names[0] != names[1]:
-        return [(0, 0, f"{names[0][0]} / {names[1][0]}")]
-    both = [(s, names[1].index(name), name) for s, name in enumerate(names[0]) if name in names[1]]
+def _common(a: "Result", b: "Result", allowed: str, mine: list, theirs: list) -> list[tuple]:
+    """The places in both lists of what both have, and that."""
+    both = [(n, theirs.index(x), x) for n, x in enumerate(mine) if x in theirs]
     if not both:
-        note = f"theirs are {', '.join(names[0])} and {', '.join(names[1])}"
-        allowed = "results with a common stopping rule, or with one each"
-        raise ArgumentError("results", [a, b], allowed, note)
-    return both
-
-
-def _common_deltas(a: "Result", b: "Result") -> list[tuple[int, int, float]]:
-    """Indices in both results of each delta that both have, and the delta."""
-    other = {float(delta): e for e, delta in enumerate(b.deltas)}
-    both = [(d, other[float(x)], float(x)) for d, x in enumerate(a.deltas) if float(x) in other]
-    if not both:
-        note = f"theirs are {a.deltas.tolist()} and {b.deltas.tolist()}"
-        raise ArgumentError("results", [a, b], "results with a common delta", note)
+        note = f"theirs are {' and '.join(', '.join(map(str, x)) for x in (mine, theirs))}"
+        raise ArgumentError("results", [a, b], f"results with a common {allowed}", note)
     return both
 
 
@@ -279,33 +245,20 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
     tau = [np.where(stopped, samples, math.inf) for samples, stopped, _ in both]
     kept = [x if math.isnan(at) else np.minimum(x, at) for x in tau]
     wrong = [stopped & ~correct for _, stopped, correct in both]
-    rates = [two_samples.rate(int(x.sum()), x.size, level) for x in wrong]
-    sooner = later = sign = math.nan
+    row: dict[str, Any] = {"restricted": at}
+    for n, name in enumerate(("first", "second")):
+        row |= {f"runs_{name}": tau[n].size, f"cut_{name}": cut[n].size,
+                f"mean_{name}": float(kept[n].mean()), f"median_{name}": float(np.median(tau[n]))}
+        errors = two_samples.rate(int(wrong[n].sum()), wrong[n].size, level)
+        row |= _spread(f"errors_{name}", errors)
+    difference, row["mean_p"] = two_samples.difference(kept[0], kept[1], paired, level)
+    row |= _spread("difference", difference)
+    row |= _spread("ratio", two_samples.ratio(kept[0], kept[1], paired, level))
+    row |= dict.fromkeys(("sooner", "later", "sign_p"), math.nan)
     if paired:
-        sooner, later = int((kept[0] < kept[1]).sum()), int((kept[0] > kept[1]).sum())
-        sign = two_samples.sign_test(sooner, later)
-    off, p = two_samples.difference(kept[0], kept[1], paired, level)
-    ratio = two_samples.ratio(kept[0], kept[1], paired, level)
-    return {
-        "runs_first": tau[0].size,
-        "runs_second": tau[1].size,
-        "cut_first": cut[0].size,
-        "cut_second": cut[1].size,
-        "restricted": at,
-        "mean_first": float(kept[0].mean()),
-        "mean_second": float(kept[1].mean()),
-        **_spread("difference", off),
-        "mean_p": p,
-        **_spread("ratio", ratio),
-        "median_first": float(np.median(tau[0])),
-        "median_second": float(np.median(tau[1])),
-        "sooner": sooner,
-        "later": later,
-        "sign_p": sign,
-        **_spread("errors_first", rates[0]),
-        **_spread("errors_second", rates[1]),
-        "errors_p": two_samples.rates_test(wrong[0], wrong[1], paired),
-    }
+        row["sooner"], row["later"] = (int((x < y).sum()) for x, y in (kept, kept[::-1]))
+        row["sign_p"] = two_samples.sign_test(row["sooner"], row["later"])
+    return row | {"errors_p": two_samples.rates_test(wrong[0], wrong[1], paired)}
 
 
 def _spread(name: str, x: two_samples.Estimated) -> dict[str, float]:
@@ -314,9 +267,7 @@ def _spread(name: str, x: two_samples.Estimated) -> dict[str, float]:
 
 def _short(x: float, digits: int = 4) -> str:
     """A number in few digits; NaN is a hyphen."""
-    if math.isnan(x):
-        return "-"
-    return f"{x:.0f}" if abs(x) >= 1000 or float(x).is_integer() else f"{x:.{digits}g}"
+    return "-" if math.isnan(x) else f"{x:.0f}" if abs(x) >= 1000 else f"{x:.{digits}g}"
 
 
 __all__ = ["compare"]

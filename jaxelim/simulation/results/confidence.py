@@ -6,7 +6,6 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from jaxelim.simulation.results.result import Result
 
 _FEWEST, _AT_ONCE = 8, 1024
-"""Runs that one call of a compiled function takes: a power of two, so that few are compiled."""
+"""Runs of one call of a compiled function: powers of two, so that few are compiled."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +74,8 @@ class MeansOfRuns:
         """Intervals of all means, which hold together with probability `level`: [N, K]."""
         arms = self.arms
         if arms.structure == "linear":
-            return self._along(self.means, arms.arms, level)
-        shared = (math.log((arms.most or arms.K) / (1 - level)),)
-        rows = self.counts, self.means, self.moments
-        return self._ends(self.means, _interval, rows, shared, level)
+            return self._ends("directions", self.means, level, 1, arms.arms, arms.arms)
+        return self._ends("interval", self.means, level, arms.most or arms.K)
 
     def differences(self, a: np.ndarray, b: np.ndarray, level: float, pairs: int) -> Intervals:
         """Intervals of mean(a) - mean(b) of pairs of arms: [N, P].
@@ -90,60 +87,44 @@ class MeansOfRuns:
         """
         values, phi = self.means[:, a] - self.means[:, b], self.arms.arms
         if self.arms.structure == "linear":
-            return self._along(values, phi[a] - phi[b], level)
-        shared = math.log(pairs / (1 - level)), a, b
-        rows = self.counts, self.means, self.moments
-        return self._ends(values, _difference, rows, shared, level)
-
-    def _along(self, values: np.ndarray, directions: np.ndarray, level: float) -> Intervals:
-        """Intervals of values [N, Q] along directions [Q, d] of linear arms."""
-        shared = math.log(1 / (1 - level)), directions, self.arms.arms
-        return self._ends(values, _along, (values, self.counts), shared, level)
+            return self._ends("directions", values, level, 1, phi[a] - phi[b], phi)
+        return self._ends("difference", values, level, pairs, a, b)
 
     def _ends(
-        self, values: np.ndarray, of_run: Callable, rows: tuple, shared: tuple, level: float
+        self, kind: str, values: np.ndarray, level: float, together: int, *of: np.ndarray
     ) -> Intervals:
-        """Intervals about `values`, in the units of the rewards.
+        """Intervals about `values`, of which so many hold together, in the units of the rewards.
 
-        Their ends are those of `of_run`, of rows [N, ..] and what the runs share. A compiled
-        function takes so many runs at a time.
+        Those of all runs come from a compiled function that takes so many runs at a time.
         """
-        count, size, parts = len(values), _FEWEST, []
+        rows = self.counts, self.means, self.moments
+        if kind == "directions":
+            rows = self.counts, values, None
+        count, size, parts, beta = len(values), _FEWEST, [], math.log(together / (1 - level))
         while size < min(count, _AT_ONCE):
             size *= 2
         with scope.engine():
             for start in range(0, count, size):
                 at = np.arange(start, start + size) % count
                 part = [x if x is None else x[at] for x in rows]
-                parts.append(_over_runs(of_run, self.family, self.grid, part, shared))
+                parts.append(_over_runs(kind, self.family, self.grid, part, beta, *of))
         low, high = (np.concatenate(side)[:count] for side in zip(*parts, strict=True))
         scale = self.arms.family.scale
         return Intervals(values * scale, low * scale, high * scale, level)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _over_runs(of_run: Callable, family: Any, grid: Grid, rows: list, shared: tuple) -> Any:
-    return jax.vmap(lambda *row: of_run(family, grid, *row, *shared))(*rows)
-
-
-def _interval(
-    family: Any, grid: Grid, counts: Array, means: Array, moments: Any, level: Array
+def _over_runs(
+    kind: str, family: Any, grid: Grid, rows: list, beta: Array, *of: Array
 ) -> sequences.Pair:
-    return sequences.interval(family, counts, means, grid, level, moments)
+    def ends(counts: Array, values: Array, moments: Any) -> sequences.Pair:
+        if kind == "directions":  # linear rewards are Gaussian
+            return sequences.directions(grid, values, of[0], of[1], counts, beta)
+        if kind == "difference":
+            return sequences.difference(family, counts, values, of[0], of[1], grid, beta, moments)
+        return sequences.interval(family, counts, values, grid, beta, moments)
 
-
-def _difference(
-    family: Any, grid: Grid, counts: Array, means: Array, moments: Any, level: Array,
-    a: Array, b: Array,
-) -> sequences.Pair:  # fmt: skip
-    return sequences.difference(family, counts, means, a, b, grid, level, moments)
-
-
-def _along(
-    family: Any, grid: Grid, values: Array, counts: Array, level: Array, y: Array, features: Array
-) -> sequences.Pair:
-    del family  # linear rewards are Gaussian
-    return sequences.directions(grid, values, y, features, counts, level)
+    return jax.vmap(ends)(*rows)
 
 
 def missing(arms: Arms, ridge: float | None) -> str:
@@ -178,48 +159,42 @@ def level_of(level: Any) -> float:
 
 
 def of_result(
-    result: "Result", compute: Callable[[MeansOfRuns], Intervals], name: str
+    result: "Result", name: str, level: float, pair: Any = None, pairs: int = 1
 ) -> Intervals:
-    """Intervals of all runs of a result.
+    """Intervals of all runs of a result: of the means, or of the difference of a pair of arms.
 
-    `compute` gives those [N, ..] of runs on the same arms; `name` is of messages.
+    `name` is of messages; `pairs` as of `MeansOfRuns.differences`.
     """
-    instance = result.instance
+    instance, call, scale = result.instance, result.experiment, result.instance.family.scale
     if result.means is None:
         raise UnsupportedError(name, result, 'a result of simulate(.., record=("means",))')
     if instance.family.has("estimated") and result.variances is None:
         allowed = f"a live run: results keep no powers of the rewards of {instance.family!r}"
         raise UnsupportedError(name, instance.family, allowed)
-    reason = missing(instance, result.experiment.ridge)
+    reason = missing(instance, call.ridge)
     if reason:
         raise UnsupportedError(name, instance.family, reason)
     if isinstance(result.threshold, Text):
         allowed = "threshold itself, by load_result(path, threshold=...)"
         raise ArgumentError("threshold", result.threshold, allowed)
-    parts = [compute(means) for means in _of_instances(result)]
-    values, low, high = (
-        np.concatenate([getattr(part, end) for part in parts]).reshape(*result.samples.shape, -1)
-        for end in ("values", "low", "high")
-    )
-    return Intervals(values, low, high, parts[0].level)
-
-
-def _of_instances(result: "Result") -> Iterator[MeansOfRuns]:
-    """The last means of all runs, instance by instance."""
-    assert result.means is not None
-    instance, scale = result.instance, result.instance.family.scale
     rows = instance.size, -1, instance.K
-    pulls = result.pulls if result.entered is None else result.entered
-    counts = pulls.reshape(rows).astype(float)
-    means = result.means.reshape(rows) / scale
-    moments = [None] * instance.size
+    counts = (result.pulls if result.entered is None else result.entered).reshape(rows)
+    counts, means = counts.astype(float), result.means.reshape(rows) / scale
+    moments: Any = [None] * instance.size
     if result.variances is not None:
-        moments = list((result.variances.reshape(rows) / scale**2 * counts)[..., None])
+        moments = (result.variances.reshape(rows) / scale**2 * counts)[..., None]
+    parts = []
     for i, alone in enumerate(instance.unbatched):
         family = alone.family.settled(
-            instance=alone, problem=BestArm(), ridge=result.experiment.ridge,
-            max_samples=result.experiment.max_samples, sums=False, theta=False, tuned=True,
+            instance=alone, problem=BestArm(), ridge=call.ridge, max_samples=call.max_samples,
+            sums=False, theta=False, tuned=True,
         )  # fmt: skip
-        grid = priors(result.threshold)
-        yield MeansOfRuns(arms=alone, family=family, grid=grid, counts=counts[i], means=means[i],
-                          moments=moments[i])  # fmt: skip
+        of_runs = MeansOfRuns(arms=alone, family=family, grid=priors(result.threshold),
+                              counts=counts[i], means=means[i], moments=moments[i])  # fmt: skip
+        parts.append(of_runs.intervals(level) if pair is None
+                     else of_runs.differences(pair[0], pair[1], level, pairs))  # fmt: skip
+    ends = (np.concatenate([getattr(part, end) for part in parts])
+            for end in ("values", "low", "high"))  # fmt: skip
+    shape = (*result.samples.shape, instance.K) if pair is None else result.samples.shape
+    values, low, high = (x.reshape(shape) for x in ends)
+    return Intervals(values, low, high, level)

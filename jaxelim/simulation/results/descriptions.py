@@ -1,12 +1,16 @@
-"""Rules, problems, families and thresholds as text, and back, without pickle.
+"""What files hold of calls and results, without pickle; and the key of a call in a store.
 
 Only jaxelim's own classes are made from a file's text. Anything else comes back when the
 caller passes it; until then its text stands for it.
 """
 
 import dataclasses
+import hashlib
+import inspect
+import json
 import sys
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +18,16 @@ from jaxelim import families, problems, stopping, thresholds
 from jaxelim.contracts import Family, SamplingRule, Source
 from jaxelim.engine import REVISION
 from jaxelim.errors import ArgumentError, StoreError, in_words
+from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.keys import described, sha256
 from jaxelim.simulation.results.proven import proven
-from jaxelim.text import NotHere, Text, parse, text_of
+from jaxelim.text import NotHere, Text, name_of, parse, text_of
 
+if TYPE_CHECKING:
+    from xarray import Dataset  # slow to import
+
+FORMAT = 2
+"""Version of the files' layout; raise it when the layout changes."""
 ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "samples": ((), "samples"),
     "stopped": ((), ""),
@@ -39,6 +48,8 @@ ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
 """
 TABLES = ("origin", "layout", "timings")
 """The parts of a result that are dictionaries."""
+_APART = ("instance", "runs", "noise", "engine")
+"""Arguments that count otherwise, or as the layout of the work not at all."""
 
 
 class StoredFamily(Text, Family):
@@ -53,11 +64,16 @@ class StoredSource(Text, Source):
 
 
 def known() -> dict[str, type]:
-    """The classes that are made from a file's texts, by name."""
+    """The classes that are made from a file's texts, by name: dataclasses of jaxelim."""
     places = (problems, families, stopping, thresholds)
     values = [value for place in places for value in vars(place).values()]
     values += _below(SamplingRule)
-    return {kind.__name__: kind for kind in values if isinstance(kind, type) and _own(kind)}
+    return {
+        kind.__name__: kind for kind in values
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+        and kind.__module__.startswith("jaxelim.")  # no copy by another import
+        and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    }  # fmt: skip
 
 
 def _below(kind: type) -> list[type]:
@@ -65,36 +81,71 @@ def _below(kind: type) -> list[type]:
     return [below for own in kind.__subclasses__() for below in (own, *_below(own))]
 
 
-def _own(kind: type) -> bool:
-    """Whether a class is a dataclass of jaxelim; a copy by another import is none."""
-    module = sys.modules.get(kind.__module__)
-    own = kind.__module__.startswith("jaxelim.") and getattr(module, kind.__name__, None) is kind
-    return own and dataclasses.is_dataclass(kind)
-
-
 def made(text: str) -> Any:
     """What a text of a file describes."""
     return parse(text, "value", known(), files=True)
 
 
-def spoken(argument: str, value: Any) -> dict:
+def described(call: Any) -> dict[str, Any]:
+    """The arguments that decide the numbers of a run, by name, but for the instance's numbers."""
+    one = call.instance
+    parts = {name: value for name, value in call.fields.items() if name not in _APART}
+    return {"family": one.family, "source": one.source, **parts}
+
+
+def _spoken(argument: str, value: Any) -> dict:
     """The text of `value`, and a short one for people."""
     return {"text": str(value), "value": text_of(argument, value)}
 
 
-def experiment_of(result: Any) -> dict[str, Any]:
-    """All of a result but its arrays, as JSON."""
-    call, problem = result.experiment, result.problem
+def experiment_of(call: Any, **tables: dict) -> dict[str, Any]:
+    """All of a result but its arrays, as JSON: its experiment, and its `TABLES`."""
+    problem = call.problem
     return {
         "name": call.instance.name,
         "axes": {"answer_axis": problem.answer_axis, "times_axes": list(problem.times_axes)},
-        "arguments": {name: spoken(name, value) for name, value in described(call).items()},
+        "arguments": {name: _spoken(name, value) for name, value in described(call).items()},
         "stopping": [
-            {**spoken("stopping", rule), "name": rule.name, "eliminates": bool(rule.eliminates)}
+            {**_spoken("stopping", rule), "name": rule.name, "eliminates": bool(rule.eliminates)}
             for rule in call.stopping
         ],
-        **{name: text_of(name, getattr(result, name)) for name in TABLES},
+        **{name: text_of(name, tables[name]) for name in TABLES},
     }
+
+
+def write(path: Any, data: Any, parts: "Mapping[str, Dataset] | None" = None) -> None:
+    """Write a dataset, or a tree of `parts` by their places, to a NetCDF file, compressed."""
+    target = writable_file("path", path)
+    packed = {place: {str(name): {"zlib": True, "complevel": 4} for name in part.data_vars}
+              for place, part in ({"/": data} if parts is None else parts).items()}  # fmt: skip
+    encoding = packed["/"] if parts is None else packed
+    write_whole(target, bytes(data.to_netcdf(engine="h5netcdf", encoding=encoding)))
+
+
+def dataset_of(result: Any) -> "Dataset":
+    """A result with all that `load_result` needs, as a dataset."""
+    told = experiment_of(result.experiment, **{name: getattr(result, name) for name in TABLES})
+    told = json.dumps(told, separators=(",", ":"), allow_nan=False)
+    data, one = result.to_xarray(), result.instance
+    lead = ("instance",) if result.batched else ()
+    data["arms"] = (*lead, "arm", "dimension"), one.arms
+    data["theta"] = (*lead, "dimension"), one.theta
+    if one.costs is not None:
+        data["arm_costs"] = ("arm",), one.costs
+    data.attrs |= {"jaxelim_result": FORMAT, "experiment": told, "checksum": checksum(data, told)}
+    return data
+
+
+def checksum(data: "Dataset", told: str) -> str:
+    """SHA-256 of the experiment and of all numbers."""
+    total = hashlib.sha256(told.encode())
+    for name in sorted(map(str, data.variables)):
+        x = np.asarray(data[name].values)
+        text = str(x.tolist()) if x.dtype.kind in "OUT" else ""
+        total.update(f"{name}{x.shape}{text}".encode())
+        if not text:
+            total.update(np.ascontiguousarray(x, x.dtype.newbyteorder("<")).tobytes())
+    return total.hexdigest()
 
 
 def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attributes: Any) -> Any:
@@ -135,8 +186,12 @@ def hash_of(instance: Instance) -> str:
             text += text_of("instance", one)
         except ArgumentError:
             text += repr(one)
-    costs = () if instance.costs is None else (instance.costs,)
-    return sha256(instance.arms, instance.theta, *costs, text=text)
+    return sha256(*_numbers(instance), text=text)
+
+
+def _numbers(instance: Any) -> list[np.ndarray]:
+    costs = [] if instance.costs is None else [instance.costs]
+    return [instance.arms, instance.theta, *costs]
 
 
 def same(x: Any, y: Any) -> bool:
@@ -152,9 +207,60 @@ def same(x: Any, y: Any) -> bool:
 
 def same_experiment(result: Any, other: Any) -> bool:
     """Whether two results are of the same experiment; names of instances do not count."""
-    pair = result.experiment, other.experiment
-    mine, theirs = ({**described(one), "runs": one.runs, "arms": one.instance.arms,
-                     "theta": one.instance.theta, "costs": one.instance.costs}
-                    for one in pair)  # fmt: skip
-    noise = [one.origin.get("noise_sha256") for one in (result, other)]
-    return noise[0] == noise[1] and all(same(mine[name], theirs[name]) for name in mine)
+    mine, theirs = (
+        {**described(one.experiment), "runs": one.runs, "arms": one.instance.arms,
+         "theta": one.instance.theta, "costs": one.instance.costs,
+         "noise": one.origin.get("noise_sha256")} for one in (result, other)
+    )  # fmt: skip
+    return all(same(mine[name], theirs[name]) for name in mine)
+
+
+def key_of(call: Any) -> str:
+    """The key of a call in a store: a hash of all that determines the numbers of a run.
+
+    Given noise counts with the runs that it is for. Classes outside jaxelim count with
+    their sources.
+    """
+    told: dict[str, Any] = {"revision": REVISION}
+    sources: dict[str, str] = {}
+    for name, value in described(call).items():
+        told[name] = text_of(name, value)
+        for kind in _foreign(value):
+            if not isinstance(kind, type):
+                allowed = "with a store, numbers, strings, arrays and dataclasses of these"
+                raise ArgumentError(name, value, allowed, "a function's value does not identify it")
+            try:
+                source = inspect.getsource(kind)
+            except (OSError, TypeError) as error:
+                allowed = "with a store, a class whose source is in a file"
+                raise ArgumentError(name, kind, allowed, str(error)) from error
+            sources[name_of(kind)] = hashlib.sha256(source.encode()).hexdigest()[:20]
+    arrays = _numbers(call.instance) + ([] if call.noise is None else [call.noise, call.runs])
+    text = json.dumps(told | {"sources": sources, "arrays": len(arrays)}, sort_keys=True)
+    return sha256(*arrays, text=text)[:20]
+
+
+def sha256(*arrays: np.ndarray, text: str = "") -> str:
+    """A hash of arrays and a text."""
+    total = hashlib.sha256(text.encode())
+    for array in arrays:
+        plain = np.ascontiguousarray(array + 0.0, "<f8")  # -0.0 is 0.0
+        total.update(str(plain.shape).encode() + plain.tobytes())
+    return total.hexdigest()
+
+
+def _foreign(value: Any) -> Iterator[Any]:
+    """The functions, and the classes outside jaxelim with their bases, that a value holds."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for entry in value:
+            yield from _foreign(entry)
+    elif inspect.isroutine(value):
+        yield value
+    elif not isinstance(value, np.ndarray | np.generic):
+        for kind in type(value).__mro__:
+            if kind.__module__.partition(".")[0] not in ("jaxelim", "builtins", "typing", "abc"):
+                yield kind
+        if dataclasses.is_dataclass(value):
+            yield from _foreign([getattr(value, one.name) for one in dataclasses.fields(value)])

@@ -13,14 +13,11 @@ GIVEN = "the noise was given, and its law is not known"
 """The reason of a call that is proven for rewards of the family's own noise."""
 PENDING = "with a batch or a delay the rule's own test counts rewards that are pending"
 """The reason of a call that is proven where every reward enters after its pull."""
+_SURE = ": an answer is wrong with probability at most delta."
 
 
 def proven(call: Any) -> bool | str:
-    """Whether all stops of a checked call are proven: True, or the reason why not.
-
-    Args:
-        call: the checked call.
-    """
+    """Whether all stops of a checked call are proven: True, or the reason why not."""
     instance, norm = call.instance, None
     if instance.truth is not None:
         theta = instance.truth.theta
@@ -29,20 +26,11 @@ def proven(call: Any) -> bool | str:
     reasons: dict[str, list[str]] = {}
     for stopping in call.stopping:
         terms = Call(
-            family=instance.family,
-            law=instance.law,
-            problem=call.problem,
-            rule=call.rule,
-            stopping=stopping,
-            elimination=call.elimination,
-            ridge=call.ridge,
-            structure=instance.structure,
-            arms=instance.K,
-            dimension=instance.d,
-            longest=longest,
-            theta_norm=norm,
-            most=instance.most,
-        )
+            family=instance.family, law=instance.law, problem=call.problem, rule=call.rule,
+            stopping=stopping, elimination=call.elimination, ridge=call.ridge,
+            structure=instance.structure, arms=instance.K, dimension=instance.d,
+            longest=longest, theta_norm=norm, most=instance.most,
+        )  # fmt: skip
         reason = proof_of(call.threshold, terms)
         if reason is True and call.noise is not None:
             reason = GIVEN
@@ -66,10 +54,7 @@ def _counts_pending(call: Any, stopping: Any) -> bool:
 def sentence(threshold: Any, reason: bool | str, instance: Any) -> str:
     """The threshold and its guarantee for the rewards of an instance, for a summary."""
     if reason is True:
-        return (
-            f"Threshold {threshold}, proven if {law(instance)}: an answer is "
-            "wrong with probability at most delta."
-        )
+        return f"Threshold {threshold}, proven if {law(instance)}{_SURE}"
     return f"Threshold {threshold}, without proof: {reason}."
 
 
@@ -88,30 +73,14 @@ def law(instance: Any) -> str:
 
 
 def of_several(results: Iterable[tuple[str, Any]]) -> list[str]:
-    """The guarantees of results by name: which are proven, and which threshold is not, and why.
-
-    Names are left out where all results have the same guarantee.
-    """
+    """The guarantees of results by name; without names where all have the same."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, result in results:
         words = f"Without proof: the threshold {result.threshold}", f", as {result.proven}."
         if result.proven is True:
-            words = (
-                f"Proven if {law(result.instance)}",
-                ": an answer is wrong with probability at most delta.",
-            )
+            words = f"Proven if {law(result.instance)}", _SURE
         found.setdefault(words, []).append(repr(name))
     return [
         (f" of {', '.join(dict.fromkeys(names))}" if len(found) > 1 else "").join(words)
         for words, names in found.items()
-    ]
-
-
-def of_elimination(reason: bool | str) -> list[str]:
-    """What a summary says of a result that eliminates; nothing where its stops are proven."""
-    if reason is True:
-        return []
-    return [
-        "Elimination never tests a refuted piece again, so without proof it may err more often "
-        "than LLR stopping."
     ]

@@ -1,8 +1,8 @@
 """The result of a simulation."""
 
 import dataclasses
-import operator
 import os
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,17 +10,15 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.bounds import complexity, efficiency
 from jaxelim.cache import jitted
-from jaxelim.contracts import looks
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 from jaxelim.simulation.experiment import Experiment
-from jaxelim.simulation.results import comparison, confidence
+from jaxelim.simulation.results import comparison, confidence, descriptions
 from jaxelim.simulation.results.confidence import Intervals
-from jaxelim.simulation.results.descriptions import ARRAYS, hash_of, origin, same, same_experiment
+from jaxelim.simulation.results.descriptions import ARRAYS
 from jaxelim.simulation.results.summary import summarised
 from jaxelim.text import Text
-from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -49,11 +47,6 @@ def correct(call: Any, answers: np.ndarray) -> np.ndarray:
 def _answer(problem: Any, theta: Any, means: Any, constants: Any) -> Any:
     seen = Estimate(LaneOps(), means, theta, constants)
     return problem.public(seen, problem.answer(seen))
-
-
-def _of_experiment(name: str, words: str) -> Any:
-    """A property of a result that its experiment has."""
-    return property(operator.attrgetter(f"experiment.{name}"), doc=words)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -118,14 +111,14 @@ class Result:
     variances: np.ndarray | None = None
     entered: np.ndarray | None = None
 
-    instance = _of_experiment("instance", "The instance, or the batch.")
-    problem = _of_experiment("problem", "The problem.")
-    rule = _of_experiment("rule", "The sampling rule.")
-    stopping = _of_experiment("stopping", "The stopping rules, a tuple.")
-    elimination = _of_experiment("elimination", "The elimination at sampling, or None.")
-    threshold = _of_experiment("threshold", "The threshold.")
-    deltas = _of_experiment("delta", "The error probabilities, float64 [D].")
-    runs = _of_experiment("runs", "The run indices, int64 [R].")
+    instance = property(attrgetter("experiment.instance"), doc="The instance, or the batch.")
+    problem = property(attrgetter("experiment.problem"), doc="The problem.")
+    rule = property(attrgetter("experiment.rule"), doc="The sampling rule.")
+    stopping = property(attrgetter("experiment.stopping"), doc="The stopping rules, a tuple.")
+    elimination = property(attrgetter("experiment.elimination"), doc="That at sampling, or None.")
+    threshold = property(attrgetter("experiment.threshold"), doc="The threshold.")
+    deltas = property(attrgetter("experiment.delta"), doc="The error probabilities, float64 [D].")
+    runs = property(attrgetter("experiment.runs"), doc="The run indices, int64 [R].")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -154,10 +147,9 @@ class Result:
     def intervals(self, level: float = 0.95) -> Intervals:
         """Confidence intervals of the means of all arms at the end of each run.
 
-        They are the confidence sequences of `intervals` of a live run at that time. So they
-        hold whatever the sampling rule was, and whatever ended the run, the cap too.
-        All K intervals of a run hold together, with probability `level`. The rewards
-        must be draws of the family: of `noise` that was given nobody knows.
+        They are confidence sequences: they hold whatever the sampling rule was, and whatever
+        ended the run. All K intervals of a run hold together, with probability `level`, if the
+        rewards are draws of the family.
 
         Args:
             level: in (0, 1).
@@ -167,12 +159,10 @@ class Result:
 
         Raises:
             ArgumentError: level is not in (0, 1), or a loaded threshold is text.
-            UnsupportedError: the means were not recorded, by record=("means",); the
-                family has no mixture; there is a ridge; or no proof covers recorded
-                rewards.
+            UnsupportedError: the means were not recorded; the family has no mixture; there is
+                a ridge; or no proof covers recorded rewards.
         """
-        level = confidence.level_of(level)
-        return confidence.of_result(self, lambda means: means.intervals(level), "intervals")
+        return confidence.of_result(self, "intervals", confidence.level_of(level))
 
     def difference(self, a: int, b: int, level: float = 0.95, together: bool = False) -> Intervals:
         """mean(a) - mean(b) at the end of each run, with a confidence interval.
@@ -192,11 +182,7 @@ class Result:
         """
         level, pair = confidence.level_of(level), confidence.pair_of(self.instance, a, b)
         pairs = self.instance.K * (self.instance.K - 1) // 2 if together else 1
-        many = confidence.of_result(
-            self, lambda means: means.differences(*pair, level, pairs), "difference"
-        )
-        values, low, high = (x[..., 0] for x in (many.values, many.low, many.high))
-        return Intervals(values, low, high, level)
+        return confidence.of_result(self, "difference", level, pair, pairs)
 
     @property
     def batched(self) -> bool:
@@ -207,15 +193,6 @@ class Result:
     def truncated(self) -> np.ndarray:
         """bool, shape of samples: whether the run was truncated."""
         return ~self.stopped
-
-    @staticmethod
-    def of(call: Any, arrays: dict[str, np.ndarray], timings: dict, layout: dict) -> "Result":
-        """The result of a checked call: its runs' arrays, in its order, and what they took."""
-        if isinstance(call.threshold, Mixture):
-            layout = {**layout, "looks": looks.WORDS}
-        known = {name: arrays.get(name) for name in ARRAYS}
-        parts: Any = dict(timings=timings, layout=layout, origin=origin(call))
-        return Result(experiment=call, **known, **parts)  # type: ignore[arg-type]
 
     @property
     def proven(self) -> bool | str:
@@ -250,18 +227,17 @@ class Result:
             allowed = "problem itself, by load_result(path, problem=...)"
             raise ArgumentError("problem", self.problem, allowed)
         solved = complexity(self.instance, self.problem)
-        samples, pulls = self.samples, self.pulls
         lead = self.samples.shape[:1] if self.batched else ()
         value = np.reshape(solved.value, (*lead, 1, 1))
         allocation = np.reshape(solved.pulls, (*lead, 1, 1, -1))
         of_delta = [
-            efficiency(samples[..., d, :], pulls[..., d, :, :], delta, value, allocation)
+            efficiency(self.samples[..., d, :], self.pulls[..., d, :, :], delta, value, allocation)
             for d, delta in enumerate(self.deltas)
         ]
         ratio, distance = (np.stack(x, -2) for x in zip(*of_delta, strict=True))
         cut = np.where(self.stopped, 1.0, np.nan)
         if self.costs is not None:
-            ratio = ratio * (self.costs / samples)
+            ratio = ratio * (self.costs / self.samples)
         return ratio * cut, distance * cut
 
     def compare(self, other: "Result", **settings: Any) -> "Table":
@@ -278,10 +254,8 @@ class Result:
         Raises:
             ArgumentError: there is no such stopping rule or delta.
         """
-        names = [rule.name for rule in self.stopping]
-        if stopping is not None:
-            names = [stopping] if isinstance(stopping, str) else list(stopping)
         known = {rule.name: s for s, rule in enumerate(self.stopping)}
+        names = known if stopping is None else [stopping] if isinstance(stopping, str) else stopping
         rules = [known[checks.choice("stopping", name, known)] for name in names]
         deltas = self.deltas if delta is None else checks.deltas(delta)
         for value in deltas:
@@ -294,7 +268,7 @@ class Result:
     def of_instance(self, index: int) -> "Result":
         """The result of one instance of a batch; its timings are an equal share of the batch's."""
         one, size = self.instance[index], self.instance.size
-        origin = self.origin | {"instance_sha256": hash_of(one)}
+        origin = self.origin | {"instance_sha256": descriptions.hash_of(one)}
         timings = {name: value / size for name, value in self.timings.items()}
         part = self._part(index, instance=one)
         return dataclasses.replace(part, origin=origin, timings=timings)
@@ -318,31 +292,26 @@ class Result:
         of_answer = self.problem.answer_axis or (
             "arm" if self.answer.shape[-1] == self.pulls.shape[-1] else "answer_index"
         )
-        own = {"answer": (of_answer,), "times": self.problem.times_axes}
+        own: dict[tuple, tuple] = {("answer",): (of_answer,), ("times",): self.problem.times_axes}
         data: dict[str, Any] = {"truncated": (dims, self.truncated)}
         if self.costs is not None:
             data["costs"] = (dims, self.costs)
         for name, (axes, unit) in ARRAYS.items():
-            x = getattr(self, name)
-            if x is not None:
-                more = own[axes[0]] if axes and axes[0] in own else axes
-                data[name] = ((*dims, *more), x, {"units": unit} if unit else {})
+            if (x := getattr(self, name)) is not None:
+                data[name] = (*dims, *own.get(axes, axes)), x, {"units": unit} if unit else {}
         coords = {"stopping": [rule.name for rule in self.stopping], "delta": self.deltas,
                   "run": self.runs}  # fmt: skip
-        attributes = {
-            **self.settings,
-            **{f"plan_{name}": _attribute(x) for name, x in self.layout.items()},
-            **{f"work_{name}": _attribute(x) for name, x in self.timings.items()},
-        }
-        return xr.Dataset(data, coords, attributes)
+        told = self.settings
+        for word, numbers in (("plan", self.layout), ("work", self.timings)):
+            for name, x in numbers.items():
+                told[f"{word}_{name}"] = "" if x is None else int(x) if isinstance(x, bool) else x
+        return xr.Dataset(data, coords, told)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result and its experiment to one NetCDF file; `load_result` reads it back.
 
-        The file has the arrays, the instance, the problem, the rules and the threshold
-        with their parameters, and the version and `REVISION` of jaxelim. It is written
-        under another name and renamed, so it is complete or absent. `xarray` opens it
-        too.
+        It is written under another name and renamed, so it is complete or absent. `xarray`
+        opens it too: see docs/reference/file-formats.md.
 
         Args:
             path: the file; an older one is replaced.
@@ -353,23 +322,20 @@ class Result:
                 with `__call__` is one that it can.
             StoreError: the file cannot be written, such as on a full disk.
         """
-        from jaxelim.simulation.results.saving import dataset_of, write
-
-        write(path, dataset_of(self))
+        descriptions.write(path, descriptions.dataset_of(self))
 
     def equals(self, other: "Result") -> bool:
         """Whether both have the same experiment and equal arrays, NaN equal to NaN.
 
-        Names of instances, `timings`, `layout` and the version do not count. A loaded
-        result equals the one that was saved.
+        Names of instances, `timings`, `layout` and the version do not count.
 
         Raises:
             ArgumentError: other is no `Result`.
         """
         if not isinstance(other, Result):
             raise ArgumentError("other", other, "a Result")
-        return same_experiment(self, other) and all(
-            same(getattr(self, name), getattr(other, name)) for name in ARRAYS
+        return descriptions.same_experiment(self, other) and all(
+            descriptions.same(getattr(self, name), getattr(other, name)) for name in ARRAYS
         )
 
     def __repr__(self) -> str:
@@ -380,10 +346,6 @@ class Result:
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
-
-
-def _attribute(value: Any) -> Any:
-    return int(value) if isinstance(value, bool) else "" if value is None else value
 
 
 __all__ = ["Result", "correct_answer"]

@@ -1,11 +1,12 @@
 """Summaries of results: tables of stopping times, errors and cost."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxelim.simulation.results.proven import of_elimination, sentence
+from jaxelim.contracts import looks
+from jaxelim.simulation.results.proven import sentence
+from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     from jaxelim.simulation.results.result import Result
@@ -29,7 +30,6 @@ def rows_of(result: "Result", priced: bool = False) -> list[dict[str, Any]]:
 
     Without costs there is no mean cost, but NaN if others are `priced`.
     """
-    lead = ("instance",) if result.batched else ()
     costs = np.full(result.samples.shape, np.nan) if priced else None
     costs = costs if result.costs is None else result.costs
     rows = []
@@ -39,7 +39,7 @@ def rows_of(result: "Result", priced: bool = False) -> list[dict[str, Any]]:
         n = tau.size
         sd = float(tau.std(ddof=1)) if n > 1 else np.nan
         rows.append({
-            **dict(zip(lead, at, strict=False)),
+            **({"instance": at[0]} if result.batched else {}),
             "stopping": result.stopping[at[-2]].name,
             "delta": float(result.deltas[at[-1]]),
             "runs": stopped.size,
@@ -64,15 +64,6 @@ def cut_off(result: "Result") -> tuple[int, int]:
     return int(of_run.sum()), of_run.size
 
 
-def worked(timings: Mapping[str, Any]) -> str:
-    """What some work took, in words."""
-    drawn, seconds = timings["samples_drawn"], timings["seconds"]
-    return (
-        f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, "
-        f"after {timings['compile_seconds']:.1f} s of compiling."
-    )
-
-
 def _notes(result: "Result") -> list[str]:
     notes: list[str] = []
     cut, runs = cut_off(result)
@@ -82,18 +73,21 @@ def _notes(result: "Result") -> list[str]:
         biased = "" if result.truncated.all() else f", and {BIASED}"
         several = np.prod(result.truncated.shape[-3:-1]) > 1
         where = " for some stopping rule or delta" if several else ""
-        notes.append(
-            f"{cut} of {runs} runs were cut off{where} {ends}: they are in no mean{biased}."
-        )
+        notes += [f"{cut} of {runs} runs were cut off{where} {ends}: they are in no mean{biased}."]
     if result.experiment.waits:
         batch, delay = result.experiment.batch, result.experiment.delay
-        notes.append(
-            f"Rewards entered in batches of {batch}, after delays of {delay} samples. tau counts "
-            "pulls whose rewards were pending at the end."
-        )
+        notes.append(f"Rewards entered in batches of {batch}, after delays of {delay} samples. tau "
+                     "counts pulls whose rewards were pending at the end.")  # fmt: skip
     notes.append(sentence(result.threshold, result.proven, result.instance))
-    if "looks" in result.layout:
-        notes.append(f"It looked {result.layout['looks']}.")
-    if result.elimination is not None or any(rule.eliminates for rule in result.stopping):
-        notes += of_elimination(result.proven)
-    return [*notes, worked(result.timings)]
+    if isinstance(result.threshold, Mixture):
+        notes.append(f"It looked {looks.WORDS}.")
+    eliminates = result.elimination is not None or any(x.eliminates for x in result.stopping)
+    if eliminates and result.proven is not True:
+        notes.append("Elimination never tests a refuted piece again, so without proof it may err "
+                     "more often than LLR stopping.")  # fmt: skip
+    drawn, seconds = result.timings["samples_drawn"], result.timings["seconds"]
+    return [
+        *notes,
+        f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, "
+        f"after {result.timings['compile_seconds']:.1f} s of compiling.",
+    ]

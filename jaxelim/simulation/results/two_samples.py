@@ -29,13 +29,8 @@ def difference(
 ) -> tuple[Estimated, float]:
     """mean(a) - mean(b), with Student's interval of the pairs, or Welch's, and its p-value.
 
-    The p-value, of equal means, is at most 1 - level where the interval does not hold 0. It is
-    NaN for samples of one; of samples without spread 1 where the means are equal, else 0.
-
-    Args:
-        a, b: samples [n] and [m]; n = m where they are pairs.
-        paired: whether a[i] and b[i] are a pair.
-        level: of the interval, in (0, 1).
+    Of samples [n] and [m]; n = m where they are pairs. The p-value, of equal means, is NaN for
+    samples of one; of samples without spread 1 where the means are equal, else 0.
     """
     from scipy import stats  # slow to import
 
@@ -51,13 +46,10 @@ def difference(
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values with Holm's (1979) correction for their number; NaN stays, and does not count."""
-    p = np.asarray(p_values, float)
-    order = [i for i in np.argsort(p, kind="stable") if not math.isnan(p[i])]
-    corrected, largest = p.copy(), 0.0
-    for place, i in enumerate(order):
-        largest = max(largest, min((len(order) - place) * p[i], 1.0))
-        corrected[i] = largest
-    return corrected.tolist()
+    p = np.array(p_values, float)
+    order = np.argsort(p)[: np.sum(~np.isnan(p))]  # NaN comes last
+    p[order] = np.maximum.accumulate(np.minimum(np.arange(order.size, 0, -1) * p[order], 1))
+    return p.tolist()
 
 
 def ratio(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) -> Estimated:
@@ -65,9 +57,6 @@ def ratio(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) -> Es
 
     It holds every rho >= 0 for which a t-test at this level accepts mean(a) = rho mean(b).
     Where it accepts mean(b) = 0 as well, there is no upper end: inf.
-
-    Args:
-        a, b, paired, level: as in `difference`; all entries are above 0.
     """
     value, n, m = float(a.mean() / b.mean()), a.size, b.size
     if min(n, m) < 2:
@@ -93,14 +82,13 @@ def ratio(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) -> Es
         root = math.sqrt(max(middle**2 - lead * last, 0.0))
         return max((middle - root) / lead, 0.0), (middle + root) / lead
 
-    ends = []
+    ends = [value, value]
     for side in (0, 1):
-        end = value
         for _ in range(_STEPS):
-            before, end = end, float(bounds(end)[side])
-            if not math.isfinite(end) or abs(end - before) <= 1e-14 * abs(before):
+            before, ends[side] = ends[side], float(bounds(ends[side])[side])
+            near = abs(ends[side] - before) <= 1e-14 * abs(before)
+            if near or not math.isfinite(ends[side]):
                 break
-        ends.append(end)
     return Estimated(value, *ends)
 
 
