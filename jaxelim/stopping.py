@@ -20,6 +20,8 @@ from jaxelim.contracts.views import Snapshot, Tree
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import where
 
+__all__ = ["LLR", "FullElimination", "Native", "Resets", "SelectiveElimination"]
+
 _LAST = 2**31
 """Larger than every t."""
 

@@ -61,8 +61,8 @@ def test_h_star(derivative):
     assert number > 10 and not bad, bad
 
 
-def check_program(rule, backend="gpu", instance=None, problem=None, stopping=None):
-    """The products of the engine's program for a rule; it calls no library."""
+def program(rule, backend="gpu", instance=None, problem=None, stopping=None):
+    """The jaxpr of the engine's program for a rule."""
     if instance is None:
         instance = LINEAR if "linear" in rule.traits.structures else UNSTRUCTURED
     own = rule.traits.stopping == ("native",)
@@ -75,8 +75,12 @@ def check_program(rule, backend="gpu", instance=None, problem=None, stopping=Non
         spec = spec_of(call, backend=backend)
         inputs, queue = inputs_of(call, spec), queue_of(call, spec)[0]
         made = engine.Program(spec, inputs)
-        given = inputs, queue, made.empty(inputs, queue), np.int32(1)
-        traced = made.advance.jit.trace(*given).jaxpr
+        return made.advance.jit.trace(inputs, queue, made.empty(inputs, queue), np.int32(1)).jaxpr
+
+
+def check_program(rule, **changes):
+    """The products of the engine's program for a rule; it calls no library."""
+    traced = program(rule, **changes)
     number, bad = low(traced)
     assert number > 0 and not bad, bad
     assert not LIBRARY & {one.primitive.name for one in equations(traced)}
