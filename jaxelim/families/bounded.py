@@ -442,7 +442,7 @@ class Bounded(ArmModel):
             up_to = up_to * 0.5**0.5 + b
             return (total + (a * up_to + b * lower), (lower + a) * 0.5**0.5, up_to), None
 
-        stakes = tuple(jnp.exp(x - top) for x, top in zip((a, b), most, strict=True))
-        (total, *_), _ = jax.lax.scan(add, (jnp.zeros_like(most[0]),) * 3, stakes)
+        a, b = (jnp.exp(x - top) for x, top in zip((a, b), most, strict=True))
+        (total, *_), _ = jax.lax.scan(add, (jnp.zeros_like(most[0]),) * 3, (a, b))
         mixed = most[0] + most[1] + jnp.log(total) + _TOGETHER
         return functools.reduce(jnp.logaddexp, alone, mixed)
