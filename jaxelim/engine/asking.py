@@ -14,6 +14,7 @@ from jaxelim.checks import shipped
 from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View
+from jaxelim.engine import scores
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.one_lane import traced_once
 from jaxelim.engine.returned import call
@@ -73,6 +74,8 @@ class Asking:
         """`ask`, traced with every call; `by_vmap` goes before that of the spec."""
         spec, method = self.spec, partial(call, self.spec.rule, name)
         by_vmap = spec.by_vmap if by_vmap is None else by_vmap
+        if by_vmap and name in ("choose", "probe") and not shipped(spec.rule):
+            method = scores.watched(method)
         if not by_vmap:
             if not spec.per_lane_instances:  # shared arrays get an axis of lanes to broadcast
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)

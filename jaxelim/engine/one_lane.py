@@ -8,8 +8,8 @@ The attribute is documented nowhere, and leaves three things to its user. Operat
 a library have no form inside a kernel. XLA ends the process where the call has a parameter
 that nothing inside reads, or an argument that is a constant. This module keeps to all three.
 
-Jaxprs are told by their attributes: `jax.extend`, which has their class, imports Pallas
-too, and takes a tenth of the package's import.
+Jaxprs and literals are told by their attributes: `jax.extend`, which has their classes,
+imports Pallas too, and takes a tenth of the package's import.
 """
 
 import math
@@ -46,6 +46,11 @@ _ALLOWED = frozenset(
 """Primitives that XLA:CPU compiles without a library."""
 _LARGE = 4096
 """From this number of entries on XLA:CPU hands reductions of floats to a library."""
+
+
+def is_literal(v: Any) -> bool:
+    """Whether an operand is a number written into the jaxpr; else it is a variable."""
+    return hasattr(v, "val")
 
 
 def functions(params: dict[str, Any]) -> Iterator[Any]:

@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import Literal
 
 import jaxelim as je
 from jaxelim import engine, scope
-from jaxelim.engine.one_lane import functions
+from jaxelim.engine.one_lane import functions, is_literal
 from tests.calls import planned
 
 ANGLES = np.array([0.0, 0.9, 1.8, 2.7, 3.6])
@@ -49,7 +48,7 @@ def ancestors(makers, v):
     """The equations that a variable is computed from; `makers` has the equation of each."""
     todo, found = [v], {}
     while todo:
-        one = None if isinstance(v := todo.pop(), Literal) else makers.get(v)
+        one = None if is_literal(v := todo.pop()) else makers.get(v)
         if one is not None and id(one) not in found:
             found[id(one)] = one
             todo += one.invars
@@ -68,7 +67,7 @@ def written_from_itself(jaxpr):
 def slices_of_slices(jaxpr):
     """Slices of slices, both at a place of the same axis (jax-ml/jax 40849)."""
     for one, makers in made(jaxpr):
-        if one.primitive.name == "dynamic_slice" and not isinstance(one.invars[0], Literal):
+        if one.primitive.name == "dynamic_slice" and not is_literal(one.invars[0]):
             first = makers.get(one.invars[0])
             if first is not None and first.primitive.name == "dynamic_slice":
                 sliced = first.invars[0], one.invars[0], one.outvars[0]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.engine import scores
 
 SMALL = je.Engine(devices=1, chunk=64)
 LATE = 200  # samples before the first fault; fewer than any run here takes
@@ -127,3 +128,44 @@ def test_a_pickled_error_says_where():
     error = je.errors.FamilyError("family", 1, "finite", "nan", 5, 6, 7)
     after = pickle.loads(pickle.dumps(error))
     assert (after.t, after.run, after.instance, str(after)) == (5, 6, 7, str(error))
+
+
+# Scores of a rule
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored(je.contracts.SamplingRule):
+    """Pulls the arm of the largest score, which is NaN from LATE on."""
+
+    traits = je.contracts.Traits(reads=("pieces",), families=None)
+
+    def choose(self, view, state):
+        least = jnp.argmin(view.counts)
+        score = jnp.log(LATE - view.time) + view.means
+        return jnp.where(view.t % 2 == 0, jnp.argmax(score), least), state
+
+
+@pytest.mark.slow
+def test_scores_of_a_rule():
+    """The scores are NaN from 201 on; the first choice that rests on them is at 202."""
+    error = fails(je.Gaussian(), Scored(), je.errors.RuleError)
+    assert (error.t, error.run, error.arm) == (LATE + 2, 0, None)
+    assert "it chose among scores that are NaN at t = 202 of run 0" in str(error)
+
+
+def test_a_choice_is_refused_only_where_it_rests_on_nan():
+    """An argmax that is not used may be over NaN, and nanargmax skips it."""
+
+    def f(x):
+        unused = jnp.argmax(jnp.where(x > 0, x, jnp.nan))
+        return {"arm": jnp.nanargmax(x), "or": jnp.where(x[0] > 0, unused, 1), "x": x * 2}
+
+    def g(x):
+        return jnp.argmin(x, 0), jnp.argmax(x)
+
+    x = jnp.array([-1.0, jnp.nan, 3.0])
+    both = [jax.vmap(each)(x[None]) for each in (f, scores.watched(f))]
+    np.testing.assert_array_equal(*(one["x"] for one in both))
+    assert [int(both[1][name][0]) for name in ("arm", "or")] == [2, 1]
+    assert [int(one) for one in scores.watched(g)(x)] == [scores.NO_NUMBER] * 2
+    assert [int(one) for one in scores.watched(g)(x[::2])] == [0, 1]
