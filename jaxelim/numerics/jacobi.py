@@ -76,7 +76,7 @@ def _apart(xp: Any, x: Any) -> Any:
 
 
 def _rotated(xp: Any, x: Any, n: int) -> Any:
-    """Columns i, i + q/2 of x [.., q], made orthogonal in their first n rows, then paired anew.
+    """x [.., q] with columns i, i + q/2 orthogonal in n rows, in the order of the next pairs.
 
     After q - 1 of these each column has met each other, and is back in its place.
     """
