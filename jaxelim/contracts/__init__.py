@@ -70,7 +70,10 @@ class Problem:
         """Host: refuse arms, of features [K, d], that the problem is not defined for."""
 
     def check(self, arms: np.ndarray, theta: np.ndarray) -> None:
-        """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer."""
+        """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer.
+
+        `check_arms` has run. It alone does where nobody knows theta.
+        """
 
     def answer(self, seen: Estimate) -> Tree:
         """The empirical answer: arrays, in the problem's own form."""

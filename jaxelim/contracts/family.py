@@ -169,8 +169,9 @@ class Family:
     ) -> Statistics:  # fmt: skip
         """What a sampling rule sees while rewards are pending: counts and t of all pulls.
 
-        Estimates are of the rewards that have entered, sums counts times their means. A family
-        whose evidence reads more says here what is of which.
+        Estimates are of the rewards that have entered, sums counts times their means. What
+        `Statistics.of_one_run` leaves out is not there. A family whose evidence reads more
+        says here what is of which.
 
         Args:
             space, entered: of the run, and of the rewards that have entered.
@@ -310,5 +311,8 @@ class Source:
         raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
 
     def lengths(self, nature: Any) -> Array | None:
-        """The number of rewards of each arm, [K] int32, whose mean is the arm's; None: no end."""
+        """The number of rewards of each arm, [K] int32, at least 1; None: they never end.
+
+        The mean of these is the arm's. An arm whose rewards are used up is not pulled.
+        """
         return None

@@ -24,7 +24,10 @@ _EVERY = 7  # log2 of the number of looks between t and 2 t
 
 
 def look_time(t: Array, since: Array | None = None) -> Array:
-    """Whether a run looks after t samples, [] int32, or at one after `since`; see `WORDS`."""
+    """Whether a run looks after t samples, [] int32; see `WORDS`.
+
+    Where rewards enter in groups, `since` [] were before the group: some t in it is looked at.
+    """
     places = jnp.maximum(31 - jax.lax.clz(t) - _EVERY, 0)
     before = t - 1 if since is None else since
     return jax.lax.shift_right_logical(t, places) > jax.lax.shift_right_logical(before, places)

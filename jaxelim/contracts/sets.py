@@ -213,7 +213,7 @@ class PairSet(PieceSet):
 
     def _beats_enough(self, words: Array) -> Array:
         """Whether C - m are worse, by words [W, ..] of candidates: [..] bool."""
-        return _count(words) >= self.worse.shape[1] - (self.m or 0)
+        return _count(words) >= self.worse.shape[1] - self.m  # type: ignore[operator]
 
     def drop_all(self, seen, beta):
         now = jnp.swapaxes(refuted_pairs(seen, beta), 0, 1)  # [k, j]

@@ -133,7 +133,7 @@ class Evidence:
 
     def about(self, shape: Pieces) -> "Evidence":
         """The evidence about other pieces, from the same samples or weights."""
-        return dataclasses.replace(self, shape=shape)  # type: ignore[type-var]
+        raise undefined(self, "about(shape)")
 
 
 @jax.tree_util.register_dataclass

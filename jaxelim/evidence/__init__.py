@@ -1,1 +1,1 @@
-"""What samples, or weights, say of the pieces of an answer, where arms have features."""
+"""What samples, or weights, say of pieces: linear Gaussian rewards, and half-spaces."""

@@ -227,10 +227,10 @@ class ArmModel(Family):
         super().check_shape(problem, shape)
         most, level = self.high - self.low, shape.level
         if level is not None:
-            most = min(level - self.low, self.high - level)
-            if not most > 0:
+            if not self.low < level < self.high:
                 allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
                 raise ArgumentError("level", level, allowed)
+            most = min(level - self.low, self.high - level)
         if shape.slack and not shape.slack < most:
             allowed = f"a number below {most:g} for {self!r}"
             raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
@@ -271,6 +271,9 @@ class ArmEvidence(Evidence):
     weight: Array  # [K], not negative
     costs: Array | None = None  # [K] what a unit of weight costs, positive; None: 1
     known: Array | None = None  # [K] bool: arms of known means; None: there are none
+
+    def about(self, shape: Pieces) -> "ArmEvidence":
+        return dataclasses.replace(self, shape=shape)
 
     @classmethod
     def of(

@@ -32,7 +32,7 @@ from jaxelim.numerics.logarithm import log, log1p
 POWERS = 4
 LARGEST_EDGE = 0.98  # the largest share of a stake that one reward may lose
 BETS = 2.0 ** np.arange(-12, 6, 0.5)  # the bets of the mixture
-_KEPT = -math.log(64)  # the share of the stakes on one arm alone, as a logarithm
+_KEPT = -math.log(64)  # the share of the stakes on each arm alone, as a logarithm
 _TOGETHER = math.log1p(-2 / 64) - math.log(len(BETS) * (3 + 2**1.5))
 """The share of a product of two equal bets, as a logarithm: sum_d 2^(-|d|/2) = 3 + 2^(3/2)."""
 _LEAST = -1e300  # in place of -inf, the logarithm of stakes that are not made

@@ -49,8 +49,7 @@ class Logistic(Family):
     The estimate maximises the penalised log-likelihood
 
     $$
-    \ell(\theta) = \sum_k S_k s_k - N_k \log(1 + \exp(s_k)) - \mathrm{ridge}\, \frac{\lVert \theta
-      \rVert^2}{2}
+    \ell(\theta) = \sum_k S_k s_k - N_k \log(1 + \exp(s_k)) - \mathrm{ridge}\, |\theta|^2/2
     $$
 
     s_k = phi_k . theta, S_k the number of ones among N_k rewards. The LLR of a piece is the
@@ -264,7 +263,6 @@ class LogisticEvidence(Evidence):
     """
 
     closed_form = False
-
     space: LinearContext
     shape: Pieces
     theta_hat: Array  # [d]
@@ -272,6 +270,9 @@ class LogisticEvidence(Evidence):
     slope: Array | None  # [d] of the penalised log-likelihood at theta_hat; None: of weights
     ridge: float = dataclasses.field(default=0.0, metadata={"static": True})
     costs: Array | None = None  # [K], positive; None: all are 1
+
+    def about(self, shape: Pieces) -> "LogisticEvidence":
+        return dataclasses.replace(self, shape=shape)
 
     @staticmethod
     def at_truth(features: Array, theta: Array, pieces: HalfSpaces) -> "LogisticEvidence":

@@ -152,8 +152,9 @@ class Poisson(OneParameter):
     def nature(self, instance: "Instance") -> np.ndarray:
         """P(X <= k), k = 0, 1, .. until 1 - P(X <= k) < 2^-53 for all arms: [I, K, n]."""
         means = super().nature(instance)
-        length, cdf, rest_of = 1, scipy.special.pdtr, scipy.special.pdtrc
-        while rest_of(length - 1, means.max()) >= 2.0**-53:
+        cdf, rest_of = scipy.special.pdtr, scipy.special.pdtrc
+        length, largest = 1, means.max()
+        while rest_of(length - 1, largest) >= 2.0**-53:
             length += 1
         table, rest = (f(np.arange(length), means[..., None]) for f in (cdf, rest_of))
         table = np.where(table < 0.5, table, 1 - rest)  # each where it has more digits

@@ -60,6 +60,9 @@ class PairedEvidence(Evidence):
     shape: Pieces
     stats: PairedStatistics
 
+    def about(self, shape: Pieces) -> "PairedEvidence":
+        return dataclasses.replace(self, shape=shape)
+
     @property
     def means(self) -> Array:  # type: ignore[override]
         return self.stats.means

@@ -41,8 +41,7 @@ def set_interval(of: Any) -> None:
     low, high = (checks.real(name, getattr(of, name)) for name in ("low", "high"))
     if not low < high or not np.isfinite(high - low):
         raise ArgumentError("high", of.high, f"a finite number above low = {low:g}")
-    object.__setattr__(of, "low", low)
-    object.__setattr__(of, "high", high)
+    vars(of).update(low=low, high=high)
 
 
 class Numbers(Source):

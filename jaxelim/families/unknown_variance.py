@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _DEGREES = ("free", "glr")
 _MOST = 1e30  # largest ratio v/gap^2: beyond it a pair costs less than rounding
 _FARTHEST = 1e75  # largest distance over the standard deviation in a mixture; its powers are finite
-_STEPS, _POLISH, _FAR = 3, 2, 1e-3  # Newton steps to a root's distance, to it; their longest
+_STEPS, _POLISH = 3, 2  # Newton steps for the distance to a root, and for the root itself
+_FAR = 1e-3  # the longest of the latter
 
 
 class Spread(NamedTuple):
@@ -106,7 +107,7 @@ class GaussianUnknownVariance(ArmModel):
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
     ) -> Normal:
-        """Of the arms' variances; of equal rewards, of the others', or 1e-6 m^2, or 1."""
+        """Of the arms' variances. An arm of equal rewards has the mean of the others'."""
         assert moments is not None
         variances = moments[:, 0] / counts
         spread = variances[variances > 0]

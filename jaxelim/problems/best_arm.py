@@ -145,12 +145,11 @@ class BestArm(Problem):
     def check(self, arms, theta):
         if self.epsilon:
             return
-        what, means = "arms", arms @ theta
-        if self.items is not None:
-            what, means = "items", self.items @ theta
-            if not np.isfinite(means).all():
-                allowed = "items whose means z_p . theta do not overflow float64"
-                raise ArgumentError("items", self.items, allowed)
+        what, rows = ("arms", arms) if self.items is None else ("items", self.items)
+        means = rows @ theta
+        if self.items is not None and not np.isfinite(means).all():
+            allowed = "items whose means z_p . theta do not overflow float64"
+            raise ArgumentError("items", self.items, allowed)
         best = np.flatnonzero(means == means.max())
         if self.reference is not None and means.max() <= self.reference:
             if means.max() == self.reference:

@@ -47,7 +47,7 @@ class HalfSpaceSet(PieceSet):
 
     def _without(self, seen, refuted):
         dropped = jnp.where(refuted & self._left(), seen.stats.t, self.dropped)
-        return HalfSpaceSet(dropped, self.problem)
+        return dataclasses.replace(self, dropped=dropped)
 
     def _left(self) -> Array:
         """The half-spaces that are active: [A, Q] bool."""

@@ -93,9 +93,10 @@ class LinearThreshold:
         """
         if call.law != GAUSSIAN:
             return call.other_law("Gaussian rewards")
-        asked = call.dimension, call.longest, call.theta_norm or 0.0, call.ridge or 0.0
-        for field, least in zip(dataclasses.fields(self), asked, strict=True):
-            name, own = field.name, getattr(self, field.name)
+        asked = (("dimension", call.dimension), ("feature_bound", call.longest))
+        asked += (("theta_bound", call.theta_norm or 0.0), ("ridge", call.ridge or 0.0))
+        for name, least in asked:
+            own = getattr(self, name)
             if least > own * (1 + _ROUNDING) or (name == "ridge" and least != own):
                 return f"its {name} is {own:g}, and that of the call {least:g}"
         return call.uncovered(STOPS, "LLR, selective and full stops") or True
