@@ -41,7 +41,7 @@ _process = {"entered": False, "started": False, "broken": False}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=lambda: _process.update(started=jax_started()),
-        after_in_child=lambda: _process.update(broken=_process["started"]),
+        after_in_child=lambda: _process.update(broken=_process["broken"] or _process["started"]),
     )
 
 _FAST_MATH = re.compile(r"--xla_cpu_enable_fast_math(?!\S*=(?:false|False|0)\b)")

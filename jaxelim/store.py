@@ -74,10 +74,12 @@ class Store:
         parts: list[Part] = []
         have = np.zeros(0, np.int64)
         for path, runs in self.blocks(key):
-            new = np.setdiff1d(runs if wanted is None else np.intersect1d(runs, wanted), have)
-            if new.size and (found := opened(path, runs.size)) is not None:
+            new = ~np.isin(runs, have)
+            if wanted is not None:
+                new &= np.isin(runs, wanted)
+            if new.any() and (found := opened(path, runs.size)) is not None:
                 parts.append((runs, *found))
-                have = np.union1d(have, runs)
+                have = np.concatenate([have, runs[new]])
         return parts
 
     def write(self, key: str, runs: np.ndarray, arrays: dict, work: dict) -> Path:

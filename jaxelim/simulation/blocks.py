@@ -183,7 +183,8 @@ def joined(parts: Sequence[Part], runs: np.ndarray) -> dict[str, np.ndarray]:
 def worked(works: Sequence[dict]) -> tuple[dict, dict]:
     """The sums of what blocks have taken, and the layout; warns where versions differ."""
     layouts = [took["layout"] for took in works]
-    timings = {name: sum(took[name] for took in works) for name in works[0] if name != "layout"}
+    names = dict.fromkeys(name for took in works for name in took if name != "layout")
+    timings = {name: sum(took.get(name, 0) for took in works) for name in names}
     by = sorted({layout["computed_by"] for layout in layouts})
     if len(by) > 1:
         note = "Where rounding decides they may differ from runs of one alone"

@@ -44,7 +44,8 @@ class Engine:
             there are runs). With JAX 0.11.2 it is one, as its compiler fails on several.
         shrink: whether one lane takes the last runs, one after the other, which needs another
             compilation. None: on a CPU the last eight, if the others took longer than that.
-            Unless it is False, all runs of a rule with rare work are taken so.
+            Unless it is False, all runs of a rule with rare work are taken so. Those of rules
+            that are not `lanes_last` never are.
 
     Raises:
         ArgumentError: a value is not allowed.

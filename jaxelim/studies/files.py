@@ -204,9 +204,10 @@ def assembled(
     if passed.get("instance") not in (None, instance):
         raise ArgumentError("instance", passed["instance"], f"{instance!r}, which the file holds")
     usual = {field.name: field.default for field in dataclasses.fields(Experiment)}
-    usual |= dict(instance=instance, stopping=_stopping(path, told["stopping"], stopping))
+    tests = _stopping(path, told["stopping"], stopping)
+    own = dict(instance=instance, stopping=tests, runs=arrays["run"])
     return Result(
-        experiment=Experiment.unchecked(**usual | parts | {"runs": arrays["run"]}),
+        experiment=Experiment.unchecked(**usual | parts | own),
         **{name: arrays.get(name) for name in ARRAYS},
         **{name: made(told[name]) for name in TABLES},
     )  # type: ignore[arg-type]

@@ -207,9 +207,9 @@ def test_live_runs_name_threshold_and_guarantee():
         (je.Heuristic(), "Heuristic(), without proof: it is known"),
     ):  # fmt: skip
         run = je.LiveRun(3, BEST, je.EBTCI(), delta=0.1, threshold=threshold)
-        run.tell([0, 1, 2], [9.0, 0.0, 0.0])
+        run.tell([0, 1, 2], [3.5, 0.0, 0.0])
         assert not run.stopped and words in str(run.summary())
-        run.tell([0, 1, 2] * 2, [9.0, 0.0, 0.0] * 2)
+        run.tell([0, 1, 2] * 5, [3.5, 0.0, 0.0] * 5)
         assert run.stopped and words in str(run.summary())
         assert (run.proven is True) == (threshold == OF_TWO)
     # Nobody knows theta in a live run: the threshold's bound on it is trusted.
