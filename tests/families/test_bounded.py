@@ -13,8 +13,12 @@ from scipy.stats import binom
 
 import jaxelim as je
 from jaxelim import scope
+from jaxelim.contracts.pieces import Pairs
+from jaxelim.contracts.views import ArmContext
 from jaxelim.families import Betas, Points
+from jaxelim.families.arm import ArmEvidence
 from jaxelim.families.bounded import BETS, POWERS, Truth, Wins
+from jaxelim.lanes import PLAIN
 from jaxelim.mixtures import pieces
 from jaxelim.mixtures.grid import Grid, log_mean_exp
 from jaxelim.mixtures.pieces import each
@@ -207,6 +211,26 @@ def test_e_values_with_slack_have_a_mean_of_at_most_1_at_the_truth():
     for ends in ((0.0, 0.2), (0.05, 0.25), (0.8, 1.0)):
         chance = np.prod([binom.pmf(*x) for x in zip(numbers, sizes, ends, strict=True)], 0)
         assert 0 < chance.ravel() @ np.exp(won) <= 1 + 1e-12
+
+
+@pytest.mark.slow
+def test_a_share_is_of_two_arms_in_any_order():
+    """Of 10 rewards of mean 0.2 and 1000 of 0.8; at equal means it is the other arm's count."""
+
+    def share(a, b):
+        with scope.engine():
+            arms = (wins_of(np.repeat([1.0, 0.0], ones)) for ones in (a, b))
+            wins = jax.tree.map(lambda *x: jnp.stack(x), *arms)
+            space = ArmContext(PLAIN, wins.mean)
+            shape = Pairs(jnp.int32(0), jnp.asarray([False, True]))
+            evidence = ArmEvidence.of(FAMILY, space, shape, wins, wins.n)
+            seen = SimpleNamespace(evidence=evidence)
+            return [float(FAMILY.share(seen, jnp.int32(i), jnp.int32(1 - i))) for i in (0, 1)]
+
+    first, second = share((2, 8), (800, 200))
+    assert first > 0.9 and first + second == pytest.approx(1)
+    assert share((800, 200), (2, 8)) == pytest.approx([second, first])
+    np.testing.assert_allclose(share((5, 5), (15, 15)), [0.75, 0.25])
 
 
 @pytest.mark.slow

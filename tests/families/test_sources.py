@@ -242,6 +242,13 @@ def test_draws_are_those_of_the_distributions():
                 np.testing.assert_allclose(shares, source.probabilities[arm], atol=0.02)
 
 
+@pytest.mark.slow
+def test_a_source_of_betas_is_certified():
+    source = Betas([(4, 1), (1, 2)])
+    instance = je.Instance.unstructured(source=source, family=je.Gaussian(0.5))
+    assert je.testing.check(instance).verdict == "passed"
+
+
 @pytest.mark.parametrize("call, words", [
     (lambda: Points([0, 1], [[0.5, 0.6], [0.5, 0.5]]), "sum to 1"),
     (lambda: Points([0, 1], [[1.5, -0.5], [0.5, 0.5]]), "at least 0"),
