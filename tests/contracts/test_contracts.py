@@ -87,11 +87,24 @@ class Unique(BestHalf):
     shared_answers = False
 
 
+class Blind(BestHalf):
+    """Its pieces leave out one rival."""
+
+    name = "blind"
+
+    def shape(self, seen, answer):
+        shape = super().shape(seen, answer)
+        rival = jnp.arange(len(seen.means)) == self.size
+        return je.contracts.Pairs(shape.first, shape.exists & ~rival)
+
+
 @pytest.mark.slow
 def test_a_problem_of_ones_own():
     assert "walks of its set" in str(check(BestHalf()))
     with pytest.raises(ContractError, match="another answer is False"):
         check(Unique())
+    with pytest.raises(ContractError, match="in a piece is False"):
+        check(Blind())
 
 
 @pytest.mark.slow
@@ -184,3 +197,30 @@ def test_who_takes_it():
     assert not takes_rarely(lambda self, view, state: 0)
     assert not takes_rarely(lambda self, view, state, size=3: 0)
     assert not takes_rarely(lambda self, view, state, *rest: 0)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Sloppy(je.contracts.SamplingRule):
+    traits = je.contracts.Traits(reads=("rewards", "pieces"))
+
+    def choose(self, view, state):
+        return view.t * 7, state
+
+
+def test_the_check_detects_arms_out_of_range():
+    with pytest.raises(ContractError, match="allowed: a rule that chooses arms from 0 to 2"):
+        check(Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1, 0, 0]), runs=40, steps=100)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Undocumented(je.Uniform):
+    """Leaves its argument undocumented."""
+
+    hidden: int = 1
+
+
+def test_the_check_reads_docstrings():
+    with pytest.raises(ContractError, match="hidden"):
+        check(Undocumented())

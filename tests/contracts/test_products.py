@@ -46,9 +46,14 @@ def low(traced) -> tuple[int, list[str]]:
 
 def test_the_walk_finds_nested_products():
     x = jnp.ones((2, 2), jnp.float32)
-    nested = lambda x: jax.lax.fori_loop(0, 3, lambda _, y: jax.jit(jnp.matmul)(x, y), x)  # noqa: E731
-    number, bad = low(jax.make_jaxpr(jax.jit(nested))(x))
+
+    def hidden(x):
+        step = lambda y: jax.lax.cond(y[0, 0] > 0, lambda y: y @ x, lambda y: y, y)  # noqa: E731
+        return jax.lax.fori_loop(0, 3, lambda _, y: step(y), x)
+
+    number, bad = low(jax.make_jaxpr(jax.jit(hidden))(x))
     assert number == 1 and len(bad) == 1
+    assert low(jax.make_jaxpr(lambda x: jnp.matmul(x, x, precision="highest"))(x)) == (1, [])
 
 
 @pytest.mark.parametrize("derivative", [False, True])

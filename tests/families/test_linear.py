@@ -1,6 +1,8 @@
 """Linear Gaussian rewards: the ridge, invariance to offsets, the cache of products."""
 
 import dataclasses
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +11,37 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, scope
+from jaxelim.contracts.pieces import Pairs
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.designs import LinearContext, SquareDesign
+from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
+from jaxelim.evidence.linear import LinearEvidence
 from jaxelim.families.gaussian import CrossCache
 from jaxelim.lanes import LaneOps
 from tests.calls import checked, planned
 from tests.engine.test_invariance import INSTANCE
 
 FLAT = je.Instance([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]], [1.0, 0.2, 0.0])
+
+
+def test_the_largest_gain_of_linear_arms():
+    """max over theta in an ellipsoid of (phi_k . (theta - lambda))^2/2, by its two ends."""
+    rng = np.random.default_rng(3)
+    arms, theta, level = rng.standard_normal((4, 2)), np.array([1.0, 0.3]), 1.7
+    counts = np.array([3.0, 5.0, 2.0, 4.0])
+    best = int(np.argmax(arms @ theta))
+    with scope.engine():
+        space = LinearContext(LaneOps(), jnp.asarray(arms))
+        shape = Pairs(jnp.int32(best), jnp.arange(4) != best)
+        given = jnp.asarray(arms @ theta), jnp.asarray(theta)
+        seen = LinearEvidence.of(space, shape, weighted(space, jnp.asarray(counts)), *given)
+        view: Any = SimpleNamespace(time=jnp.exp(jnp.float64(level)), linear=seen)
+        found = [je.OptimisticLinGame().gain(view, seen, jnp.int32(k)) for k in range(4)]
+    inverse = np.linalg.inv((arms.T * counts) @ arms)
+    for k in set(range(4)) - {best}:
+        y = arms[best] - arms[k]
+        moved = inverse @ y * (y @ theta) / (y @ inverse @ y)
+        spread = np.sqrt(2 * level * np.einsum("kd,de,ke->k", arms, inverse, arms))
+        np.testing.assert_allclose(found[k], (np.abs(arms @ moved) + spread) ** 2 / 2, rtol=1e-9)
 
 
 def test_a_ridge_of_none_is_zero_where_the_arms_span():

@@ -54,8 +54,8 @@ def cases(number, seed=0):
         yield arms, counts, ones, y, rng.standard_normal(4) * 0.5
 
 
-def test_evidence_is_that_of_the_twin():
-    """120 half-spaces: values to 1e-9 of the twin's constrained maximum."""
+def test_evidence_is_that_of_scipy():
+    """120 half-spaces: values to 1e-9 of SciPy's constrained maximum and of the twin's."""
     compared = 0
     for arms, counts, ones, y, c in cases(30):
         with scope.engine():
@@ -66,6 +66,9 @@ def test_evidence_is_that_of_the_twin():
         for p in range(4):
             exact = logistic.llr(arms, counts, ones, ours, y[p], c[p])
             np.testing.assert_allclose(values[p], exact, rtol=1e-9, atol=1e-9)
+            if exact > 0:
+                by_scipy = logistic.by_scipy(arms, counts, ones, y[p], c[p])
+                np.testing.assert_allclose(values[p], by_scipy, rtol=1e-9, atol=1e-9)
             compared += exact > 0
         assert (above >= values).all() and every[0] == (values.min() > 0) and not every[1]
         np.testing.assert_array_equal(tests[1], values > 1.1 * values[0] + 1e-9)
@@ -150,6 +153,33 @@ def test_what_is_not_defined_is_refused_by_name():
     refused("Logistic", threshold=je.Mixture())
     refused("same largest mean", instance=je.Instance.unstructured([0.6, 0.6], je.Logistic()))
     assert je.Logistic().stated_law().startswith("no threshold is proven")
+
+
+@pytest.mark.slow
+def test_live_runs_are_simulated_runs():
+    """With the rewards of a trace a live run has the twin's evidence, and stops with it."""
+    noise = np.random.default_rng(4).random(3000)
+    given = dict(delta=0.1, threshold=je.Heuristic())
+    traced = je.trace(INSTANCE, je.BestArm(), je.Uniform(), noise=noise, max_samples=3000, **given)
+    assert traced.stopped
+    live = je.LiveRun(arms=INSTANCE.arms, problem=je.BestArm(), rule=je.Uniform(),
+                      family=je.Logistic(), **given)  # fmt: skip
+    length = min(traced.samples - 1, 200)
+    live.tell(traced.arms[:length], traced.rewards[:length])
+    counts, ones = (np.bincount(traced.arms[:length], weights, 5) + 0.0
+                    for weights in (None, traced.rewards[:length]))  # fmt: skip
+    arms, best = LINEAR[0], int(np.argmax(live.means))
+    hat = logistic.climb(arms, counts, ones, np.zeros(3))
+    llrs = [logistic.llr(arms, counts, ones, hat, arms[best] - arms[k], 0.0)
+            for k in range(5) if k != best]  # fmt: skip
+    np.testing.assert_allclose(live.means, logistic.mean(LINEAR[0] @ hat), atol=1e-9)
+    np.testing.assert_allclose(sorted(live.evidence.llr), sorted(llrs), atol=1e-8)
+    assert live.proven is not True and live.summary() is not None
+    with pytest.raises(je.errors.ArgumentError, match="0 or 1"):
+        live.tell(0, 0.5)
+    live.tell(traced.arms[length:], traced.rewards[length:])
+    assert live.stopped and live.samples == traced.samples
+    np.testing.assert_array_equal(live.answer, traced.answer)
 
 
 BASIS = je.Instance(np.eye(4), [1.2, 0.5, -0.9, 0.4], family=je.Logistic())

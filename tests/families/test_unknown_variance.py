@@ -1,7 +1,5 @@
 """Gaussian rewards of unknown variances: costs, statistics, the law."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -111,6 +109,30 @@ def seen_of(means, variances, counts, problem, family):
     return Snapshot.of(family, problem, space, stats)
 
 
+@pytest.mark.parametrize("problem", [je.TopM(2), je.Thresholding(0.1)], ids=repr)
+def test_the_gradient_is_that_of_the_values(problem):
+    """By differences, in the weights; 0 for arms without variance."""
+    rng, family = np.random.default_rng(1), je.GaussianUnknownVariance()
+
+    @jax.jit
+    def look(means, variances, w):
+        seen = seen_of(means, variances, jnp.full(4, 9.0), problem, family)
+        each = jnp.arange(seen.shape.exists.shape[0], dtype=jnp.int32)
+        at = lambda w: seen.evidence.weighted(w).values()  # noqa: E731
+        by = lambda s: (at(w + s) - at(w - s)) / (2 * jnp.sum(s))  # noqa: E731
+        slopes = jax.vmap(by)(1e-5 * jnp.diag(w)).T
+        return seen.shape.exists, slopes, jax.vmap(seen.evidence.weighted(w).gradient)(each)
+
+    for case in range(20):
+        variances = 10 ** rng.uniform(-1, 1, 4)
+        variances[0] *= case % 4 > 0
+        with scope.engine():
+            given = rng.normal(size=4), variances, rng.dirichlet(np.ones(4)) + 0.01
+            exists, slopes, found = map(np.asarray, look(*map(jnp.asarray, given)))
+        np.testing.assert_allclose(slopes[exists], found[exists], rtol=1e-5, atol=1e-8)
+        assert case % 4 or not found[exists][:, 0].any()
+
+
 @pytest.mark.parametrize("degrees", ["free", "glr"])
 def test_intervals_invert_the_cost_of_a_level(degrees):
     """f log(1 + (m - L)^2/v)/2 = beta; infinite where nothing is known."""
@@ -133,12 +155,33 @@ def test_intervals_invert_the_cost_of_a_level(degrees):
 
 def test_statistics_by_welford():
     """Means and variances of two passes, where the mean is 1e6 standard deviations; equal: 0."""
-    x = 1e6 + np.random.default_rng(2).normal(size=(200, 3))
-    x[:, 2] = 0.1
-    with scope.engine():
-        stat = functools.reduce(FAMILY.more, map(jnp.asarray, x[1:]), FAMILY.first(x[0]))
-    np.testing.assert_allclose(stat.mean, x.mean(0), rtol=1e-13)
-    np.testing.assert_allclose(stat.variance, [*x[:, :2].var(0), 0], rtol=1e-9)
+    family, problem = je.GaussianUnknownVariance(), je.BestArm()
+    rng = np.random.default_rng(2)
+    rewards, arms = 1e6 + rng.normal(size=(200, 3)), rng.integers(0, 4, 200).astype(np.int32)
+    rewards[arms == 3], go = 0.1, rng.random((200, 3)) < 0.8
+
+    def walk(arms, rewards, go):
+        space = family.space(LaneOps(), jnp.eye(4), ())
+        first = jnp.stack([rewards[0], rewards[1], rewards[2], 0 * rewards[0] + 0.1])
+        stats = family.start(space, problem, (), first)
+
+        def more(s, stats):
+            seen = Snapshot.of(family, problem, space, stats)
+            return family.update(seen, jnp.full(3, arms[s]), rewards[s], go[s])
+
+        return jax.lax.fori_loop(jnp.int32(0), jnp.int32(200), more, stats)
+
+    stats = compiled(walk, arms, rewards, go)
+    for lane in range(3):
+        for k in range(4):
+            drawn = rewards[(arms == k) & go[:, lane], lane]
+            x = np.concatenate([[0.1 if k == 3 else rewards[k, lane]], drawn])
+            assert stats.counts[k, lane] == x.size > 20
+            np.testing.assert_allclose(stats.means[k, lane], x.mean(), rtol=1e-13)
+            variance = stats.rest[0][k, lane] / x.size
+            np.testing.assert_allclose(variance, 0 if k == 3 else x.var(), rtol=1e-9)
+    np.testing.assert_allclose(stats.reward_sums, stats.counts * stats.means, rtol=1e-15)
+    np.testing.assert_array_equal(stats.t, 4 + go.sum(0))
 
 
 @pytest.mark.parametrize("counts, said", [((2, 2, 5), 0), ((2, 3, 5), 2), ((4, 3, 5), 1)])

@@ -169,6 +169,7 @@ LINEAR = [
     Row("K = d + 1", "bai", "xy-adaptive", deltas=(0.1,), vmapped=True, length=1000),
 ]
 OTHERS = [
+    Row("linear", "bai", "lingame", "selective", waits=WAITS[1:3], pulls=True, length=60),
     Row("priced basis", "topm", "tas", waits=({"batch": 6, "delay": 2},), pulls=True, length=40),
     Row("priced linear", "bai", "lingame", deltas=(0.01,), pulls=True),
     Row("priced coins", "bai", "fws", deltas=(0.01,), pulls=True),

@@ -35,7 +35,7 @@ def plain(t, delta):
 def found(*given):
     """What a checked call says, which compiles nothing."""
     names = ("instance", "problem", "rule", "threshold", "stopping", "elimination", "ridge")
-    return proven(calls.checked(**dict(zip(names, given, strict=False))))
+    return proven(calls.checked(**dict(zip(names[: len(given)], given, strict=True))))
 
 
 def recorded(order, family=je.Bernoulli()):  # noqa: B008

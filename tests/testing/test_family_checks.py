@@ -227,7 +227,7 @@ def test_laws_of_wrong_methods(cases):
 
 @pytest.mark.slow
 def test_the_whole_check_says_all_that_is_wrong():
-    """The laws that hold are in the report of the error; values that no exponential family has."""
+    """The laws that hold are in the report; values of no exponential family have other slopes."""
     fails(WALKS, "the gradient at weights .* is no cut", exponential=True, **LOSSES["squares"][0])
     members = dict(reach=_short, draw=DRAWS["biased"][0])
     with pytest.raises(ContractError) as caught:

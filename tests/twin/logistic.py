@@ -8,6 +8,7 @@ maxima, and H_p(w) that of the likelihood at weights, without a ridge.
 
 import numpy as np
 import scipy.linalg
+import scipy.optimize
 
 from tests.twin.worlds import Linear, Seen, halfspaces
 
@@ -133,3 +134,29 @@ class LogisticSeen(Seen):
 
     def _boundaries(self, labels):
         return list(zip(*self.halfspaces(labels), strict=True))
+
+
+def by_scipy(arms, counts, ones, y, c, ridge=RIDGE):
+    """The same from two calls of SciPy, one of them with a linear constraint."""
+
+    def cost(theta):
+        return -value(arms, counts, ones, theta, ridge)
+
+    def slope(theta):
+        return -arms.T @ (ones - counts * mean(arms @ theta)) + ridge * theta
+
+    def curvature(theta):
+        p = mean(arms @ theta)
+        return (arms.T * (counts * p * (1 - p))) @ arms + ridge * np.eye(len(theta))
+
+    start = np.zeros(arms.shape[1]) + y * c / (y @ y)
+    free = scipy.optimize.minimize(cost, start, jac=slope, hess=curvature, method="trust-exact",
+                                   options={"gtol": 1e-11})  # fmt: skip
+    if y @ free.x <= c:
+        return 0.0
+    line = scipy.optimize.LinearConstraint(y[None], c, c)
+    bound = scipy.optimize.minimize(
+        cost, start, jac=slope, hess=curvature, constraints=[line], method="trust-constr",
+        options={"gtol": 1e-12, "xtol": 1e-14, "maxiter": 3000},
+    )  # fmt: skip
+    return bound.fun - free.fun
