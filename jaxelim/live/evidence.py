@@ -6,9 +6,9 @@ import numpy as np
 
 from jaxelim.checks import wrong_answers
 from jaxelim.contracts.pieces import Pairs
+from jaxelim.contracts.returned import traced_shape
 from jaxelim.lanes import LaneOps
-from jaxelim.problems.best_arm import BestArm
-from jaxelim.problems.traced import traced_shape
+from jaxelim.problems.arms import BestArm
 
 if TYPE_CHECKING:
     from jaxelim.tables import Table

@@ -7,8 +7,8 @@ import numpy as np
 import scipy
 
 from jaxelim.contracts.proofs import GAUSSIAN, UNKNOWN_VARIANCE
-from jaxelim.problems.best_arm import BestArm
-from jaxelim.problems.traced import traced_shape
+from jaxelim.contracts.returned import traced_shape
+from jaxelim.problems.arms import BestArm
 from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.proven import sentence
 from jaxelim.thresholds.mixture import Mixture

@@ -1,4 +1,4 @@
-"""The best arm or item, with slack or a reference; the m best arms."""
+"""The best arm or item, with slack or a reference; the m best arms; arms above a level."""
 
 import dataclasses
 from typing import Any, ClassVar
@@ -10,16 +10,27 @@ import numpy as np
 from jaxelim.checks import outside_span, real, real_array
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pairs
-from jaxelim.contracts.sets import ArmSet, PairSet, largest
+from jaxelim.contracts.sets import ArmSet, PairSet, SignSet, largest
 from jaxelim.errors import ArgumentError, UnsupportedError
 
-LARGEST = 1e15  # the largest epsilon, in the units of the rewards and of a run
+_LARGEST = 1e15  # the largest epsilon, in the units of the rewards and of a run
 _ROUNDING = 8 * np.finfo(np.float64).eps
+
+
+class OfArms(Problem):
+    """What these problems have in common: slack is for unstructured arms alone."""
+
+    lanes_last: ClassVar[bool] = True
+
+    def check_arms(self, arms):
+        if self.epsilon and not np.array_equal(arms, np.eye(len(arms))):
+            allowed = f"unstructured arms: {self!r} is not defined for others"
+            raise UnsupportedError("instance", "linear", allowed)
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class BestArm(Problem):
+class BestArm(OfArms):
     """Identify the arm with the largest mean.
 
     Pieces: y = phi_i - phi_k, c = 0, for the best arm i and every other arm k; K - 1 of
@@ -55,10 +66,9 @@ class BestArm(Problem):
     epsilon: float = 0.0
     items: Any = dataclasses.field(default=None, kw_only=True)
     reference: float | None = dataclasses.field(default=None, kw_only=True)
-    lanes_last: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        epsilon, items = real("epsilon", self.epsilon, low=0, high=LARGEST), self.items
+        epsilon, items = real("epsilon", self.epsilon, low=0, high=_LARGEST), self.items
         if epsilon and items is not None:
             raise ArgumentError("epsilon", epsilon, "0 with items: slack is of arms")
         if self.reference is not None and items is not None:
@@ -115,7 +125,7 @@ class BestArm(Problem):
         if self.reference is None and not self.epsilon:
             return self
         reference = None if self.reference is None else self.reference / scale
-        return BestArm(scaled_slack(self.epsilon, scale), reference=reference)
+        return BestArm(_scaled_slack(self.epsilon, scale), reference=reference)
 
     def static_part(self) -> "BestArm":
         if self.items is None:
@@ -129,7 +139,7 @@ class BestArm(Problem):
         return arms if self.items is None else len(self.items)
 
     def check_arms(self, arms):
-        refuse_slack_of_features(self, arms)
+        super().check_arms(arms)
         if self.items is None:
             return
         if self.items.shape[1] != arms.shape[1]:
@@ -168,7 +178,7 @@ class BestArm(Problem):
             means = np.append(means, self.reference)
         best = means.max()
         order = np.argsort(-means, kind="stable")
-        return order[means[order] >= best - rounded_up(self.epsilon, best)]
+        return order[means[order] >= best - _rounded_up(self.epsilon, best)]
 
     def right_answers(self, means):
         return len(self.right(means)) if self.epsilon else 1
@@ -188,16 +198,15 @@ class BestArm(Problem):
         none = seen.lanes.max(seen.means) < self.reference
         return jnp.where(none, jnp.int32(len(seen.means)), seen.lanes.argmax(seen.means))
 
-    def public(self, seen, answer):
-        return self._index(seen) == answer
-
-    def _index(self, seen):
-        """0, 1, .., the index of each arm or item, to compare with the answer."""
+    def _others(self, seen, answer):
         index = jnp.arange(self.width(len(seen.means)), dtype=jnp.int32)
-        return index.reshape(-1, *[1] * (seen.means.ndim - 1))
+        return index.reshape(-1, *[1] * (seen.means.ndim - 1)) != answer
+
+    def public(self, seen, answer):
+        return ~self._others(seen, answer)
 
     def shape(self, seen, answer):
-        exists = self._index(seen) != answer
+        exists = self._others(seen, answer)
         if self.reference is not None:
             other = jnp.broadcast_to(answer != seen.means.shape[0], exists.shape[1:])
             exists = jnp.concatenate([exists, other[None]])
@@ -215,7 +224,7 @@ class BestArm(Problem):
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class TopM(Problem):
+class TopM(OfArms):
     """Identify the m arms with the largest means.
 
     Pieces: y = phi_j - phi_k, c = 0, for j in the answer and k outside it; m (K - m) of
@@ -229,7 +238,6 @@ class TopM(Problem):
     m: int = 1
     name: ClassVar[str] = "top-m"
     times_axes: ClassVar[tuple[str, ...]] = ("better", "worse")
-    lanes_last: ClassVar[bool] = True
 
     def __post_init__(self):
         whole = isinstance(self.m, int | np.integer) and not isinstance(self.m, bool)
@@ -267,21 +275,86 @@ class TopM(Problem):
         return PairSet.full(seen.means, self.m, pair_times)
 
 
-def scaled_slack(epsilon: float, scale: float) -> float:
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Thresholding(OfArms):
+    """Identify the arms with a mean at or above the level.
+
+    Piece k: y = s_k phi_k, c = s_k level, with s_k = 1 for empirical means at or above
+    the level, else -1; K of them. The ridge is not recentred on the level. (Paper,
+    section 2 and appendix "Identification Problems", where the level is 0.)
+
+    With epsilon above 0 an arm within epsilon of the level is right on either side, up to
+    rounding. Pieces: {mu_k <= level - epsilon} of an arm k said to be above, else
+    {mu_k >= level + epsilon}. Unstructured arms only.
+
+    Args:
+        level: the threshold on the means, in the units of the rewards.
+        epsilon: the slack, from 0 to 1e15, in the units of the rewards.
+
+    Raises:
+        ArgumentError: level or epsilon is no such number.
+    """
+
+    level: float = 0.0
+    epsilon: float = dataclasses.field(default=0.0, kw_only=True)
+    name: ClassVar[str] = "thresholding"
+
+    def __post_init__(self):
+        level, most = real("level", self.level), _LARGEST
+        vars(self).update(level=level, epsilon=real("epsilon", self.epsilon, low=0, high=most))
+
+    def __repr__(self):
+        slack = f", epsilon={self.epsilon}" if self.epsilon else ""
+        return f"Thresholding(level={self.level}{slack})"
+
+    def scaled(self, scale):
+        return Thresholding(self.level / scale, epsilon=_scaled_slack(self.epsilon, scale))
+
+    def check(self, arms, theta):
+        if self.epsilon:
+            return
+        on = np.flatnonzero(arms @ theta == self.level)
+        if on.size:
+            tied = f"arms {on.tolist()} with their mean on the level {self.level}"
+            raise ArgumentError("instance", tied, "no mean on it")
+
+    def _either(self, means: np.ndarray) -> np.ndarray:
+        """Host: the arms that are right on either side: [K] bool."""
+        near = np.abs(means - self.level) <= _rounded_up(self.epsilon, self.level)
+        return near & bool(self.epsilon)
+
+    def right_answers(self, means):
+        return 2 ** int(self._either(means).sum())
+
+    def correct(self, answers, truth, means):
+        return np.all((answers == truth) | self._either(means), -1)
+
+    def answer(self, seen):
+        return seen.means >= self.level
+
+    def public(self, seen, answer):
+        return answer
+
+    def shape(self, seen, answer):
+        return Pairs(None, jnp.ones_like(answer), answer, slack=self.epsilon, level=self.level,
+                     count=answer.shape[0])  # fmt: skip
+
+    def wrong_answers(self, arms):
+        return arms
+
+    def pieces(self, seen, pair_times=False):
+        return SignSet.full(seen.means)
+
+
+def _scaled_slack(epsilon: float, scale: float) -> float:
     """epsilon/scale; above 0 where epsilon is."""
-    return float(np.clip(epsilon / scale, 1 / LARGEST**10, LARGEST)) if epsilon else 0.0
+    return float(np.clip(epsilon / scale, 1 / _LARGEST**10, _LARGEST)) if epsilon else 0.0
 
 
-def rounded_up(epsilon: float, mean: float) -> float:
+def _rounded_up(epsilon: float, mean: float) -> float:
     """epsilon, and what a difference of means of this size may be off by rounding."""
     return epsilon + _ROUNDING * (abs(mean) + epsilon)
-
-
-def refuse_slack_of_features(problem: Problem, arms: np.ndarray) -> None:
-    """Refuse slack for arms [K, d] that are not the canonical basis."""
-    if problem.epsilon and not np.array_equal(arms, np.eye(len(arms))):
-        allowed = f"unstructured arms: {problem!r} is not defined for others"
-        raise UnsupportedError("instance", "linear", allowed)
 
 
 def _different(items: Any) -> np.ndarray:
