@@ -17,9 +17,8 @@ from jax import Array
 
 from jaxelim.contracts.family import Family, Source
 from jaxelim.contracts.pieces import HalfSpaces, Interval, Pairs, Pieces
-from jaxelim.contracts.rarely import Rarely, takes_rarely
 from jaxelim.contracts.sets import PieceSet, made_from
-from jaxelim.contracts.traits import Traits, refuse_stray
+from jaxelim.contracts.traits import Rarely, Traits, refuse_stray, takes_rarely
 from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import undefined
 from jaxelim.lanes import saturated

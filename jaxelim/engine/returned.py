@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import SamplingRule, StoppingRule
-from jaxelim.contracts.rarely import Rarely, Skipping
 from jaxelim.contracts.returned import array_of, blamed, described
+from jaxelim.contracts.traits import Rarely, Skipping
 from jaxelim.contracts.views import Snapshot, Tree, View
 from jaxelim.errors import ArgumentError, RuleError
 

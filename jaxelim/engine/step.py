@@ -2,7 +2,7 @@
 
 A step builds the snapshot at t once. Elimination and stopping rules read it, the
 sampling rule chooses an arm, the source draws the reward, the family counts it. Rare work of
-the rule (`contracts.rarely`) is done for the lanes that need it, gathered in groups.
+the rule (`contracts.Rarely`) is done for the lanes that need it, gathered in groups.
 
 This module decides which lanes advance and when runs end. It names no rule,
 problem or family.

@@ -11,8 +11,8 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import catalogue
-from jaxelim.contracts.rarely import Rarely, Skipping, takes_rarely
 from jaxelim.contracts.sets import ArmSet
+from jaxelim.contracts.traits import Rarely, Skipping, takes_rarely
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import ContractError, check
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts.pieces import Pairs, Pieces
-from jaxelim.contracts.rarely import Rarely
+from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import View
 from jaxelim.evidence.designs import LinearContext
 from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence

@@ -18,7 +18,7 @@ from jax import Array
 from jaxelim.contracts import Problem
 from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.pieces import Pieces, pairs_of
-from jaxelim.contracts.rarely import Rarely
+from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import Estimate, Evidence, View
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.instances.instance import Instance

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.rarely import Rarely
+from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import View
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.rarely import Rarely
+from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import View
 from jaxelim.evidence.designs import SquareDesign, weighted
 from jaxelim.instances.instance import Instance
