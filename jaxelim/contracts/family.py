@@ -13,14 +13,14 @@ from jaxelim.contracts.proofs import states
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import ArgumentError, UnsupportedError, undefined
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
-from jaxelim.mixtures.grid import log_mean_exp
+from jaxelim.mixtures import log_mean_exp
 from jaxelim.mixtures.pieces import Stat
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
     from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
-    from jaxelim.mixtures.grid import Grid
+    from jaxelim.mixtures import Grid
 
 
 class Family:

@@ -25,7 +25,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families.arm import ArmModel
 from jaxelim.families.sources import BETAS, Betas, set_interval
 from jaxelim.lanes import LaneOps
-from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures import Grid
 from jaxelim.numerics import roots
 from jaxelim.numerics.logarithm import log, log1p
 

@@ -27,8 +27,7 @@ from jaxelim.families import draws
 from jaxelim.families.arm import Stat
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps, index_like
-from jaxelim.mixtures import gaussian
-from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures import Grid, gaussian
 from jaxelim.numerics import host
 from jaxelim.numerics.jacobi import svd
 from jaxelim.numerics.logarithm import log1p

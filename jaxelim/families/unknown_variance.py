@@ -24,7 +24,7 @@ from jaxelim.contracts.views import Statistics
 from jaxelim.families.arm import ArmModel, ArmStatistics
 from jaxelim.families.sources import Normal
 from jaxelim.lanes import LaneOps
-from jaxelim.mixtures.grid import log_mean_exp
+from jaxelim.mixtures import log_mean_exp
 from jaxelim.numerics.logarithm import log1p
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.matrices import factor_inverse, pivots, product
-from jaxelim.mixtures.grid import Grid, log_mean_exp
+from jaxelim.mixtures import Grid, log_mean_exp
 from jaxelim.numerics.logarithm import log1p
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.mixtures.grid import Grid, log_mean_exp, spread
+from jaxelim.mixtures import Grid, log_mean_exp, spread
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family

@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.mixtures import gaussian
-from jaxelim.mixtures.grid import Grid, log_mean_exp
+from jaxelim.mixtures import Grid, gaussian, log_mean_exp
 from jaxelim.mixtures.pieces import each, harmonic, of_pairs
 
 _FAR = 1e150  # the farthest point of a search; its square is finite

@@ -13,8 +13,7 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.contracts.proofs import INTERVALS, LAWS, STOPS
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.mixtures import pieces
-from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures import Grid, pieces
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, Problem, SamplingRule

@@ -19,8 +19,7 @@ from jaxelim.families import Betas, Points
 from jaxelim.families.arm import ArmEvidence
 from jaxelim.families.bounded import BETS, POWERS, Truth, Wins
 from jaxelim.lanes import PLAIN
-from jaxelim.mixtures import pieces
-from jaxelim.mixtures.grid import Grid, log_mean_exp
+from jaxelim.mixtures import Grid, log_mean_exp, pieces
 from jaxelim.mixtures.pieces import each
 from jaxelim.numerics.roots import jet
 from tests.twin import bounded as twin

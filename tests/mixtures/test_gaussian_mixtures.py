@@ -9,7 +9,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
 from jaxelim.lanes import LaneOps
-from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures import Grid
 from tests.mixtures import cases
 
 C = np.array(cases.STRENGTHS)

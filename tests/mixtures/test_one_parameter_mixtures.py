@@ -14,8 +14,7 @@ from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Statistics
 from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
-from jaxelim.mixtures import pieces
-from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures import Grid, pieces
 from tests.families import family_cases
 from tests.mixtures import cases
 

@@ -14,8 +14,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.mixtures import sequences
-from jaxelim.mixtures.grid import Grid, log_mean_exp
+from jaxelim.mixtures import Grid, log_mean_exp, sequences
 from tests.mixtures import cases
 
 LEVEL = np.log(5 / 0.05)

@@ -17,8 +17,7 @@ from jaxelim.contracts import Family
 from jaxelim.contracts.proofs import LAWS
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.arms import Arms
-from jaxelim.mixtures import sequences
-from jaxelim.mixtures.grid import Grid
+from jaxelim.mixtures import Grid, sequences
 from jaxelim.problems import BestArm
 from jaxelim.text import Text
 from jaxelim.thresholds.mixture import Mixture
