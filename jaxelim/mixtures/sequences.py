@@ -20,8 +20,6 @@ from jaxelim.mixtures.pieces import each, harmonic, of_pairs
 
 _FAR = 1e150  # the farthest point of a search; its square is finite
 _NEAR = 1e-200  # the nearest point of a search to an end of the range at 0
-_SIGN = np.int64(2**63 - 1)
-_STEPS = 64
 Pair = tuple[Array, Array]
 
 
@@ -43,9 +41,8 @@ def interval(
 
     low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
     # The least and the largest mean of the search.
-    first = low + _NEAR if low == 0 else float(np.nextafter(low, np.inf))
-    first = -_FAR if np.isinf(low) else first
-    last = _FAR if np.isinf(high) else float(np.nextafter(high, -np.inf))
+    first = _NEAR if low == 0 else max(float(np.nextafter(low, np.inf)), -_FAR)
+    last = min(float(np.nextafter(high, -np.inf)), _FAR)
     inside = jnp.clip(means, first, last)
     lower, upper = crossings(lambda x: value(x) < log_level, inside, first, last)
     return jnp.where(lower <= first, low, lower), jnp.where(upper >= last, high, upper)
@@ -127,24 +124,19 @@ def crossing(below: Callable[[Array], Array], inside: Array, end: Array) -> Arra
 
     `below`, [..] -> [..] bool, holds at `inside` and up to some point on the way, not beyond.
     """
-    near, far = _ordered(inside), _ordered(end)
+
+    def ordered(bits: Array) -> Array:
+        """int64 in the order of the floats of these bits; it is its own inverse."""
+        return jnp.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
+
+    def number(place: Array) -> Array:
+        return jax.lax.bitcast_convert_type(ordered(place), jnp.float64)
 
     def halved(_: int, ends: Pair) -> Pair:
         near, far = ends
         middle = (near & far) + ((near ^ far) >> np.int64(1))
-        holds = below(_ordered_back(middle))
+        holds = below(number(middle))
         return jnp.where(holds, middle, near), jnp.where(holds, far, middle)
 
-    return _ordered_back(jax.lax.fori_loop(0, _STEPS, halved, (near, far))[1])
-
-
-def _ordered(x: Array) -> Array:
-    """int64 in the order of the floats."""
-    bits = jax.lax.bitcast_convert_type(x + 0.0, jnp.int64)
-    return jnp.where(bits < 0, bits ^ _SIGN, bits)
-
-
-def _ordered_back(places: Array) -> Array:
-    bits = jnp.where(places < 0, places ^ _SIGN, places)
-    return jax.lax.bitcast_convert_type(bits, jnp.float64)
-
+    both = (jax.lax.bitcast_convert_type(x + 0.0, jnp.int64) for x in (inside, end))
+    return number(jax.lax.fori_loop(0, 64, halved, tuple(map(ordered, both)))[1])

@@ -12,7 +12,7 @@ from scipy.special import zeta
 import jaxelim as je
 from jaxelim import catalogue, cli, scope
 from jaxelim.thresholds import basic, mixture
-from jaxelim.thresholds.kaufmann_koolen import lines
+from jaxelim.thresholds.basic import lines
 from tests.calls import NAMES
 from tests.twin import gk16, heuristic
 
