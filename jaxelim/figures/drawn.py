@@ -120,7 +120,7 @@ def bounds_of(results: Iterable[Result], deltas: np.ndarray) -> tuple[float | No
     if any((one.instance, one.problem) != (instance, problem) for one in others):
         return None, []
     try:
-        time = float(complexity(instance.without_costs(), problem).time)
+        time = float(complexity(instance.replace(costs=None), problem).time)
     except JaxelimError:
         return None, []
     right = problem.right_answers(instance.means)

@@ -9,15 +9,5 @@ from jaxelim.instances.generators import (
 )
 from jaxelim.instances.shipped import Description, describe, load_instance, load_items, names
 
-__all__ = [
-    "Description",
-    "describe",
-    "linear_d10",
-    "linear_d20",
-    "load_instance",
-    "load_items",
-    "names",
-    "soare",
-    "two_dimensional",
-    "unstructured",
-]
+__all__ = ["Description", "describe", "linear_d10", "linear_d20", "load_instance", "load_items",
+           "names", "soare", "two_dimensional", "unstructured"]  # fmt: skip

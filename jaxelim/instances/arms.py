@@ -6,7 +6,7 @@ Axis letters: K arms, d dimensions, I instances of a batch.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,9 +26,10 @@ class Arms:
     """The arms of a run: all that is known before a reward. `Instance` adds the truth.
 
     Args:
-        arms: the features phi_k in rows, [K, d]; K >= 1, d >= 1.
+        arms: the features phi_k in rows, [K, d]; K >= 1, d >= 1. For independent arms their
+            number K, or K different names; for features with names a mapping of both.
         family: of the rewards; None: Gaussian(1.0).
-        names: [K] different names; None: arms are numbers.
+        names: [K] different names; None: those in `arms`, else arms are numbers.
         costs: [K] what a pull of each arm costs, above 0, in any unit of money or time;
             None: samples are counted.
         most: how many arms are ever in, where some join a live run or leave it; None: none does.
@@ -44,30 +45,46 @@ class Arms:
 
     arms: np.ndarray
     family: Family
-    names: tuple[str, ...] | None = field(init=False)  # an instance has none
-    source: Source | None = field(init=False)  # an instance may have one, or a live run's stack
-    costs: np.ndarray | None = field(init=False)
+    source: Source | None  # an instance may have one, or a live run's stack
+    costs: np.ndarray | None
+    names: tuple[str, ...] | None = field(init=False, default=None)  # an instance has none
     most: int | None = field(init=False, default=None)
+    truth: ClassVar["Instance | None"] = None
+    """The instance, if these are the arms of one; None: nobody knows theta."""
 
     def __init__(
         self,
-        arms: ArrayLike,
+        arms: Any,
         family: Family | None = None,
         names: tuple[str, ...] | None = None,
         *,
         costs: ArrayLike | None = None,
-        most: int | None = None,
+        most: Any = None,
         stack: Any = None,
     ):
-        phi, rewards = features(arms, ndim=2), family_of(None, family)
+        allowed = "features [K, d], a number K >= 1, K different names, or a mapping of both"
+        phi: Any = arms
+        if isinstance(arms, int | np.integer) and not isinstance(arms, bool):
+            phi = np.eye(checks.integer("arms", arms, low=1))
+        elif isinstance(arms, Mapping):
+            names, phi = tuple(arms), list(arms.values())
+        elif isinstance(arms, str | bytes):
+            raise ArgumentError("arms", arms, allowed)
+        elif isinstance(arms, Sequence) and any(isinstance(name, str) for name in arms):
+            names, phi = tuple(arms), np.eye(len(arms))
+        phi = features(phi, ndim=2)
+        if names is not None and not (all(map(is_name, names)) and len(set(names)) == len(names)):
+            raise ArgumentError("arms", arms, allowed)
+        most = most if most is None else checks.integer("most_arms", most, low=len(phi), high=_MOST)
+        rewards = family_of(None, family)
         source = None if stack is None else _stack(stack, len(phi), rewards)
         self._settle(costs, arms=phi, family=rewards, names=names, source=source, most=most)
-        self._refuse_structure()
         if source is not None and self.structure != "unstructured":
             raise UnsupportedError("stack", stack, "None for arms with features")
 
     def _settle(self, costs: Any, **fields: Any) -> None:
-        phi = fields["arms"]
+        """Set the fields; refuse overflow, and a family that is not defined for these arms."""
+        phi, family = fields["arms"], fields["family"]
         fields["costs"] = _costs(costs, phi.shape[-2])
         for name, value in fields.items():
             if isinstance(value, np.ndarray):
@@ -77,47 +94,12 @@ class Arms:
             if not np.isfinite(np.sum(phi**2, axis=-1)).all():
                 allowed = "features whose squared norms do not overflow float64"
                 raise ArgumentError("arms", phi, allowed)
-
-    def _refuse_structure(self) -> None:
-        """Refuse a family that is not defined for these arms."""
-        family = self.family
         if self.structure not in family.structures:
             allowed = f"a family for {self.structure} arms: {family!r} is not defined for them"
             if self.structure == "linear":
                 allowed += "; Gaussian() is, and independent arms are Instance.unstructured(means)"
             raise UnsupportedError("family", family, allowed)
         family.check_arms(self)
-
-    @staticmethod
-    def of(
-        given: Any, family: Family | None = None, costs: ArrayLike | None = None,
-        most: Any = None, stack: Any = None,
-    ) -> "Arms":  # fmt: skip
-        """From features [K, d], a number K, K names, or a mapping of names to features.
-
-        Raises:
-            ArgumentError: it is none of these; and as for `Arms`.
-            UnsupportedError: as for `Arms`.
-        """
-        allowed = "features [K, d], a number K >= 1, K different names, or a mapping of both"
-        names, phi = None, given
-        if isinstance(given, int | np.integer) and not isinstance(given, bool):
-            phi = np.eye(checks.integer("arms", given, low=1))
-        elif isinstance(given, Mapping):
-            names, phi = list(given), list(given.values())
-        elif isinstance(given, str | bytes):
-            raise ArgumentError("arms", given, allowed)
-        elif isinstance(given, Sequence) and any(isinstance(name, str) for name in given):
-            names, phi = given, np.eye(len(given))
-        phi = checks.real_array("arms", phi, ndim=2)
-        names = None if names is None else _names(names, given, allowed)
-        most = most if most is None else checks.integer("most_arms", most, low=len(phi), high=_MOST)
-        return Arms(phi, family, names, costs=costs, most=most, stack=stack)
-
-    @property
-    def truth(self) -> "Instance | None":
-        """The instance, if these are the arms of one; None: nobody knows theta."""
-        return None
 
     @property
     def K(self) -> int:
@@ -183,7 +165,6 @@ class Arms:
         """The index of an arm, by its name or its number; by name where arms join and leave.
 
         Raises:
-            ArgumentError: there is no arm of this name.
             ArgumentError: it is no arm.
         """
         if self.names is not None and (isinstance(arm, str) or self.most):  # places change there
@@ -252,9 +233,3 @@ def _stack(stack: Any, arms: int, family: Family) -> Stack:
 def is_name(name: Any) -> bool:
     """Whether an arm may have this name."""
     return isinstance(name, str) and name.isprintable() and bool(name.strip())
-
-
-def _names(names: Sequence[Any], arms: Any, allowed: str) -> tuple[str, ...]:
-    if not all(map(is_name, names)) or len(set(names)) < len(names) or not names:
-        raise ArgumentError("arms", arms, allowed)
-    return tuple(names)

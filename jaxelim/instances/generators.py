@@ -19,7 +19,6 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
 
-_PROBLEMS = ("best-arm", "top-m", "thresholding")
 _BLOCK = 1024  # vectors a draw
 _MOST_BLOCKS = 1024  # about a million vectors; settings that accept too few of them are refused
 
@@ -63,7 +62,6 @@ def linear_d20(
         ArgumentError: any other argument is out of bounds, or (almost) no direction
             meets the condition of thresholding for this theta_interval.
     """
-    checks.choice("problem", problem, _PROBLEMS)
     K = checks.integer("K", K, low=10)
     m = _top(problem, m, default=5, high=K - 1)
     if not (m in (1, 5) or m >= 10):
@@ -116,12 +114,11 @@ def linear_d10(
         ArgumentError: any other argument is out of bounds, or (almost) no direction has
             its mean in mean_interval.
     """
-    checks.choice("problem", problem, _PROBLEMS)
+    m = _top(problem, m, default=3, high=10)
     if problem == "thresholding":
         allowed = "'best-arm' or 'top-m': these instances may have means arbitrarily near the "
         allowed += "threshold 0"
         raise UnsupportedError("problem", problem, allowed)
-    m = _top(problem, m, default=3, high=10)
     K = checks.integer("K", K, low=m + 1)
     low, high = _interval("mean_interval", mean_interval)
     if high >= 1:
@@ -173,7 +170,6 @@ def unstructured(
         ArgumentError: m > 5 with a mean_interval of length 0.
         ArgumentError: any other argument is out of bounds.
     """
-    checks.choice("problem", problem, _PROBLEMS)
     K = checks.integer("K", K, low=1 if problem == "thresholding" else 2)
     m = _top(problem, m, default=min(3, K - 1), high=K - 1)
     signs = problem == "thresholding"
@@ -280,7 +276,8 @@ def _two_sided(rng: np.random.Generator, low: float, high: float, count: int) ->
 
 
 def _top(problem: str, m: int | None, *, default: int, high: int) -> int:
-    """Check the m of a problem; 1 for problems without m, as for the best arm."""
+    """Check a problem and its m; 1 for problems without m, as for the best arm."""
+    checks.choice("problem", problem, ("best-arm", "top-m", "thresholding"))
     if problem != "top-m":
         if m is not None:
             raise ArgumentError("m", m, f"None, as the problem is {problem!r}")

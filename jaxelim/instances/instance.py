@@ -3,11 +3,11 @@
 Axis letters: K arms, d dimensions, I instances of a batch.
 """
 
+import dataclasses
 import functools
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,7 @@ _NEAR = 1e-9  # how far means may be from those of a source, relative to the lar
 _FEW_NUMBERS = 24  # repr shows arms with at most so many entries in full
 
 
-@dataclass(frozen=True, init=False, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
 class Instance(Arms):
     """A bandit instance: arm k has mean mu_k = phi_k . theta and rewards of a family or a source.
 
@@ -84,10 +84,9 @@ class Instance(Arms):
             raise ArgumentError("theta", theta, f"shape {either}, to match arms", note)
         family = family_of(noise_std, family)
         _refuse_unstorable(name)
-        self._settle(costs, arms=phi, theta=parameter, name=name, family=family, names=None,
+        self._settle(costs, arms=phi, theta=parameter, name=name, family=family,
                      source=_known(source))  # fmt: skip
         self._refuse_overflow()
-        self._refuse_structure()
         family.check(self)
         if source is not None:
             self._refuse_other_means(source)
@@ -119,8 +118,8 @@ class Instance(Arms):
             >>> Instance.unstructured([0.3, 0.2], Bernoulli()).K
             2
         """
-        if means is None and _known(source) is not None:
-            means = source.means  # type: ignore[union-attr]
+        if means is None and (known := _known(source)) is not None:
+            means = known.means
         theta = checks.real_array("means", means, ndim=(1, 2))
         if 0 in theta.shape:
             allowed = "[K] or [instances, K] with K >= 1 and at least one instance"
@@ -141,7 +140,7 @@ class Instance(Arms):
                 allowed = "numbers for which the means do not overflow float64"
                 raise ArgumentError("theta", self.theta, allowed)
             # A run computes with theta/noise_std and unit noise, and its LLRs square those means.
-            scaled = (self.theta / scale, (self.means / scale) ** 2)
+            scaled = self.theta / scale, (self.means / scale) ** 2
         if not all(np.isfinite(numbers).all() for numbers in scaled):
             argument = "noise_std" if scale < 1 and self.family.design else "theta"
             allowed = "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow "
@@ -194,11 +193,7 @@ class Instance(Arms):
         return self.size
 
     def __iter__(self) -> Iterator["Instance"]:
-        """The instances of the batch, in order.
-
-        Raises:
-            ArgumentError: this is no batch, as for [0].
-        """
+        """The instances of the batch, in order."""
         return (self[i] for i in range(self.size))
 
     def __getitem__(self, index: int | slice) -> "Instance":
@@ -226,27 +221,18 @@ class Instance(Arms):
 
     def replace(self, **changes: Any) -> "Instance":
         """This instance with other arguments of its constructor, checked again."""
-        names = ("arms", "theta", "name", "family", "source", "costs")
-        return Instance(**{name: getattr(self, name) for name in names} | changes)
-
-    def without_costs(self) -> "Instance":
-        """The instance in which samples are counted."""
-        return self if self.costs is None else self.with_costs(None)
-
-    def with_costs(self, costs: ArrayLike | None) -> "Instance":
-        """The instance whose pulls have these costs [K]; None: samples are counted."""
-        return self.replace(costs=costs)
+        return dataclasses.replace(self, **changes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):
             return NotImplemented
-        mine, theirs = ((one.arms, one.theta, _numbers(one.costs)) for one in (self, other))
+        mine, theirs = ((one.arms, one.theta, one.costs) for one in (self, other))
         same = (self.family, self.source) == (other.family, other.source)
         return same and all(map(np.array_equal, mine, theirs))
 
     def __hash__(self) -> int:
         # + 0.0 converts -0.0 to 0.0, which is equal but has other bytes.
-        numbers = [(x + 0.0).tobytes() for x in (self.arms, self.theta, _numbers(self.costs))]
+        numbers = [(x + 0.0).tobytes() for x in (self.arms, self.theta)]
         return hash((self.arms.shape, *numbers, self.family, self.source))
 
     def __repr__(self) -> str:
@@ -309,11 +295,6 @@ def _known(source: Any) -> Source | None:
         allowed = f"a source whose noise is {' or '.join(map(repr, KINDS))}"
         raise FamilyError("source", source, allowed, f"its noise is {source.noise!r}")
     return source
-
-
-def _numbers(costs: np.ndarray | None) -> np.ndarray:
-    """The costs, or no numbers."""
-    return np.zeros(0) if costs is None else costs
 
 
 def _rows(array: np.ndarray) -> str:

@@ -23,13 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim import checks, families
+from jaxelim import checks
 from jaxelim.errors import ArgumentError, unknown_name
+from jaxelim.families import NAMES, SOURCES
 from jaxelim.instances.instance import Instance
 from jaxelim.text import NotHere, parse
 
-# The files have the paper's abbreviations; all else uses the names of the command line.
-_PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
 _KEYS = ("name", "arms", "theta", "means", "noise_std", "family", "source", "costs", "items",
          "used_in", "problems", "m")  # fmt: skip
 
@@ -73,16 +72,9 @@ def describe(name: str) -> Description:
     """
     if name not in names():
         raise unknown_name("name", name, names())
-    content, instance = _shipped(name)
-    return Description(
-        name=name,
-        K=instance.K,
-        d=instance.d,
-        structure=instance.structure,
-        problems=tuple(_PROBLEMS[problem] for problem in content["problems"]),
-        m=content["m"],
-        used_in=content["used_in"],
-    )
+    content, one = _shipped(name)
+    used = tuple(content["problems"]), content["m"], content["used_in"]
+    return Description(name, one.K, one.d, one.structure, *used)
 
 
 def load_instance(name_or_path: str | os.PathLike[str]) -> Instance:
@@ -114,26 +106,25 @@ def load_items(name_or_path: str | os.PathLike[str]) -> np.ndarray:
 
 def _read(name_or_path: str | os.PathLike[str]) -> tuple[dict[str, Any], Instance]:
     """The contents of a shipped instance or a file, and the instance."""
-    named = isinstance(name_or_path, str | os.PathLike)
-    if not named or isinstance(os.fspath(name_or_path), bytes):
+    path: Any = os.fspath(name_or_path) if isinstance(name_or_path, str | os.PathLike) else b""
+    if isinstance(path, bytes):
         allowed = "the name of a shipped instance, or the path of a file"
         raise ArgumentError("name_or_path", name_or_path, allowed)
     if isinstance(name_or_path, str):
-        if name_or_path in names():
-            return _shipped(name_or_path)
-        looks_like_path = name_or_path.endswith(".json") or Path(name_or_path).name != name_or_path
-        if not looks_like_path and not os.path.exists(name_or_path):
-            raise unknown_name("name_or_path", name_or_path, names())
-    path, problem = os.fspath(name_or_path), ""
+        if path in names():
+            return _shipped(path)
+        looks_like_path = path.endswith(".json") or Path(path).name != path
+        if not looks_like_path and not os.path.exists(path):
+            raise unknown_name("name_or_path", path, names())
     if not os.path.isfile(path):
-        problem = "it is no regular file" if os.path.exists(path) else "there is no such file"
-    else:
-        try:
-            return _parse(path, Path(path).read_text(encoding="utf-8"))
-        except UnicodeDecodeError as error:
-            problem = f"it is not UTF-8 text: byte {error.start} is {error.reason}"
-        except OSError as error:
-            problem = f"it cannot be read: {error.strerror}"
+        there = os.path.exists(path)
+        raise _refused(path, "it is no regular file" if there else "there is no such file")
+    try:
+        return _parse(path, Path(path).read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        problem = f"it is not UTF-8 text: byte {error.start} is {error.reason}"
+    except OSError as error:
+        problem = f"it cannot be read: {error.strerror}"
     raise _refused(path, problem)
 
 
@@ -158,53 +149,51 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         raise _refused(path, "it is nested too deeply") from None
     except ValueError as error:  # not JSON, a key given twice, or an integer with too many digits
         raise _refused(path, f"it is not JSON: {error}") from None
+    usual = Path(path).name.removesuffix(".json").encode("utf-8", "replace").decode("utf-8")
+    try:
+        return content, _instance(content, usual)
+    except ValueError as error:  # an ArgumentError too
+        raise _refused(path, str(error)) from None
+
+
+def _instance(content: Any, usual: str) -> Instance:
+    """The instance of an object of JSON, whose name is as `usual` where it has none."""
     if not isinstance(content, dict):
-        raise _refused(path, f"it holds a {type(content).__name__}, not an object")
+        raise ValueError(f"it holds a {type(content).__name__}, not an object")
     for key in content:
         if key not in _KEYS and not key.startswith("_"):
-            unknown = unknown_name("key", key, _KEYS)
-            raise _refused(path, f"{unknown}, and keys that begin with '_'")
+            raise ValueError(f"{unknown_name('key', key, _KEYS)}, and keys that begin with '_'")
     named = [key for key in ("theta", "arms") if key in content]
     unstructured = "means" in content or ("source" in content and not named)
     if "means" in content and named:
         both = f"'means' and {named[0]!r}"
-        raise _refused(path, f"it has the keys {both}, of which it may have one")
+        raise ValueError(f"it has the keys {both}, of which it may have one")
     if not unstructured and len(named) < 2:
-        raise _refused(path, f"the key {'arms' if named == ['theta'] else 'theta'!r} is missing")
-    try:
-        std = content.get("noise_std")
-        family, source = (_named(path, key, content.get(key)) for key in ("family", "source"))
-        if family is not None and std is not None and family.design:
-            family = None
-        if "noise_std" in content and std is None:
-            raise ArgumentError("noise_std", std, "a number")
-        usual = Path(path).name.removesuffix(".json").encode("utf-8", "replace").decode("utf-8")
-        name = content.get("name", usual)
-        own = dict(noise_std=std, name=name, source=source, costs=content.get("costs"))
-        if unstructured:
-            instance = Instance.unstructured(content.get("means"), family, **own)
-        else:
-            instance = Instance(content["arms"], content["theta"], family=family, **own)
-        if content.get("items") is not None:
-            checks.real_array("items", content["items"], shape=(None, instance.d))
-        return content, instance
-    except ArgumentError as error:
-        if error.argument == "name_or_path":
-            raise
-        raise _refused(path, str(error)) from None
+        raise ValueError(f"the key {'arms' if named == ['theta'] else 'theta'!r} is missing")
+    std = content.get("noise_std")
+    family, source = _named("family", content, NAMES), _named("source", content, SOURCES)
+    if family is not None and std is not None and family.design:
+        family = None
+    if "noise_std" in content and std is None:
+        raise ArgumentError("noise_std", std, "a number")
+    own: Any = dict(family=family, source=source, noise_std=std, costs=content.get("costs"))
+    own["name"] = content.get("name", usual)
+    if unstructured:
+        instance = Instance.unstructured(content.get("means"), **own)
+    else:
+        instance = Instance(content["arms"], content["theta"], **own)
+    if content.get("items") is not None:
+        checks.real_array("items", content["items"], shape=(None, instance.d))
+    return instance
 
 
-def _named(path: str, key: str, written: Any) -> Any:
-    """The family or source of a file, by its text."""
-    if written is None:
-        return None
-    known = families.NAMES if key == "family" else families.SOURCES
+def _named(key: str, content: dict[str, Any], known: dict[str, Any]) -> Any:
+    """The family or source of a file, by its text; None if it has none."""
     try:
-        return parse(written, key, known, files=True)
-    except (NotHere, ArgumentError) as error:
-        unknown = isinstance(error, NotHere)
-        why = unknown_name(key, str(error), known) if unknown else error
-        raise _refused(path, str(why)) from None
+        written = content.get(key)
+        return None if written is None else parse(written, key, known, files=True)
+    except NotHere as error:
+        raise unknown_name(key, str(error), known) from None
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

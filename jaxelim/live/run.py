@@ -83,7 +83,9 @@ class LiveRun(Look):
     ):
         own: Any = {"threshold": Mixture(), **settings}
         own |= {"problem": problem, "rule": rule, "run": run}
-        self._fold_of = lambda arms: Fold.of(Arms.of(arms, family, costs, most_arms, stack), **own)
+        self._fold_of = lambda arms: Fold.of(
+            Arms(arms, family, costs=costs, most=most_arms, stack=stack), **own
+        )
         self._first = self._fold_of(arms)
         self._now = self._first, State()
         self._events: list[dict] = []

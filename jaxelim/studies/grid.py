@@ -171,7 +171,7 @@ def _instance(entry: Any) -> Entry:
         source, single = _instance(entry.get("instance")).value
         if not isinstance(single, Instance):
             raise ArgumentError("instances", entry, "an instance under the key 'instance'")
-        value = source, single.with_costs(entry.get("costs", single.costs))
+        value = source, single.replace(costs=entry.get("costs", single.costs))
     elif isinstance(entry, str | os.PathLike):
         value = os.fspath(entry), load_instance(entry)
     else:

@@ -223,7 +223,7 @@ def test_equal_costs_are_none():
     np.testing.assert_allclose(twice.time, 2 * plain.time, rtol=1e-8)
     assert equal.unit == "unit of cost" and plain.unit == "sample"
     np.testing.assert_array_equal(plain.pulls, plain.allocation)
-    assert instance.without_costs() == unstructured(means, family) != instance
+    assert instance.replace(costs=None) == unstructured(means, family) != instance
 
 
 @SLOW

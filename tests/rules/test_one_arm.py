@@ -12,7 +12,7 @@ RULES = je.LUCB(), je.LinGame(), je.FWS(), je.LazyTaS(), je.TrackAndStop(), je.E
 
 @pytest.mark.parametrize("problem", LEVELS, ids=repr)
 def test_complexity_is_one_divergence_by_cost(problem):
-    found = je.complexity(COIN.with_costs([4.0]), problem)
+    found = je.complexity(COIN.replace(costs=[4.0]), problem)
     d = 0.7 * np.log(0.7 / 0.5) + 0.3 * np.log(0.3 / 0.5)
     np.testing.assert_allclose([found.value, *found.allocation], [d / 4, 1.0], rtol=1e-12)
 

@@ -199,7 +199,7 @@ def test_costs_are_called_costs():
 
     def priced(tau, cost, **more):
         pulls = np.stack([np.array(cost, ndmin=3), np.zeros((1, 1, 40))], -1)
-        return made(tau, pulls=pulls, instance=INSTANCE.with_costs([1, 1]), **more)
+        return made(tau, pulls=pulls, instance=INSTANCE.replace(costs=[1, 1]), **more)
 
     given = {"a": priced(1.2 * b + a % 7, 0.8 * b + a % 7), "b": priced(b, b)}
     by_samples, by_costs = (je.compare(given, by=by) for by in ("samples", "costs"))

@@ -74,8 +74,8 @@ def test_the_table(whole):
 
 def test_the_table_has_costs_where_a_result_has(whole):
     free, key = whole["even", "easy"], ("even", "easy", "best-arm")
-    priced = dataclasses.replace(
-        free, experiment=free.experiment.replace(instance=EASY.with_costs([1, 2, 5])))  # fmt: skip
+    experiment = free.experiment.replace(instance=EASY.replace(costs=[1, 2, 5]))
+    priced = dataclasses.replace(free, experiment=experiment)
     rows = je.Study({key: priced, ("free", *key[1:]): free}).summary().to_dict("records")
     spent = (priced.pulls[0] @ np.array([1, 2, 5])).mean(-1)
     assert [row["mean cost"] for row in rows[:2]] == pytest.approx(spent.tolist())
@@ -229,7 +229,7 @@ def test_names_of_entries():
     assert [name for *_, name in problems] == ["top-m", "TopM(2)", "best-arm"]
     priced = [{"instance": EASY, "costs": [1, 2, 5]}]
     (place,) = places(priced, "best-arm", ["uniform"])
-    assert place.call.instance == EASY.with_costs([1, 2, 5])
+    assert place.call.instance == EASY.replace(costs=[1, 2, 5])
     shipped = names(je.FWS(), instances=["unstructured-k40"], problem="top-m")
     assert shipped == [("FWS", "unstructured-k40", "top-m")]
 
