@@ -81,11 +81,9 @@ class LiveRun(Look):
         stack: Any = None,
         **settings: Unpack[Settings],
     ):
-        own: Any = {"threshold": Mixture(), **settings}
-        own |= {"problem": problem, "rule": rule, "run": run}
-        self._fold_of = lambda arms: Fold.of(
-            Arms(arms, family, costs=costs, most=most_arms, stack=stack), **own
-        )
+        own: Any = {"threshold": Mixture(), **settings, "problem": problem, "rule": rule, "run": run}
+        kept: Any = {"family": family, "costs": costs, "most": most_arms, "stack": stack}
+        self._fold_of = lambda arms: Fold.of(Arms(arms, **kept), **own)
         self._first = self._fold_of(arms)
         self._now = self._first, State()
         self._events: list[dict] = []
