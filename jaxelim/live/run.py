@@ -81,7 +81,7 @@ class LiveRun(Look):
         stack: Any = None,
         **settings: Unpack[Settings],
     ):
-        own: Any = {"threshold": Mixture(), **settings, "problem": problem, "rule": rule, "run": run}
+        own: Any = dict(threshold=Mixture(), problem=problem, rule=rule, run=run) | settings
         kept: Any = {"family": family, "costs": costs, "most": most_arms, "stack": stack}
         self._fold_of = lambda arms: Fold.of(Arms(arms, **kept), **own)
         self._first = self._fold_of(arms)
