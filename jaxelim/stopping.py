@@ -16,6 +16,7 @@ from jax import Array
 
 from jaxelim.checks import real
 from jaxelim.contracts import PieceSet, StoppingRule
+from jaxelim.contracts.sets import PairSet, SignSet, made_from
 from jaxelim.contracts.views import Snapshot, Tree
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import where
@@ -203,4 +204,6 @@ class Resets:
 
 
 def _full(seen: Snapshot) -> PieceSet:
-    return seen.problem.pieces(seen).restarting()
+    """The full set, without times and early ends."""
+    full = seen.problem.pieces(seen)
+    return made_from(seen) if isinstance(full, PairSet | SignSet) else full

@@ -67,9 +67,8 @@ class Family:
 
     def stated_law(self) -> str:
         """`law`, if it is known to be that of the draws: or why proofs do not cover the rewards."""
-        if states(self, "law"):
-            return self.law()
-        return f"{type(self).__name__} states no law of its own"
+        own = states(self, "law")
+        return self.law() if own else f"{type(self).__name__} states no law of its own"
 
     def for_arms(self, arms: int) -> Any:
         """The family for this number of arms, where its settings are those of each arm."""

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.pieces import Pieces, pairs_of
-from jaxelim.lanes import ArmBlock, LaneOps, over_arm_blocks
+from jaxelim.contracts.pieces import Pairs, pairs_of
+from jaxelim.lanes import ArmBlock, LaneOps, index_like, over_arm_blocks
 
 if TYPE_CHECKING:
     from jaxelim.contracts.views import Snapshot
@@ -51,24 +51,38 @@ def all_refuted(seen: "Snapshot", level: Array) -> Array:
     return least(jnp.where(exists, log_e, jnp.inf)) > level
 
 
-def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
+def refuted_pairs(seen: "Snapshot", beta: Array) -> Array:
     """Whether {mu_i <= mu_k} is refuted, of every ordered pair of candidates: [i, k] bool."""
-    passes = refuted_against(seen, seen.threshold.gate(level, seen))
-    wanted = _may_look(seen) & seen.lanes.any(passes)
-    return of_answer(seen, wanted, _pairs, level) > level
+    if seen.threshold is not None:
+        passes = refuted_against(seen, seen.threshold.gate(beta, seen))
+        wanted = _may_look(seen) & seen.lanes.any(passes)
+        return of_answer(seen, wanted, True, beta) > beta
+
+    def put(refuted: Array, i: Array, row: Array) -> Array:
+        if seen.shape.slack:  # else a candidate is never refuted against itself
+            row = row & (index_like(row) != i)
+        return jax.lax.dynamic_update_index_in_dim(refuted, row, i, 0)
+
+    n = seen.shape.candidates
+    return _over_rows(seen, beta, put, jnp.zeros((n, n, *seen.means.shape[1:]), bool))
 
 
 def refuted_against(seen: "Snapshot", beta: Array) -> Array:
     """The candidates k with a piece {mu_i <= mu_k}, for some i, whose LLR exceeds beta: [C]."""
-
-    def more(refuted: Array, arms: ArmBlock) -> Array:
-        for _, row in seen.family.refuted_pairs(seen, arms, beta):
-            refuted = jnp.where(row, 1, refuted)
-        return refuted
-
     # 0 or 1 in the floating type: XLA:CPU does not vectorise the loop with booleans.
-    none = jnp.zeros((pairs_of(seen.shape).candidates, *seen.means.shape[1:]), seen.means.dtype)
-    return over_arm_blocks(none.shape[0], more, none) > 0
+    none = jnp.zeros((seen.shape.candidates, *seen.means.shape[1:]), seen.means.dtype)
+    return _over_rows(seen, beta, lambda known, i, row: jnp.where(row, 1, known), none) > 0
+
+
+def _over_rows(seen: "Snapshot", beta: Array, put: Callable, state: Array) -> Array:
+    """Fold put(state, i, row) over all candidates i, `row` as of `Family.refuted_pairs`."""
+
+    def more(state: Array, arms: ArmBlock) -> Array:
+        for i, row in seen.family.refuted_pairs(seen, arms, beta):
+            state = put(state, i, row)
+        return state
+
+    return over_arm_blocks(seen.shape.candidates, more, state)
 
 
 def of_every_answer(seen: "Snapshot") -> Array:
@@ -76,9 +90,8 @@ def of_every_answer(seen: "Snapshot") -> Array:
 
     [i, k] of {mu_i <= mu_k}, or of candidates; [K, 2] of {mu_k >= level} and {mu_k <= level}.
     """
-    if seen.shape.signs:
-        return jnp.swapaxes(of_answer(seen, _may_look(seen), _both_sides), 0, 1)
-    return of_answer(seen, _may_look(seen), _pairs)
+    log_e = of_answer(seen, _may_look(seen), True)
+    return jnp.swapaxes(log_e, 0, 1) if seen.shape.signs else log_e
 
 
 def none_so_far(seen: "Snapshot") -> Array:
@@ -88,30 +101,28 @@ def none_so_far(seen: "Snapshot") -> Array:
 
 
 def of_answer(
-    seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces] | None = None,
-    level: Array | None = None, every: bool = False,
+    seen: "Snapshot", wanted: Array, others: bool = False, level: Array | None = None,
+    every: bool = False,
 ) -> Array:  # fmt: skip
-    """log e of the answer's pieces, or of others; -inf of runs that are not wanted: [.., Q].
+    """log e of the answer's pieces, or of all answers'; -inf of runs that are not wanted: [.., Q].
 
     It is read from the snapshot where that has log e of every piece.
 
     Args:
         seen: with a mixture as threshold.
         wanted: [] bool, the runs that look.
-        pieces: others, of the snapshot of one run; an axis in front is one of the result.
+        others: the pieces of all answers, as of `_all_answers`.
         level: only runs where log e may exceed it matter, by a bound that costs less; None: all.
         every: they matter only where log e of every piece may.
     """
     if level is not None and seen.log_e is None and not hasattr(seen.family, "log_e"):
-        may = _in_groups(seen, wanted, pieces, True) > level
+        may = _in_groups(seen, wanted, others, True) > level
         over = tuple(range(may.ndim - wanted.ndim))
         wanted &= jnp.all(may | ~seen.shape.exists, over) if every else jnp.any(may, over)
-    return _in_groups(seen, wanted, pieces, False)
+    return _in_groups(seen, wanted, others, False)
 
 
-def _in_groups(
-    seen: "Snapshot", wanted: Array, pieces: Callable[["Snapshot"], Pieces] | None, above: bool
-) -> Array:
+def _in_groups(seen: "Snapshot", wanted: Array, others: bool, above: bool) -> Array:
     """log e as of `of_answer`, or what is `above` it."""
     space = dataclasses.replace(seen.space, lanes=LaneOps(gpu=seen.lanes.gpu), transposed=None)
     bare = dataclasses.replace(seen, space=space, evidence=None, live=None, since=None)
@@ -120,7 +131,7 @@ def _in_groups(
         alone = dataclasses.replace(bare, **own)
         if features is not None:
             alone = dataclasses.replace(alone, space=dataclasses.replace(space, features=features))
-        shape = alone.shape if pieces is None else pieces(alone)
+        shape = _all_answers(alone.shape) if others else alone.shape
 
         def one(shape: Any) -> Array:
             if alone.log_e is None:
@@ -175,14 +186,9 @@ def _may_look(seen: "Snapshot") -> Array:
     return now if seen.live is None else now & seen.live
 
 
-def _pairs(alone: "Snapshot") -> Pieces:
-    """All ordered pairs of arms, items or candidates of one run: a row of each, [n, n]."""
-    pairs = pairs_of(alone.shape)
+def _all_answers(pairs: Pairs) -> Pairs:
+    """The pieces of all answers of one run: of each candidate, [C, C], or both sides' [2, K]."""
+    if pairs.signs:
+        above = jnp.stack([jnp.zeros_like(pairs.exists), jnp.ones_like(pairs.exists)])
+        return dataclasses.replace(pairs, above=above, exists=jnp.ones_like(above))
     return jax.vmap(pairs.others)(jnp.arange(pairs.candidates, dtype=jnp.int32))
-
-
-def _both_sides(alone: "Snapshot") -> Pieces:
-    """Both pieces of every arm of one run, of estimates below and above the level: [2, K]."""
-    shape: Any = alone.shape
-    above = jnp.stack([jnp.zeros_like(shape.exists), jnp.ones_like(shape.exists)])
-    return dataclasses.replace(shape, above=above, exists=jnp.ones_like(above))

@@ -12,7 +12,7 @@ from jaxelim.contracts import looks
 from jaxelim.contracts.pieces import Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import UnsupportedError, undefined
-from jaxelim.lanes import LaneOps, index_like, over_arm_blocks
+from jaxelim.lanes import LaneOps, index_like
 from jaxelim.numerics.trees import balanced
 
 _BITS = 32
@@ -49,10 +49,6 @@ class PieceSet:
         """The public form of that answer: [K] bool."""
         return seen.public
 
-    def restarting(self) -> "PieceSet":
-        """The set for `Resets`: without times and early ends."""
-        return self
-
     def times(self) -> Array | None:
         """When each piece was eliminated, 0 for never; None if not recorded."""
         return None
@@ -60,22 +56,6 @@ class PieceSet:
     def remaining(self, lanes: LaneOps) -> Array:
         """The number that a trace records of the set: [] int32."""
         raise undefined(self, "remaining(lanes)")
-
-
-def refuted_pairs(seen, beta) -> Array:
-    """Whether beta refutes the piece {mu_j <= mu_k}, for every ordered pair: [j, k] bool."""
-    if seen.threshold is not None:
-        return looks.refuted_pairs(seen, beta)
-
-    def more(refuted, arms):
-        for j, row in seen.family.refuted_pairs(seen, arms, beta):
-            if seen.shape.slack:  # else a candidate is never refuted against itself
-                row = row & (index_like(row) != j)
-            refuted = jax.lax.dynamic_update_index_in_dim(refuted, row, j, 0)
-        return refuted
-
-    n = seen.shape.candidates
-    return over_arm_blocks(n, more, jnp.zeros((n, n, *seen.means.shape[1:]), bool))
 
 
 @jax.tree_util.register_dataclass
@@ -103,9 +83,9 @@ class ArmSet(PieceSet):
         return ArmSet(dropped, seen.lanes.zeros(dropped))
 
     def drop_all(self, seen, beta):
-        if seen.threshold is not None:
-            return self.drop(seen, jnp.any(looks.refuted_pairs(seen, beta), 0))
-        return self.drop(seen, looks.refuted_against(seen, beta))
+        if seen.threshold is None:
+            return self.drop(seen, looks.refuted_against(seen, beta))
+        return self.drop(seen, jnp.any(looks.refuted_pairs(seen, beta), 0))
 
     def tests(self, seen, full):
         return self.left * (self.dropped.shape[0] - 1) if full else self.active_count(seen)
@@ -127,17 +107,12 @@ class ArmSet(PieceSet):
 def pack(lanes: LaneOps, bits: Array) -> Array:
     """Pack bool [K, ..] into uint32 words [ceil(K/32), ..]: k is bit k % 32 of word k // 32."""
 
-    def together(parts: list[Array]) -> Array:
-        shifted = [x.astype(jnp.uint32) << np.uint32(bit) for bit, x in enumerate(parts)]
+    def word(bits: Array) -> Array:
+        shifted = [x.astype(jnp.uint32) << np.uint32(bit) for bit, x in enumerate(bits)]
         return balanced(jnp.bitwise_or, shifted)
 
     def words(bits: Array) -> Array:
-        k = bits.shape[0]
-        whole = k // _BITS * _BITS
-        blocks = bits[:whole].reshape((-1, _BITS) + bits.shape[1:])
-        of_blocks = [together([blocks[:, bit] for bit in range(_BITS)])] if whole else []
-        rest = [together(list(bits[whole:]))[None]] if whole < k else []
-        return jnp.concatenate([*of_blocks, *rest])
+        return jnp.stack([word(bits[k : k + _BITS]) for k in range(0, bits.shape[0], _BITS)])
 
     return lanes.materialize(words, bits)
 
@@ -183,9 +158,6 @@ class PairSet(PieceSet):
         kept = jnp.zeros((k, *like.shape), jnp.int32) if times else None
         return PairSet(worse, None if m is None else jnp.zeros(like.shape, bool), kept, m)
 
-    def restarting(self):
-        return PairSet(self.worse)
-
     def active(self, seen):
         shape = _rows(seen.shape)
         words = seen.lanes.column(self.worse, shape.first)  # [W, m]
@@ -216,7 +188,7 @@ class PairSet(PieceSet):
         return _count(words) >= self.worse.shape[1] - self.m  # type: ignore[operator]
 
     def drop_all(self, seen, beta):
-        now = jnp.swapaxes(refuted_pairs(seen, beta), 0, 1)  # [k, j]
+        now = jnp.swapaxes(looks.refuted_pairs(seen, beta), 0, 1)  # [k, j]
         found, times = self.found, self.kept_times
         if found is not None:
             now = now & ~found[None]
@@ -282,9 +254,6 @@ class SignSet(PieceSet):
         """The set of all arms, `like` [K]; `ends`: with `left`."""
         left = jnp.full(like.shape[1:], like.shape[0], jnp.int32)
         return SignSet(jnp.zeros(like.shape, jnp.int32), left if ends else None)
-
-    def restarting(self):
-        return SignSet(self.dropped)
 
     def active(self, seen):
         if self.left is not None:
@@ -356,7 +325,7 @@ def largest(lanes: LaneOps, means: Array, m: int) -> TopAnswer:
 
 
 def made_from(seen: Snapshot) -> PieceSet:
-    """The full set of the pieces of all answers, without times, for a problem of one's own."""
+    """The full set of the pieces of all answers, without times and early ends."""
     shape = seen.shape
     if not isinstance(shape, Pairs):  # half-spaces have no index that all answers share
         allowed = "elimination with pieces of Pairs, or a HalfSpaces problem"
