@@ -49,9 +49,8 @@ def log_e(
     the grid. The result is at most log e_p, and -inf where that is not above 0 or where
     there is no piece. Never NaN. With `above` it is at least log e_p, the sum at one mean.
     """
-    closed = getattr(family, "log_e", None)
-    if closed is not None:
-        return closed(space, stats, pieces, grid)
+    if hasattr(family, "log_e"):  # in closed form
+        return family.log_e(space, stats, pieces, grid)
     stat, priors = family.stat_of(stats.counts, stats.means, stats.moments), family.priors(grid)
     if pieces.signs:
         value = jnp.where(pieces.above, *_of_levels(family, stat, pieces, priors))
@@ -76,14 +75,13 @@ def log_e(
 
 def _of_levels(family: Any, stat: Tree, pieces: Any, priors: tuple) -> list[Array]:
     """The mixture where pieces of arms above the level begin, and of those below: [K] each."""
-    level, slack = pieces.level, pieces.slack
 
     def at(mean: float, prior: Any) -> Array:
         return log_mean_exp(each(family, stat, jnp.full_like(stat.mean, mean), prior))
 
-    up = at(level - slack, priors[0])
-    same = priors[0] is priors[1] and not slack
-    return [up, up if same else at(level + slack, priors[1])]
+    up, same = at(pieces.level - pieces.slack, priors[0]), priors[0] is priors[1]
+    below = up if same and not pieces.slack else at(pieces.level + pieces.slack, priors[1])
+    return [up, below]
 
 
 def _stacked(a: Tree, b: Tree) -> Tree:
@@ -178,11 +176,6 @@ def _where_they_meet(x: Array, y: Array, slope: Array, low: Any, high: Any) -> A
     return jnp.max(y + jnp.where(slope == 0, 0, slope * away), 0)
 
 
-def _both(priors: tuple) -> Array:
-    """The priors of a and b, to broadcast: [2, 1, J]."""
-    return jnp.stack([jnp.asarray(one) for one in priors])[:, None]
-
-
 def _range(family: Any, a: Tree, b: Tree, slack: Any, known: Any) -> tuple[Array, Array]:
     """The range of u, that a piece has means u and u + slack; one mean where one is `known`."""
     low = jnp.maximum(b.mean - slack, family.low)
@@ -196,8 +189,8 @@ def _between(family: Any, a: Tree, b: Tree, slack: Any, priors: tuple, known: An
     """log e at one mean between the estimates of arms a and b [Q], near the least: [Q]."""
     low, high = _range(family, a, b, slack, known)
     u = low + (high - low) * (a.n / (a.n + b.n))
-    both = each(family, _stacked(a, b), jnp.stack([u, u + slack]), _both(priors))
-    value = family.together(*both)
+    of_both = jnp.stack([jnp.asarray(one) for one in priors])[:, None]  # [2, 1, J]
+    value = family.together(*each(family, _stacked(a, b), jnp.stack([u, u + slack]), of_both))
     return jnp.where(jnp.isnan(value), jnp.inf, value)
 
 
@@ -205,7 +198,8 @@ def over_cells(
     family: Any, a: Tree, b: Tree, pieces: Any, priors: tuple, known: Any = None
 ) -> Array:
     """A lower bound on log e of arms a and b [Q], whose log M fall up to the estimate: [Q]."""
-    slack, same, of_priors = pieces.slack, priors[0] is priors[1], _both(priors)
+    slack, same = pieces.slack, priors[0] is priors[1]
+    of_priors = jnp.stack([jnp.asarray(one) for one in priors])[:, None]  # [2, 1, J]
 
     def value(piece: tuple) -> Array:
         exists, a, b, known = piece
@@ -236,13 +230,8 @@ def _least(
 
     g_a falls with u and g_b rises, and `together` with both. So over a cell it is at least what it
     is for g_a at the upper end and g_b at the lower. Each pass makes the cells that decide
-    smaller.
-
-    Args:
-        components: g_a and g_b at u [n]: [2, n, J].
-        together: log e of both: [n, J] -> [n].
-        beyond: whether there are means below `low`, where g_b may be -inf, and above `high`,
-            where g_a may; [] bool each. None: beyond an end neither is less than there.
+    smaller. `beyond`: whether there are means below `low`, where g_b may be -inf, and above
+    `high`, where g_a may; None: beyond an end neither is less than there.
     """
     u = low + (high - low) * jnp.linspace(0, 1, _CELLS[0] + 1)
     both = components(u)
