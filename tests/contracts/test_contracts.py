@@ -123,12 +123,6 @@ def test_stops_on_the_right_half():
         je.simulate(instance, je.BestArm(), je.LinGapE(), runs=2)
 
 
-def test_shared_answers_have_no_lower_bound():
-    instance = je.Instance(np.eye(4), [1.0, 0.5, 0.2, 0.0])
-    with pytest.raises(je.errors.UnsupportedError, match="^problem: .*several share one"):
-        je.complexity(instance, BestHalf())
-
-
 class OutOfRange(BestHalf):
     """Its answer is at times no arm."""
 
@@ -141,15 +135,6 @@ def test_arms_of_a_shape_out_of_range_end_the_run():
     instance = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
     with pytest.raises(je.errors.ArgumentError, match="^problem: .*it gave 7 after"):
         je.simulate(instance, OutOfRange(), je.Uniform(), runs=4, engine=je.Engine(devices=1))
-
-
-@pytest.mark.parametrize("members", [
-    dict(shape=lambda self, seen, answer: jnp.arange(3) != answer), dict(width=lambda self, k: k),
-], ids="".join)  # fmt: skip
-def test_methods_that_return_something_else(members):
-    problem = type("Odd", (BestHalf,), members)()
-    with pytest.raises(je.errors.ArgumentError, match="^problem: .* returned "):
-        je.simulate(je.Instance(np.eye(3), [1.0, 0.5, 0.0]), problem, je.Uniform(), runs=2)
 
 
 NOW = np.array([False, True, False, True])

@@ -5,7 +5,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim.contracts.pieces import HalfSpaces, Pairs
-from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
 from jaxelim.lanes import LaneOps
@@ -124,10 +123,3 @@ def test_linear_arms_items_and_half_spaces():
         assert np.isfinite(value).sum() > 1
         found = log_e(LinearGaussian(), features, stats, shape, constants)
         np.testing.assert_allclose(found, value, rtol=1e-9)
-
-
-def test_grids_refuse_what_is_no_strength():
-    for bad in ((), (1.0, 0.0), ("x",), 3.0, (1.0, np.inf), (3.0, 1e-200), (1e200,)):
-        with pytest.raises(ArgumentError, match="strengths"):
-            Grid(bad)
-    assert Grid([3, 10]) == Grid((3.0, 10.0)) and hash(Grid()) == hash(Grid())

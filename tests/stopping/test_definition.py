@@ -157,3 +157,21 @@ def test_papers_alpha_on_the_two_dimensional_example():
     assert (plain.tests_sampling == 5 * pulls).all()
     read = resets.tests_sampling / pulls
     assert (read < 3).all() and (read >= 1).all()
+
+
+@pytest.mark.parametrize("given, times", [
+    ({"t0": 2**31}, []), ({"t0": 2**30}, [2**30]), ({}, [2, 4, 16, 256, 65536]),
+])  # fmt: skip
+def test_the_resets_are_at_squares_up_to_the_last_t(given, times):
+    resets = je.Resets(je.SelectiveElimination(), **given)
+    assert resets.reset_times(je.Heuristic()).tolist() == times
+
+
+def test_an_untraceable_level_is_named_with_its_cause():
+    """Of a threshold, and of an alpha; tests/data/bad_input.tsv has all kinds."""
+    level = lambda t, delta: 1 / 0  # noqa: E731
+    alpha = je.Resets(je.SelectiveElimination(), alpha=level)
+    for settings in (dict(threshold=level), dict(elimination=alpha)):
+        with pytest.raises(je.errors.ArgumentError) as caught:
+            je.simulate(SHARED, je.BestArm(), je.LinGapE(), runs=2, ridge=1.0, **settings)
+        assert caught.value.given is level and caught.value.__cause__ is not None

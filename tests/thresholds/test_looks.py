@@ -15,7 +15,6 @@ import pytest
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.looks import look_time
-from jaxelim.simulation import plan
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.results.proven import proven
 from tests import calls
@@ -124,44 +123,6 @@ def test_times_of_looks():
     assert 1 / 256 < apart.min() and apart.max() <= 1 / 128
     # Each of t = 2^j (128 + i), i = 0 .. 127, and no other.
     assert late[0] == 256 and np.sum((late >= 4096) & (late < 8192)) == 128
-
-
-def test_refusals_by_name():
-    def refused(match, rule=je.Uniform(), instance=UNSTRUCTURED, problem=je.BestArm(),  # noqa: B008
-                **settings):  # fmt: skip
-        with pytest.raises(je.errors.JaxelimError, match=match):
-            je.simulate(instance, problem, rule, threshold=je.Mixture(), runs=1, **settings)
-
-    class Own(je.BestArm):
-        wrong_answers = je.contracts.Problem.wrong_answers
-
-    jax.tree_util.register_static(Own)
-    refused("wrong_answers", problem=Own())
-    refused("ridge", ridge=1.0)
-    refused("elimination", je.LUCB(), elimination=je.Resets(je.SelectiveElimination()))
-    coins = CASES["bernoulli"][0]
-    for rule, other in ((je.LUCB(), r"LLR\(\)"), (je.Racing(), "LLR.., with another rule")):
-        refused(f"{other}.*Gaussian rewards alone", rule, coins, stopping=je.Native())
-    refused("native test of XYAdaptive", je.XYAdaptive(), LINEAR, stopping=je.Native())
-    for name, value in (("strengths", ()), ("pieces", 0)):
-        with pytest.raises(je.errors.ArgumentError, match=name):
-            je.Mixture(**{name: value})
-
-
-@pytest.mark.parametrize("given", (0, "two", 1.5, True, -1, ZeroDivisionError()), ids=repr)
-def test_a_number_of_wrong_answers_is_checked(given, monkeypatch):
-    class Odd(je.BestArm):
-        def wrong_answers(self, arms):
-            if isinstance(given, Exception):
-                raise given
-            return given
-
-    jax.tree_util.register_static(Odd)
-    monkeypatch.setattr(plan, "checked_inputs_of", None)
-    found = "wrong_answers raised ZeroDiv" if isinstance(given, Exception) else repr(given)
-    match = f"problem: got .*{found}.*wrong_answers.* returns an integer >= 1, or None"
-    with pytest.raises(je.errors.ArgumentError, match=match):
-        je.simulate(UNSTRUCTURED, Odd(), je.Uniform(), runs=1, threshold=je.Mixture())
 
 
 def starvation(instance, threshold, rule=None):

@@ -3,7 +3,6 @@
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
@@ -124,24 +123,6 @@ def test_pieces_and_arms_of_an_instance(instance, problem, right):
     made = catalogue.made("threshold", "kaufmann-koolen").bound(instance, problem)
     assert made == je.thresholds.KaufmannKoolen(*right)
     assert eval(repr(made), NAMES) == made and hash(eval(repr(made), NAMES)) == hash(made)
-
-
-def test_other_problems_and_families_are_refused():
-    quadrants = je.HalfSpaces(lambda theta: jnp.int32(theta[0] > 0), np.eye(5)[None, :1])
-    with pytest.raises(je.errors.UnsupportedError, match="for others give pieces and arms"):
-        je.thresholds.KaufmannKoolen().bound(MEANS, quadrants)
-    other = je.Instance.unstructured([1.0, 0.5, 0.2], je.GaussianUnknownVariance())
-    with pytest.raises(je.errors.UnsupportedError, match="gaussian of known variance, or a one-"):
-        je.thresholds.KaufmannKoolen().bound(other, je.BestArm())
-
-
-@pytest.mark.parametrize("arguments, name", [
-    (dict(pieces=0), "pieces"), (dict(pieces=2.5), "pieces"), (dict(pieces=1, arms=0), "arms"),
-    (dict(pieces=1, arms=True), "arms"), (dict(pieces=1, gaussian=1), "gaussian"),
-])  # fmt: skip
-def test_bad_arguments_of_kaufmann_koolen(arguments, name):
-    with pytest.raises(je.errors.ArgumentError, match=f"^{name}: "):
-        je.thresholds.KaufmannKoolen(**arguments)
 
 
 def test_command_line(capsys, tmp_path):
