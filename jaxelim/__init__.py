@@ -18,14 +18,8 @@ if os.path.basename("".join(sys.argv[:1])) == "jaxelim":
 
 __version__ = "0.1.0"  # pyproject.toml reads it here, so a checkout needs no installation
 
-from jaxelim import bounds as bounds
-from jaxelim import contracts as contracts
-from jaxelim import errors as errors
-from jaxelim import families as families
-from jaxelim import instances as instances
-from jaxelim import rules as rules
-from jaxelim import thresholds as thresholds
-from jaxelim.bounds import complexity as complexity
+from jaxelim import bounds, contracts, errors, families, instances, rules, thresholds
+from jaxelim.bounds import complexity
 from jaxelim.families import Bernoulli as Bernoulli
 from jaxelim.families import Bounded as Bounded
 from jaxelim.families import Exponential as Exponential
@@ -35,14 +29,10 @@ from jaxelim.families import Logistic as Logistic
 from jaxelim.families import Paired as Paired
 from jaxelim.families import Poisson as Poisson
 from jaxelim.families import Recorded as Recorded
-from jaxelim.instances import load_instance as load_instance
-from jaxelim.instances import load_items as load_items
-from jaxelim.instances.instance import Instance as Instance
-from jaxelim.live import LiveRun as LiveRun
-from jaxelim.problems import BestArm as BestArm
-from jaxelim.problems import HalfSpaces as HalfSpaces
-from jaxelim.problems import Thresholding as Thresholding
-from jaxelim.problems import TopM as TopM
+from jaxelim.instances import load_instance, load_items
+from jaxelim.instances.instance import Instance
+from jaxelim.live import LiveRun
+from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.rules import EBTC as EBTC
 from jaxelim.rules import EBTCI as EBTCI
 from jaxelim.rules import FWS as FWS
@@ -66,31 +56,17 @@ from jaxelim.rules import TrackAndStop as TrackAndStop
 from jaxelim.rules import UGapE as UGapE
 from jaxelim.rules import Uniform as Uniform
 from jaxelim.rules import XYAdaptive as XYAdaptive
-from jaxelim.simulation.api import Trace as Trace
-from jaxelim.simulation.api import simulate as simulate
-from jaxelim.simulation.api import trace as trace
-from jaxelim.simulation.experiment import Engine as Engine
-from jaxelim.simulation.experiment import Experiment as Experiment
-from jaxelim.simulation.results.comparison import compare as compare
-from jaxelim.simulation.results.result import Result as Result
-from jaxelim.stopping import LLR as LLR
-from jaxelim.stopping import FullElimination as FullElimination
-from jaxelim.stopping import Native as Native
-from jaxelim.stopping import Resets as Resets
-from jaxelim.stopping import SelectiveElimination as SelectiveElimination
-from jaxelim.studies import Study as Study
-from jaxelim.studies import study as study
-from jaxelim.thresholds import GK16 as GK16
-from jaxelim.thresholds import Heuristic as Heuristic
-from jaxelim.thresholds import Mixture as Mixture
+from jaxelim.simulation.api import Trace, simulate, trace
+from jaxelim.simulation.experiment import Engine, Experiment
+from jaxelim.simulation.results.comparison import compare
+from jaxelim.simulation.results.result import Result
+from jaxelim.stopping import LLR, FullElimination, Native, Resets, SelectiveElimination
+from jaxelim.studies import Study, study
+from jaxelim.thresholds import GK16, Heuristic, Mixture
 
 if TYPE_CHECKING:
-    from jaxelim import figures as figures
-    from jaxelim import store as store
-    from jaxelim import testing as testing
-    from jaxelim.studies.files import load_result as load_result
-    from jaxelim.studies.files import load_store as load_store
-    from jaxelim.studies.files import load_study as load_study
+    from jaxelim import figures, store, testing
+    from jaxelim.studies.files import load_result, load_store, load_study
 
 __all__ = [
     "Bernoulli", "BestArm", "Bounded", "EBTC", "EBTCI", "Engine", "Experiment", "Exponential",
@@ -105,17 +81,15 @@ __all__ = [
     "thresholds", "trace",
 ]  # fmt: skip
 
-_LATE = ("load_result", "load_store", "load_study")  # as xarray is slow to import
-
 
 def __dir__() -> list[str]:
     return ["__doc__", "__name__", "__version__", *__all__]
 
 
 def __getattr__(name: str) -> Any:
-    """Import these on first use."""
+    """Import these on first use: they, or xarray, are slow to import."""
     if name in ("figures", "store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
-    if name in _LATE:
+    if name in ("load_result", "load_store", "load_study"):
         return getattr(importlib.import_module("jaxelim.studies.files"), name)
     raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")

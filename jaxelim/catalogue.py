@@ -31,23 +31,19 @@ def rules() -> dict[str, type[SamplingRule]]:
 
 def presets() -> dict[str, Callable[..., SamplingRule]]:
     """Functions that return a rule set as in a paper, by command-line name."""
-    return {
-        name.lower(): one
-        for name, one in vars(sampling).items()
-        if inspect.isfunction(one) and one.__module__.startswith(sampling.__name__)
-    }
+    found = [one for one in vars(sampling).values() if inspect.isfunction(one)]
+    return {one.__name__.lower(): one for one in found if one.__module__.startswith("jaxelim.rules")}
 
 
 def find_rule(name: str) -> type[SamplingRule]:
     """The rule of a command-line name, or of another paper's name for it."""
-    known = {**rules(), **other_names()}
+    known = _known_rules()
     return known[checks.choice("rule", name, known)]
 
 
-def other_names() -> dict[str, type[SamplingRule]]:
-    """Rules by their names in other papers."""
+def _known_rules() -> dict[str, type[SamplingRule]]:
     known = rules()
-    return {other: known[name] for other, name in sampling.OTHER_NAMES.items()}
+    return known | {other: known[name] for other, name in sampling.OTHER_NAMES.items()}
 
 
 def stopping_rules() -> dict[str, Any]:
@@ -59,23 +55,20 @@ def stopping_rules() -> dict[str, Any]:
 def names(argument: str) -> dict[str, Any]:
     """What the text of an argument may name, by command-line name."""
     if argument == "rule":
-        return {**rules(), **other_names(), **presets()}
+        return {**_known_rules(), **presets()}
     if argument == "elimination":
         sets = {name: one for name, one in stopping_rules().items() if one.eliminates}
         return {"none": None, **sets, "resets": stopping.Resets}
-    known: dict[str, dict[str, Any]] = {
-        "problem": {spelled(name): getattr(problems, name) for name in problems.__all__},
-        "family": families.NAMES,
-        "source": families.SOURCES,
-        "stopping": stopping_rules(),
-        "threshold": {spelled(name): getattr(thresholds, name) for name in thresholds.__all__},
-    }
-    return known[argument]
+    if argument == "problem":
+        return {spelled(name): getattr(problems, name) for name in problems.__all__}
+    if argument == "threshold":
+        return {spelled(name): getattr(thresholds, name) for name in thresholds.__all__}
+    return {"family": families.NAMES, "source": families.SOURCES}.get(argument) or stopping_rules()
 
 
 def made(argument: str, text: Any) -> Any:
-    """What a text makes: the rule "lucb(pulls=2)", the family "Bounded(0, 5)"."""
-    return parse(text, argument, names(argument), known())
+    """What a text makes: the rule "lucb(pulls=2)", the family "Bounded(0, 5)"; no text stays."""
+    return parse(text, argument, names(argument), known()) if isinstance(text, str) else text
 
 
 def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,13 +78,8 @@ def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given.keys() & {"elimination", "threshold", "stopping"}:
         one = given[name]
         several = isinstance(one, Sequence) and not isinstance(one, str)
-        found[name] = [of_text(name, x) for x in one] if several else of_text(name, one)
+        found[name] = [made(name, x) for x in one] if several else made(name, one)
     return found
-
-
-def of_text(argument: str, given: Any) -> Any:
-    """What a text makes; what is no text stays."""
-    return made(argument, given) if isinstance(given, str) else given
 
 
 def problem_on(source: Any, text: str) -> Any:

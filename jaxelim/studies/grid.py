@@ -148,7 +148,7 @@ def _rule(entry: Any) -> Entry:
     """A rule and its own arguments: {"rule": .., "stopping": ..}; its text names it."""
     own = dict(entry) if isinstance(entry, Mapping) else {"rule": entry}
     given = own.get("rule")
-    rule = own["rule"] = catalogue.of_text("rule", given)
+    rule = own["rule"] = catalogue.made("rule", given)
     for name in own:
         checks.choice("rules", name, ("rule", *OF_A_RULE))
     if not isinstance(rule, SamplingRule):
