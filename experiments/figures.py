@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -122,4 +123,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 def _numbers(name: str, values: Any, size: int) -> Any:
     """Numbers [size]; NaN where there is none."""
-    return checks.real_array(name, values, shape=(size,), finite=False)
+    numbers = np.asarray(values, float)
+    if numbers.shape != (size,):
+        raise ArgumentError(name, values, f"{size} numbers", f"its shape is {numbers.shape}")
+    return numbers

@@ -32,7 +32,8 @@ def rules() -> dict[str, type[SamplingRule]]:
 def presets() -> dict[str, Callable[..., SamplingRule]]:
     """Functions that return a rule set as in a paper, by command-line name."""
     found = [one for one in vars(sampling).values() if inspect.isfunction(one)]
-    return {one.__name__.lower(): one for one in found if one.__module__.startswith("jaxelim.rules")}
+    found = [one for one in found if one.__module__.startswith(sampling.__name__)]
+    return {one.__name__.lower(): one for one in found}
 
 
 def find_rule(name: str) -> type[SamplingRule]:

@@ -26,61 +26,52 @@ def real_array(
     *,
     ndim: int | tuple[int, ...] | None = None,
     shape: tuple[int | None, ...] | None = None,
-    finite: bool = True,
 ) -> np.ndarray:
     """Convert `value` to a new C-ordered float64 array.
 
     Converts integers. Refuses bools (at any depth), complex numbers, objects, strings,
-    dates, masked arrays and ragged lists; NaN and infinities where it must be `finite`.
+    dates, masked arrays, ragged lists, NaN and infinities.
 
     Args:
         ndim: the number of dimensions, or a tuple of allowed numbers; None for any.
         shape: the shape, where None means any length. None for any shape.
     """
-    kind = _shape_in_words(ndim, shape, finite)
+    dimensions = (ndim,) if isinstance(ndim, int) else ndim
+    dimensions = dimensions if shape is None else (len(shape),)
+    kind = _shape_in_words(dimensions, shape)
     array = _as_array(name, value, kind)
     if array.dtype.kind not in "iuf":
         raise ArgumentError(name, value, kind, f"its type is {array.dtype}")
-    dimensions = (ndim,) if isinstance(ndim, int) else ndim
     wrong = dimensions is not None and array.ndim not in dimensions
-    if wrong or (shape is not None and not _fits(array.shape, shape)):
+    if wrong or any(n not in (None, own) for n, own in zip(shape or (), array.shape, strict=False)):
         raise ArgumentError(name, value, kind, f"its shape is {array.shape}")
     # A long double may become inf here; the check below finds it.
     with np.errstate(over="ignore", invalid="ignore"):
         array = np.array(array, dtype=np.float64, order="C", subok=False)
-    if finite:
-        bad = ~np.isfinite(array)
-        if bad.any():
-            where = tuple(int(i) for i in np.argwhere(bad)[0])
-            note = f"{array[where]} at {list(where)}" if array.ndim else ""
-            raise ArgumentError(name, value, kind, note)
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = tuple(np.argwhere(bad)[0].tolist())
+        note = f"{array[where]} at {list(where)}" if array.ndim else ""
+        raise ArgumentError(name, value, kind, note)
     return array
 
 
 def real(
-    name: str,
-    value: Any,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    open: bool | tuple[bool, bool] = False,
-) -> float:
+    name: str, value: Any, *, low: float | None = None, high: float | None = None,
+    open: bool = False,
+) -> float:  # fmt: skip
     """Convert `value`, a number or an array without dimensions, to a finite Python float.
 
-    It is from `low` to `high`, None for no bound; without the bounds themselves where the
-    interval is `open`, a pair for both separately.
+    It is from `low` to `high`, None for no bound; where the interval is `open`, without them.
     """
-    open_low, open_high = open if isinstance(open, tuple) else (open, open)
-    kind = _bounds_in_words("a finite number", low, high, open_low, open_high)
+    kind = _bounds_in_words("a finite number", low, high, open)
     try:
         # NumPy would make an object of an integer >= 2^64.
         plain = isinstance(value, int) and not isinstance(value, bool)
         number = float(value if plain else real_array(name, value, ndim=0))
     except (ArgumentError, OverflowError):
         raise ArgumentError(name, value, kind) from None
-    below = low is not None and (number < low or (open_low and number == low))
-    above = high is not None and (number > high or (open_high and number == high))
-    if below or above:
+    if not _within(number, low, high, open):
         raise ArgumentError(name, value, kind)
     return number
 
@@ -91,13 +82,10 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
     Only Python and NumPy integers pass. Floats are refused even if integral, and
     so are bools.
     """
-    kind = _bounds_in_words("an integer", low, high, False, False)
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ArgumentError(name, value, kind)
-    number = int(value)
-    if (low is not None and number < low) or (high is not None and number > high):
-        raise ArgumentError(name, value, kind)
-    return number
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (whole and _within(int(value), low, high)):
+        raise ArgumentError(name, value, _bounds_in_words("an integer", low, high))
+    return int(value)
 
 
 def refuse_off_simplex(name: str, value: Any, weights: np.ndarray) -> None:
@@ -199,38 +187,32 @@ def _holds_bool(value: Any, depth: int = 0) -> bool:
     return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
 
 
-def _fits(shape: tuple[int, ...], pattern: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(pattern) and all(
-        p is None or p == n for n, p in zip(shape, pattern, strict=True)
-    )
-
-
 def _shape_in_words(
-    ndim: int | tuple[int, ...] | None, shape: tuple[int | None, ...] | None, finite: bool
+    dimensions: tuple[int, ...] | None, shape: tuple[int | None, ...] | None
 ) -> str:
-    numbers = "finite real numbers" if finite else "real numbers"
     if shape is not None:
         lengths = ", ".join("any" if n is None else str(n) for n in shape)
-        return f"{numbers} in an array of shape ({lengths})"
-    if ndim is None:
-        return numbers
-    if ndim == 0:
-        return "a finite real number" if finite else "a real number"
-    dimensions = (ndim,) if isinstance(ndim, int) else ndim
-    return f"{numbers} in an array with {' or '.join(str(n) for n in dimensions)} dimensions"
+        return f"finite real numbers in an array of shape ({lengths})"
+    if dimensions is None or dimensions == (0,):
+        return "finite real numbers" if dimensions is None else "a finite real number"
+    return f"finite real numbers in an array with {' or '.join(map(str, dimensions))} dimensions"
 
 
-def _bounds_in_words(kind: str, low: Any, high: Any, open_low: bool, open_high: bool) -> str:
+def _within(number: float, low: float | None, high: float | None, open: bool = False) -> bool:
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    return low < number < high if open else low <= number <= high
+
+
+def _bounds_in_words(kind: str, low: Any, high: Any, open: bool = False) -> str:
     if low is None and high is None:
         return kind.replace("finite", "finite real")
-    if low is None or high is None:
-        after = "" if low is None else f" {'>' if open_low else '>='} {low}"
-        return kind + (after if high is None else f" {'<' if open_high else '<='} {high}")
+    if high is None:
+        return f"{kind} {'>' if open else '>='} {low}"
+    if low is None:
+        return f"{kind} {'<' if open else '<='} {high}"
     if "integer" in kind:
         return f"{kind} from {low} to {high}"
-    if open_low and open_high:
-        return f"a number strictly between {low} and {high}"
-    return f"a number in {'(' if open_low else '['}{low}, {high}{')' if open_high else ']'}"
+    return f"a number strictly between {low} and {high}" if open else f"a number in [{low}, {high}]"
 
 
 def wrong_answers(problem: Any, arms: int, most: int | None = None) -> int | None:

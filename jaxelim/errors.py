@@ -1,13 +1,10 @@
 """The exceptions of jaxelim.
 
-Each names an argument, its value and what is allowed, or a file and what is
-wrong with it.
+Each names an argument, its value and what is allowed, or a file and what is wrong with it.
 
-Errors of arguments are raised on the host, before a call's program compiles. Only an
-arm or an answer out of range, and a number that is not finite, are refused later: after
-the chunk in which they occur.
-Errors of arguments are `ValueError`s too. All survive pickling, so a worker process can
-send them to its parent.
+Errors of arguments are raised on the host, before a call's program compiles. Only an arm or
+an answer out of range, and a number that is not finite, are refused after the chunk in which
+they occur. All survive pickling, so a worker process can send them to its parent.
 """
 
 import dataclasses
@@ -28,8 +25,7 @@ class _Fields(BaseException):
     """An exception whose fields are its arguments, so that it survives pickling."""
 
     def __post_init__(self) -> None:
-        kept: Any = self
-        self.args = tuple(getattr(self, field.name) for field in dataclasses.fields(kept))
+        self.args = tuple(vars(self).values())
 
 
 class JaxelimError(_Fields, Exception):
@@ -74,8 +70,7 @@ class _ContractError(ArgumentError):
 class FamilyError(_ContractError):
     """A family or a source breaks its contract: a method raises, or returns what is not allowed.
 
-    Refused before anything compiles. Rewards, estimates and LLRs that are not finite are
-    refused after the chunk in which they came.
+    Rewards, estimates and LLRs that are not finite are refused after the chunk in which they came.
 
     Args:
         argument, given, allowed, note: as of an `ArgumentError`.
@@ -85,17 +80,14 @@ class FamilyError(_ContractError):
 
 
 class RuleError(_ContractError):
-    """A sampling rule breaks its contract.
+    """A sampling rule breaks its contract: a method raises, or returns what is not allowed.
 
-    A method that raises, or returns something that is not allowed, is refused before
-    anything compiles. An arm out of range is refused after the chunk in which the
-    rule chose it. So is a choice among scores with NaN.
+    An arm out of range, or a choice among scores with NaN, is refused after the chunk with it.
 
     Args:
         argument, given, allowed, note: as of an `ArgumentError`; the rule is given.
-        t, run, instance, arm: the index t of the sample (`view.t`), the run, in a batch
-            the instance, and the arm out of range; None for other faults. Scores have no
-            arm.
+        t, run, instance, arm: the index t of the sample (`view.t`), the run, in a batch the
+            instance, and an arm out of range; None for other faults. Scores have no arm.
     """
 
 
@@ -188,8 +180,7 @@ class OverError(JaxelimError, RuntimeError):
     samples: int
 
     def __str__(self) -> str:
-        found = f"with the answer {abbreviate(list(self.answer))}"
-        how = found if self.answer else "by hand"
+        how = f"with the answer {abbreviate(list(self.answer))}" if self.answer else "by hand"
         return f"the run ended after {self.samples} rewards, {how}, for good"
 
 
@@ -204,23 +195,14 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def unknown_name(
-    argument: str, given: Any, known: Iterable[str], place: str = ""
-) -> ArgumentError:
-    """The error of an unknown name of a rule, a problem, an instance or another choice.
-
-    Args:
-        argument: the argument's name.
-        given: the unknown name.
-        known: the known names; the message has the one most similar to `given`.
-        place: where it stands, as "row 3"; empty where that is plain.
-    """
+def unknown_name(argument: str, given: Any, known: Iterable[str]) -> ArgumentError:
+    """The error of an unknown name: with the known names, and the one most similar to it."""
     names = tuple(known)
     lowered = {name.lower(): name for name in reversed(names)}
     near = difflib.get_close_matches(str(given).lower(), list(lowered), n=1, cutoff=_NEAR)
     allowed = ", ".join(map(repr, names)) or "nothing: no name is known"
-    note = [place, f"nearest: {lowered[near[0]]!r}" if near else ""]
-    return ArgumentError(argument, given, allowed, "; ".join(filter(None, note)))
+    note = f"nearest: {lowered[near[0]]!r}" if near else ""
+    return ArgumentError(argument, given, allowed, note)
 
 
 def undefined(thing: Any, method: str) -> TypeError:
@@ -240,10 +222,7 @@ def in_words(error: BaseException) -> str:
 
 
 def abbreviate(value: Any) -> str:
-    """Show `value` in one line of at most 160 characters.
-
-    Long arrays show their shape and their first and last entries.
-    """
+    """Show `value` in one line of at most 160 characters; of long arrays the shape and the ends."""
     try:
         if isinstance(value, np.generic) and value.dtype.kind in "biufc":
             value = value.item()

@@ -95,9 +95,6 @@ def test_real_array_converts_or_refuses(value):
         assert not np.shares_memory(array, value)
     else:
         refused(lambda: checks.real_array("x", value), "x", "finite")
-        assert np.array_equal(
-            checks.real_array("x", value, finite=False), value.astype(np.float64), equal_nan=True
-        )
 
 
 @pytest.mark.parametrize(
@@ -147,8 +144,6 @@ def test_real_accepts_numbers(value):
         ({"high": 1, "open": True}, [0.9999], [1], "a finite number < 1"),
         ({"low": 0, "high": 1, "open": True}, [0.5], [0, 1, 2], "strictly between 0 and 1"),
         ({"low": 0, "high": 1}, [0, 1], [-0.1, 1.1], "a number in [0, 1]"),
-        ({"low": 0, "high": 1, "open": (True, False)}, [0.1, 1], [0, 1.1], "a number in (0, 1]"),
-        ({"low": 0, "high": 1, "open": (False, True)}, [0, 0.9], [-1, 1], "a number in [0, 1)"),
     ],
 )
 def test_real_bounds(options, inside, outside, words):
