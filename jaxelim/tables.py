@@ -22,35 +22,26 @@ class Table(pd.DataFrame):
             and NaN is a hyphen.
     """
 
+    _metadata = ["title", "notes", "shown"]
+
     def __init__(
         self, rows: Sequence[Mapping[str, Any]], title: str, notes: Iterable[str] = (),
         shown: Sequence[Mapping[str, Any]] | None = None,
     ):  # fmt: skip
         super().__init__(list(rows))
-        self.attrs = {"title": title, "notes": list(notes)}
-        self.attrs["shown"] = list(rows if shown is None else shown)
+        self.title, self.notes, self.shown = title, list(notes), rows if shown is None else shown
 
     @property
     def _constructor(self) -> type:
         return pd.DataFrame
 
-    @property
-    def title(self) -> str:
-        """What the table is of."""
-        return self.attrs["title"]
-
-    @property
-    def notes(self) -> list[str]:
-        """What its rows share, and what its numbers mean."""
-        return self.attrs["notes"]
-
     def __repr__(self) -> str:
-        return "\n".join([self.title, *aligned(self.attrs["shown"]), *self.notes])
+        return "\n".join([self.title, *aligned(self.shown), *self.notes])
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        frame = pd.DataFrame(_in_words(self.attrs["shown"]))
+        frame = pd.DataFrame(_in_words(self.shown))
         table = frame.to_html(index=False, max_rows=ROWS) if len(frame) else ""
         words = [f"<p>{html.escape(note)}</p>" for note in (self.title, *self.notes)]
         return "\n".join([words[0], table, *words[1:]])

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Iterator
+import re
 from functools import cached_property
 from typing import Any
 
@@ -192,10 +192,6 @@ class Instance(Arms):
     def __len__(self) -> int:
         return self.size
 
-    def __iter__(self) -> Iterator["Instance"]:
-        """The instances of the batch, in order."""
-        return (self[i] for i in range(self.size))
-
     def __getitem__(self, index: int | slice) -> "Instance":
         """Instance `index` of a batch; for a slice a batch of the selected instances.
 
@@ -304,9 +300,7 @@ def _rows(array: np.ndarray) -> str:
 
 def _refuse_unstorable(name: object) -> None:
     """Refuse names that files cannot store: NetCDF has no NUL, UTF-8 no lone surrogates."""
-    allowed = "a string without NUL and lone surrogates, or None"
-    if name is not None and not isinstance(name, str):
-        raise ArgumentError("name", name, allowed)
-    for i, letter in enumerate(name or ""):
-        if letter == "\0" or "\ud800" <= letter <= "\udfff":
-            raise ArgumentError("name", name, allowed, f"{letter!r} at [{i}]")
+    bad = re.search("[\0\ud800-\udfff]", name) if isinstance(name, str) else None
+    if bad or not isinstance(name, str | None):
+        note = f"{bad[0]!r} at [{bad.start()}]" if bad else ""
+        raise ArgumentError("name", name, "a string without NUL and lone surrogates, or None", note)
