@@ -106,14 +106,8 @@ def of_answer(
 ) -> Array:  # fmt: skip
     """log e of the answer's pieces, or of all answers'; -inf of runs that are not wanted: [.., Q].
 
-    It is read from the snapshot where that has log e of every piece.
-
-    Args:
-        seen: with a mixture as threshold.
-        wanted: [] bool, the runs that look.
-        others: the pieces of all answers, as of `_all_answers`.
-        level: only runs where log e may exceed it matter, by a bound that costs less; None: all.
-        every: they matter only where log e of every piece may.
+    `wanted` [] bool are the runs that look. With a `level` only those matter where log e may
+    exceed it, by a bound that costs less: of some piece, or of every one.
     """
     if level is not None and seen.log_e is None and not hasattr(seen.family, "log_e"):
         may = _in_groups(seen, wanted, others, True) > level

@@ -256,7 +256,8 @@ class Gaussian(OneParameter):
 
     def weighed(self, grid: Grid, counts: Array) -> gaussian.Weighed:
         """What each prior makes of the arms: [.., J]; with one std means are in its units."""
-        (c, n), one = grid.over(counts), self.per_pull(counts)
+        c, n = jnp.asarray(grid.strengths, counts.dtype), counts[..., None]
+        one = self.per_pull(counts)
         costs = 1.0 if one is None else (1 / one)[..., None]
         return gaussian.Weighed(n * (n / (n + c)) / costs, log1p(n / c) / 2)
 

@@ -38,11 +38,6 @@ class Grid:
             raise ArgumentError("strengths", self.strengths, allowed)
         object.__setattr__(self, "strengths", tuple(strengths.tolist()))
 
-    def over(self, *x: Array) -> tuple[Array, ...]:
-        """The strengths [1, .., J], then each of x [..] as [.., 1]: to broadcast to [.., J]."""
-        strengths = np.reshape(self.strengths, (1,) * x[0].ndim + (-1,))
-        return jnp.asarray(strengths, x[0].dtype), *(values[..., None] for values in x)
-
 
 def spread(priors: Any, *x: Any) -> tuple[Any, ...]:
     """The priors, [J] or [.., J], then each of x, trees of arrays [..], all repeated to [.., J]."""

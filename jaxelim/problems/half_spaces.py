@@ -62,12 +62,10 @@ class HalfSpaceSet(PieceSet):
         return ~jnp.all(left, 0) if full else ~seen.lanes.take(left, seen.answer)
 
     def verdict(self, seen, full):
-        if not full:
-            return seen.public
-        lanes, answer, left = seen.lanes, seen.answer, jnp.any(self._left(), 1)
-        empty = lanes.argmin(left.astype(seen.means.dtype))
-        answer = jnp.where(lanes.take(left, answer), empty, answer)
-        return self.problem.public(seen.estimate, answer)
+        left = jnp.any(self._left(), 1)
+        empty = seen.lanes.argmin(left.astype(seen.means.dtype))
+        other = jnp.where(seen.lanes.take(left, seen.answer), empty, seen.answer)
+        return self.problem.public(seen.estimate, other) if full else seen.public
 
     def times(self):
         return self.dropped
@@ -186,8 +184,8 @@ class HalfSpaces(Problem):
         return answers.reshape((-1,) + (1,) * answer.ndim) == answer
 
     def shape(self, seen, answer):
-        y, c, exists = (_rows(x, answer) for x in (*seen.constants, self.valid))
-        return pieces.HalfSpaces(y, c, exists)
+        rows = (jnp.asarray(x)[answer] for x in (*seen.constants, self.valid))
+        return pieces.HalfSpaces(*(jnp.moveaxis(x, 0, -1) if answer.ndim else x for x in rows))
 
     def wrong_answers(self, arms):
         return max(len(self.directions) - 1, 1)
@@ -195,12 +193,6 @@ class HalfSpaces(Problem):
     def pieces(self, seen, pair_times=False):
         shape = (*self.offsets.shape, *seen.means.shape[1:])
         return HalfSpaceSet(jnp.zeros(shape, jnp.int32), self)
-
-
-def _rows(table: Any, answer: Array) -> Array:
-    """table[answer] with lanes last: [A, ..] -> [..] or [.., B]."""
-    rows = jnp.asarray(table)[answer]
-    return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
 
 
 _jitted = jitted(lambda answer_map, theta: answer_map(theta))
