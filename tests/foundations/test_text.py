@@ -42,22 +42,3 @@ def test_ones_own_by_module():
     assert parse(text, "x", {}, {"TopM": je.TopM}) == value
     with pytest.raises(NotHere, match="level"):
         parse(text, "x", {"TopM": je.TopM}, files=True)
-
-
-@pytest.mark.parametrize(("argument", "text", "words"), [
-    ("rule", "lingap", "nearest: 'lingape'"),
-    ("rule", "TopM(3)", "rule: got 'TopM'"),
-    ("rule", "lucb(pull=2)", "setting: got 'pull' .nearest: 'pulls'"),
-    ("rule", "lucb(1, 2)", "too many positional arguments"),
-    ("source", "recorded", "missing a required argument: 'rewards'"),
-    ("problem", "TopM(0)", "m: got 0"),
-    ("rule", "nowhere:Mine()", "No module named 'nowhere'"),
-    ("rule", f"{HERE}:Yours()", "has no attribute 'Yours'"),
-    ("rule", "lucb(pulls=__import__('os'))", "rule: got '__import__'"),
-    *(("rule", text, "a name or a call, such as") for text in (
-        "", "lucb(", "(lambda: 1)()", "[x for x in (1, 2)]", "lucb(**{})", "lucb(*(1,))", "1 + 1",
-        "lucb(pulls=1 + 1)", "lucb().traits", "a[0]", "bounded:0,5", 3)),
-])  # fmt: skip
-def test_refused(argument, text, words):
-    with pytest.raises(je.errors.ArgumentError, match=words):
-        catalogue.made(argument, text)

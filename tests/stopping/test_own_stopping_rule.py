@@ -7,7 +7,6 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jaxelim as je
 from jaxelim.cli import results
@@ -66,18 +65,6 @@ def test_it_stops_where_a_plain_loop_says():
                 break
         assert t == trace.samples == result.samples[1, 0, run]
         assert result.answer[1, 0, run].argmax() == last
-
-
-def test_names_tell_stopping_rules_apart():
-    class Nameless(je.contracts.StoppingRule):
-        """No name."""
-
-    for stopping, said in (
-        ((Patience(5), Patience(6)), "different `name`"),
-        (Nameless(), "has a `name`"),
-    ):
-        with pytest.raises(je.errors.ArgumentError, match=said):
-            je.simulate(INSTANCE, je.BestArm(), je.Uniform(), stopping=stopping, runs=2)
 
 
 def test_the_command_line_has_the_defaults_of_simulate():
