@@ -10,16 +10,35 @@ import numpy as np
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError, FamilyError, JaxelimError, RuleError, in_words
+from jaxelim.families import OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.progress import by_parts
-from jaxelim.testing import families, problems, rules
-from jaxelim.testing.report import ContractError, Report, World
+from jaxelim.testing import evidence, families, problems, rules
+from jaxelim.testing.report import ContractError, Report, World, require
+
+Laws = list[tuple[str, Any]]
+"""The name of each law, and its function of (world, rng), which returns what held in words."""
+
+
+def _laws_of_families(world: World) -> Laws:
+    """Fewer of a family that has no divergence."""
+    family, kind = world.thing, type(world.thing)
+    own = all(getattr(kind, x, None) is not getattr(Family, x, None) for x in families.OWN)
+    exact = families.is_exact(family)
+    if not exact and (isinstance(family, OneParameter) or not own):
+        words = f"it is not a OneParameter family, or one that defines {', '.join(families.OWN)}"
+        return [("settings", lambda *_: require(False, words))]
+    found = [("settings", families.named), *([("loss", families.loss)] if exact else []),
+             ("draws", families.draws), ("evidence", evidence.walks)]  # fmt: skip
+    if exact and family.has("log_mixture"):
+        found.append(("mixtures", evidence.mixtures))
+    return [*found, ("runs", families.runs)]
 
 
 class Kind(NamedTuple):
     """A kind of thing that `check` takes."""
 
-    laws: Callable[[World], list[tuple[str, Any]]]
+    laws: Callable[[World], Laws]
     takes: dict[str, Any]  # its arguments, and their defaults
     unseen: str
 
@@ -30,11 +49,11 @@ _RUNS = _SIZES | _SETTINGS | {"problem": None, "instance": None, "runs": 400}
 _SHOWN = "that it is delta-correct, on other instances or with other thresholds"
 KINDS: dict[Any, Kind] = {
     SamplingRule: Kind(rules.laws, _RUNS, _SHOWN),
-    Problem: Kind(problems.laws, {"instance": None, "draws": 300},
+    Problem: Kind(lambda _: problems.LAWS, {"instance": None, "draws": 300},
                   "other arms; a rate of errors, for which check a rule with this problem"),
-    Family: Kind(families.laws, _SIZES | {"draws": 100_000},
+    Family: Kind(_laws_of_families, _SIZES | {"draws": 100_000},
                  "other means; that it is the family you meant"),
-    Instance: Kind(families.source_laws, _SIZES | {"draws": 20_000},
+    Instance: Kind(lambda _: families.SOURCE_LAWS, _SIZES | {"draws": 20_000},
                    "the law of the rewards beside their means; the family's laws"),
     StoppingRule: Kind(rules.stopping_laws, _RUNS | {"rule": None}, _SHOWN),
     Callable: Kind(rules.threshold_laws,
@@ -92,7 +111,12 @@ def check(
         >>> print(je.testing.check(je.BestArm(), draws=20).verdict)
         passed
     """
-    kind = _kind(thing)
+    kinds = [found for kind, found in KINDS.items() if isinstance(thing, kind)
+             and not isinstance(thing, type) and getattr(thing, "source", kind) is not None]
+    if not kinds:
+        allowed = "a sampling rule, problem, family, stopping rule, threshold, or an "
+        raise ArgumentError("thing", thing, f"{allowed}Instance(source=)")
+    kind = kinds[0]
     given = {"problem": problem, "instance": instance} | settings
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
@@ -133,16 +157,3 @@ def check(
         raise error
     return report
 
-
-def _kind(thing: Any) -> Kind:
-    """The kind of a thing.
-
-    Raises:
-        ArgumentError: it is nothing that can be checked.
-    """
-    for kind, found in KINDS.items():
-        if isinstance(thing, kind) and getattr(thing, "source", kind) is not None:
-            if not isinstance(thing, type):
-                return found
-    allowed = "a sampling rule, problem, family, stopping rule, threshold, or an Instance(source=)"
-    raise ArgumentError("thing", thing, allowed)

@@ -1,6 +1,7 @@
 """The laws of a family's statistics, evidence and mixtures."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -13,8 +14,9 @@ from jaxelim.lanes import ArmBlock, LaneOps
 from jaxelim.mixtures import Grid
 from jaxelim.mixtures.pieces import each
 from jaxelim.problems import BestArm, Thresholding, TopM
-from jaxelim.testing import rewards
-from jaxelim.testing.exact import half_spaces
+from jaxelim.testing import families
+from jaxelim.testing.families import divergence, drawn, inside, instance_of, per_pull
+from jaxelim.testing.problems import half_spaces
 from jaxelim.testing.report import ERRORS, Generator, World, require
 
 BETAS = (1e-3, 1.0, 4.0, 40.0)
@@ -28,15 +30,15 @@ def _walk(family: Any, problem: Any, tables: Any, arms: Any, x: Any, go: Any, we
         family, problem, tables: of the runs.
         arms: [T] pulled in turn, each of the K arms once at the start.
         x, go: [T, B] the rewards, and which of them enter.
-        weights: [W, K] for the evidence; beside them it is that at the counts.
+        weights: [W, K] for the evidence; before them it is that at the counts.
     """
     k, lanes = weights.shape[1], x.shape[1:]
     space = family.space(LaneOps(), jnp.eye(k), ())
+    look = partial(Snapshot.of, family, problem, space)
     first = family.start(space, problem, tables, x[:k])
     last = jax.lax.fori_loop(k, len(arms), lambda s, stats: family.update(
-        Snapshot.of(family, problem, space, stats), jnp.broadcast_to(arms[s], lanes), x[s],
-        go[s]), first)  # fmt: skip
-    seen = Snapshot.of(family, problem, space, jax.tree.map(lambda x: x[..., 0], last))
+        look(stats), jnp.broadcast_to(arms[s], lanes), x[s], go[s]), first)  # fmt: skip
+    seen = look(jax.tree.map(lambda x: x[..., 0], last))
     values, shape = seen.evidence.values(), seen.shape
     index, beta = jnp.arange(values.shape[0], dtype=jnp.int32), 0.9 * jnp.median(values)
     weights = jnp.concatenate([seen.stats.counts[None], weights])
@@ -45,9 +47,9 @@ def _walk(family: Any, problem: Any, tables: Any, arms: Any, x: Any, go: Any, we
         every = family.refuted_pairs(seen, ArmBlock(jnp.int32(0), k), beta)
         rows.append(jnp.stack([row for _, row in every])[jnp.atleast_1d(shape.first)].reshape(-1))
     within = [family.interval(seen, seen.means, jnp.asarray(x)) for x in BETAS]
-    return first, last, shape, dict(
-        means=seen.means, beta=beta, values=values, rows=rows, weights=weights,
-        at=jax.vmap(lambda w: seen.evidence.weighted(w).values())(weights),
+    return dict(
+        first=first, last=last, shape=shape, means=seen.means, beta=beta, values=values, rows=rows,
+        weights=weights, at=jax.vmap(lambda w: seen.evidence.weighted(w).values())(weights),
         slopes=jax.vmap(lambda w: jax.vmap(seen.evidence.weighted(w).gradient)(index))(weights),
         lower=jnp.stack([x.lower for x in within]), upper=jnp.stack([x.upper for x in within]),
     )  # fmt: skip
@@ -60,13 +62,13 @@ def walks(world: World, rng: Generator) -> str:
     other weights w'. So it is the gradient of a concave function of degree 1. Intervals hold
     the means, grow with beta, and invert the loss.
     """
-    k, steps, cases, exact = 4, 60, 3, rewards.is_exact(world.thing)
+    k, steps, cases, exact = 4, 60, 3, families.is_exact(world.thing)
     family = world.thing.for_arms(k)
-    level = float(rewards.inside(family, rng, 1)[0])
+    level = float(inside(family, rng, 1)[0])
     slack = 0.1 * min(1.0, family.high - family.low)
     problems = TopM(2), Thresholding(level), BestArm(epsilon=slack) if family.slack else BestArm()
     for problem in problems:
-        instance = rewards.instance_of(family, np.sort(rewards.with_ends(family, rng, k)))
+        instance = instance_of(family, np.sort(families.with_ends(family, rng, k)))
         tables = jax.tree.map(lambda x: x[0], family.tables(instance))
         walk = jax.jit(partial(_walk, family, problem))
         for _ in range(cases):
@@ -74,54 +76,60 @@ def walks(world: World, rng: Generator) -> str:
             go = (rng.random((steps, 2)) < 0.8) | (np.arange(steps) < 3 * k)[:, None]
             weights = rng.dirichlet(np.ones(k), 3) + 1e-3
             weights[2] = [1e-12, 1, 1, 1e-12] if exact else weights[2]
-            x = rewards.drawn(instance, rng, 2 * steps).reshape(k, steps, 2)[arms, np.arange(steps)]
-            first, last, shape, seen = jax.device_get(
-                walk(tables, arms.astype(np.int32), x, go, weights))  # fmt: skip
+            x = drawn(instance, rng, 2 * steps).reshape(k, steps, 2)[arms, np.arange(steps)]
+            seen = SimpleNamespace(**jax.device_get(
+                walk(tables, arms.astype(np.int32), x, go, weights)))  # fmt: skip
             took = (arms[:, None] == np.arange(k))[..., None] & go[:, None]
             sums = np.where(took, x[:, None], 0).sum(0)
-            for method, stats, n, total in (("start", first, np.ones((k, 2)), x[:k]),
-                                            ("update", last, took.sum(0), sums)):  # fmt: skip
+            for method, stats, n, total in (("start", seen.first, np.ones((k, 2)), x[:k]),
+                                            ("update", seen.last, took.sum(0), sums)):  # fmt: skip
                 right = dict(t=n.sum(0), counts=n, reward_sums=total, means=total / n)
                 for name, own in right.items():
                     same = np.allclose(getattr(stats, name), own, rtol=1e-12, atol=1e-11)
                     require(same, f"after {method} {name} is {getattr(stats, name)}, not {own}")
-            _check_evidence(family, repr(problem), shape, **seen)
+            _values_hold(family, repr(problem), seen)
+            if exact:
+                _losses_hold(family, repr(problem), seen)
     said = f"{cases * len(problems)} walks of {steps} pulls keep counts, sums and means; values of "
     said += "degree 1, gradients are cuts; intervals hold the means, and grow with beta"
     return f"{said}; values are the least sums of losses by search" if exact else said
 
 
-def _check_evidence(
-    family: Any, said: str, shape: Any, *, weights: Any, means: Any, beta: Any, values: Any,
-    at: Any, rows: Any, slopes: Any, lower: Any, upper: Any,
-) -> None:  # fmt: skip
-    there = shape.exists
-    for w, value, slope in zip(weights, at[:, there], slopes[:, there], strict=True):
+def _values_hold(family: Any, said: str, seen: Any) -> None:
+    """Values, gradients, refuted pieces and intervals agree with each other."""
+    there, at = seen.shape.exists, seen.at[:, seen.shape.exists]
+    for w, value, slope in zip(seen.weights, at, seen.slopes[:, there], strict=True):
         require(np.isfinite(slope), f"{said}: a gradient is not finite at weights {w}")
         same = np.allclose(slope @ w, value, rtol=1e-9, atol=1e-12)
         require(same, f"{said}: a gradient is not that of its values: w . gradient is another")
-        cut = slope @ weights.T >= at[:, there].T * (1 - 1e-9) - 1e-12
+        cut = slope @ seen.weights.T >= at.T * (1 - 1e-9) - 1e-12
         require(cut, f"{said}: the gradient at weights {w} is no cut at other weights")
-    for ours, name in zip(rows, ("refuted", "refuted_pairs"), strict=False):
-        same = np.array_equal(ours[there], (values > beta)[there])
-        require(same, f"{said}: {name} is not where the value is above beta = {beta}")
-    good = (lower[1:] < lower[:-1]) | (lower[1:] == family.low)
-    good = good & ((upper[1:] > upper[:-1]) | (upper[1:] == family.high))
-    require(good & (lower[1:] <= means) & (means <= upper[1:]), f"{said}: intervals at beta = "
-            f"{BETAS} are from {lower} to {upper}; each has to hold {means}, and the one before")
-    if not rewards.is_exact(family):
-        return
-    d = jax.jit(partial(rewards.divergence, family))
-    require(np.allclose(values, at[0], rtol=1e-12), f"{said}: the evidence is not the LLR at the "
-            "counts")  # fmt: skip
-    sizes = weights * rewards.per_pull(family, len(means))
-    for w, size, value in zip(weights[:-1], sizes, at, strict=False):  # the last is extreme
-        for y, c, own in zip(*half_spaces(np.eye(len(means)), shape), value[there], strict=True):
+    for ours, name in zip(seen.rows, ("refuted", "refuted_pairs"), strict=False):
+        same = np.array_equal(ours[there], (seen.values > seen.beta)[there])
+        require(same, f"{said}: {name} is not where the value is above beta = {seen.beta}")
+    low, high = seen.lower, seen.upper
+    good = (low[1:] < low[:-1]) | (low[1:] == family.low)
+    good = good & ((high[1:] > high[:-1]) | (high[1:] == family.high))
+    require(good & (low[1:] <= seen.means) & (seen.means <= high[1:]), f"{said}: intervals at beta "
+            f"= {BETAS} are from {low} to {high}; each has to hold {seen.means}, and the one "
+            "before")  # fmt: skip
+
+
+def _losses_hold(family: Any, said: str, seen: Any) -> None:
+    """Values are the least sums of losses, and intervals invert the loss."""
+    means, values, there = seen.means, seen.values, seen.shape.exists
+    d = jax.jit(partial(divergence, family))
+    same = np.allclose(values, seen.at[0], rtol=1e-12)
+    require(same, f"{said}: the evidence is not the LLR at the counts")
+    sizes = seen.weights * per_pull(family, len(means))
+    pieces = [*zip(*half_spaces(np.eye(len(means)), seen.shape), strict=True)]
+    for w, size, value in zip(seen.weights[:-1], sizes, seen.at, strict=False):  # the last: extreme
+        for (y, c), own in zip(pieces, value[there], strict=True):
             least = _least(family, d, size, means, y, c)
             right = abs(own - least) <= 1e-6 * least + 1e-12 * np.max(w)
             require(right, f"{said}: the evidence is not that of the losses: of {y} . mu <= {c}, "
                     f"pulls {w}, means {means}, it is {own:.9g}, and {least:.9g} by search")
-    for sign, end, bound in ((-1, family.low, lower), (1, family.high, upper)):
+    for sign, end, bound in ((-1, family.low, seen.lower), (1, family.high, seen.upper)):
         by, radius = bound - means, np.array(BETAS)[:, None] / sizes[0]
         low, high = (np.asarray(d(means, means + by * x)) for x in (1 - 1e-6, 1 + 1e-6))
         out = sign * (means + by * (1 + 1e-6) - end) >= 0
@@ -153,7 +161,7 @@ def mixtures(world: World, rng: Generator) -> str:
     """
     k, many, seen = 5, world.draws // 4, 0.0
     family, strengths = world.thing.for_arms(k), Grid().strengths
-    units, curve = rewards.per_pull(family, k), family.convex_in
+    units, curve = per_pull(family, k), family.convex_in
 
     @partial(jax.jit, static_argnums=0)
     @partial(jax.vmap, in_axes=(None, 0, 0))
@@ -161,14 +169,14 @@ def mixtures(world: World, rng: Generator) -> str:
         """log M_j [K, J] and the log-likelihood ratio [K, 1] after some pulls of each arm."""
         n = jnp.full_like(m, pulls)
         logs = each(family, family.stat_of(n, m, None), at, strengths)
-        return logs, (n * units * rewards.divergence(family, m, at))[:, None]
+        return logs, (n * units * divergence(family, m, at))[:, None]
 
     for pulls in (1, 8, 32):
-        truth = rewards.inside(family, rng, k)
-        drawn = rewards.drawn_at(family, truth, rng, many * pulls)
-        means = drawn.reshape(k, many, pulls).mean(-1).T
+        truth = inside(family, rng, k)
+        x = drawn(instance_of(family, truth), rng, many * pulls)
+        means = x.reshape(k, many, pulls).mean(-1).T
         few = means[:100]
-        u, v = (rewards.inside(family, rng, few.size).reshape(few.shape) for _ in range(2))
+        u, v = (inside(family, rng, few.size).reshape(few.shape) for _ in range(2))
         middle = 2 / (1 / u + 1 / v) if curve == "reciprocal" else (u + v) / 2
         (first, cost), (between, _), (last, _) = (
             map(np.asarray, log_m(pulls, few, x)) for x in (u, middle, v))  # fmt: skip
@@ -187,8 +195,8 @@ def mixtures(world: World, rng: Generator) -> str:
             holds = (down <= rounding) | ((u - m) * (v - m) < 0)
         words = f"log_mixture of {pulls} pulls of mean {{m:.6g}} {words}, see "
         require(holds, words + "{u:.6g} and {v:.6g}", m=m, u=u, v=v)
-        cut = np.exp(np.minimum(log_m(pulls, means, np.broadcast_to(truth, means.shape))[0],
-                                np.log(10.0)))  # fmt: skip
+        logs, _ = log_m(pulls, means, np.broadcast_to(truth, means.shape))
+        cut = np.exp(np.minimum(logs, np.log(10.0)))
         average, error = cut.mean(0), cut.std(0) / many**0.5
         words = f"exp(log_mixture) has mean {{a:.6g}} over {pulls} rewards of the tested mean "
         words += "{m:.6g}; it has to be at most 1, and the standard error is {e:.2g}"

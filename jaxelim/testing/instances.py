@@ -62,18 +62,15 @@ def _rotated(instance: Instance, shift: int) -> Instance:
             name: x[-shift:] + x[:-shift] for name, x in fields.items()
             if isinstance(x, tuple) and len(x) == instance.K})  # fmt: skip
 
-    costs = None if instance.costs is None else np.roll(instance.costs, shift)
-    linear = instance.structure != "unstructured"
-    return Instance(
-        np.roll(instance.arms, shift, 0) if linear else instance.arms,
-        instance.theta if linear else np.roll(instance.theta, shift),
-        None, instance.name, moved(instance.family), source=moved(instance.source), costs=costs,
-    )  # fmt: skip
+    turned = "arms" if instance.structure == "linear" else "theta"
+    return instance.replace(**{
+        turned: np.roll(getattr(instance, turned), shift, 0),
+        "family": moved(instance.family), "source": moved(instance.source),
+        "costs": None if instance.costs is None else np.roll(instance.costs, shift),
+    })  # fmt: skip
 
 
-def variants(
-    problem: Problem, instance: Instance, delta: float, steps: int
-) -> list[tuple]:  # fmt: skip
+def variants(problem: Problem, instance: Instance, delta: float, steps: int) -> list[tuple]:
     """What a rule is tried on: words, orders of an instance, whether runs end, arguments.
 
     It is the instance, at delta and a tenth of it. For best arm, top m and signs it is the
@@ -86,23 +83,19 @@ def variants(
     known = problem.name in ("best-arm", "top-m", "thresholding") and not (linear and level)
     if instance.batched or not known:
         return found
-
-    def add(words: str, means: np.ndarray, ends: bool, **other: Any) -> None:
-        rest: Any = dict(family=instance.family, source=instance.source, costs=instance.costs)
-        try:
-            one = Instance(instance.arms, NEAR * instance.theta, **rest) if linear else (
-                Instance.unstructured(means, **rest))  # fmt: skip
-        except JaxelimError:  # the source has means of its own
-            return
-        found.append((words, orders(problem, one), ends, other))
-
     means = instance.means
     centre, ordered = means.mean() if level is None else level, np.sort(means)
     second, best = ordered[[-2 % means.size, -1]]
-    few = min(steps, 300 + 2 * instance.K)
-    add(f", gaps times {NEAR}", centre + NEAR * (means - centre), False, max_samples=few)
-    if problem.name == "best-arm" and not linear:
-        add(", equal rivals", np.where(means == best, best, second), True)
+    near, equal = centre + NEAR * (means - centre), np.where(means == best, best, second)
+    few = {"max_samples": min(steps, 300 + 2 * instance.K)}
+    others = [(f", gaps times {NEAR}", near, False, few), (", equal rivals", equal, True, {})]
+    for words, of_arms, ends, other in others[: 1 if linear or problem.name != "best-arm" else 2]:
+        try:
+            theta = NEAR * instance.theta if linear else instance.family.link(of_arms)
+            one = instance.replace(theta=theta)
+        except JaxelimError:  # the source has means of its own
+            continue
+        found.append((words, orders(problem, one), ends, other))
     return found
 
 

@@ -16,7 +16,7 @@ from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
 from jaxelim.families.arm import ArmEvidence, Stat
 from jaxelim.lanes import LaneOps
-from jaxelim.testing import families, rewards
+from jaxelim.testing import families
 from jaxelim.testing.instances import means_at
 from jaxelim.testing.report import World
 from tests.calls import NAMES
@@ -140,8 +140,8 @@ def test_a_capped_range_is_drawn_from():
     family = capped(2.5)
     with scope.engine():
         for seed in range(20):
-            means = rewards.inside(family, np.random.default_rng(seed), 9)
+            means = families.inside(family, np.random.default_rng(seed), 9)
             assert means.shape == (9,) and means.max() <= 2.5
         with pytest.raises(je.testing.ContractError, match="check refuses means inside"):
-            rewards.inside(capped(0.01), np.random.default_rng(0), 400)
+            families.inside(capped(0.01), np.random.default_rng(0), 400)
     assert np.all(np.diff(means_at(family, [-2.0, 0.0, 1.0])) > 0)
