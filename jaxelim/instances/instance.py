@@ -8,6 +8,7 @@ import functools
 import json
 import os
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -191,6 +192,9 @@ class Instance(Arms):
 
     def __len__(self) -> int:
         return self.size
+
+    def __iter__(self) -> Iterator["Instance"]:
+        return (self[i] for i in range(self.size))
 
     def __getitem__(self, index: int | slice) -> "Instance":
         """Instance `index` of a batch; for a slice a batch of the selected instances.
