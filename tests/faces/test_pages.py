@@ -1,7 +1,11 @@
-"""The README and the docs agree with the code."""
+"""The README, the docs and the docstrings agree with the code; links and paths lead somewhere."""
 
 import ast
 import dataclasses
+import doctest
+import importlib
+import inspect
+import pkgutil
 import re
 import tempfile
 from pathlib import Path
@@ -9,11 +13,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
+import jaxelim as je
 from experiments.cells import markdown
 from jaxelim import catalogue, rules
 from tests.calls import NAMES, rows
 
 ROOT = Path(__file__).parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 TUTORIALS = sorted(
     (ROOT / "docs" / "tutorials").glob("[0-9]*.md"), key=lambda page: int(page.stem.split("-")[0])
 )
@@ -58,14 +64,11 @@ def test_the_table_of_rules_is_printed_from_the_code():
     assert found and found.group(1).strip() == markdown(rows_of_rules()).strip()
 
 
-PAGES = sorted(page for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
-               if "```python\n" in page.read_text())  # fmt: skip
-
-
+WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text()]
 GROUPS = {
     "README": [ROOT / "README.md"],
-    "how-to": [page for page in PAGES if page.parent.name == "how-to"],
-    "others": [page for page in PAGES if page.parent != ROOT and page.parent.name != "how-to"],
+    "how-to": [page for page in WITH_PYTHON if page.parent.name == "how-to"],
+    "others": [page for page in WITH_PYTHON if page.parent not in (ROOT, ROOT / "docs" / "how-to")],
 }
 
 
@@ -125,3 +128,69 @@ def test_every_rule_documents_its_arguments():
         for field in fields:
             assert re.search(rf"^\s+{field}: ", doc, re.M), (name, field)
         assert rule.traits.source and eval(repr(rule()), NAMES) == rule()
+
+
+# Links, and names of the reference.
+
+PATH = r"(?<![\w/.~-])(?:jaxelim|tests|experiments|benchmarks|docs)/(?:[\w-]+/)*(?:\w+\.\w+)?"
+WRITTEN = ("benchmarks/results/",)
+"""Folders that commands write, which git does not hold."""
+
+
+def prose(text: str) -> str:
+    """A page without its fenced code."""
+    return re.sub(r"^ *```.*?^ *```", "", text, flags=re.S | re.M)
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings."""
+    found = re.findall(r"^#+ (.*)$", prose(text), re.M)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_paths_exist(page):
+    text = prose(page.read_text())
+    for target in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", text):
+        name, _, anchor = target.partition("#")
+        file = page.parent / name if name else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file.read_text()), target
+    for path in re.findall(PATH, text):
+        assert path.startswith(WRITTEN) or (ROOT / path).exists(), path
+    for name in re.findall(r"(?<![\w/.])jaxelim(?:\.\w+)+", text):
+        module = (ROOT / name.replace(".", "/")).with_suffix(".py")  # some refuse to be imported
+        assert module.exists() or pkgutil.resolve_name(name) is not None
+
+
+MODULES = (
+    "contracts", "families", "figures", "instances", "live", "bounds", "parallel",
+    "problems", "stopping", "store", "testing", "thresholds",
+)  # fmt: skip
+
+
+def test_the_reference_has_every_public_name():
+    known = set()
+    for page in (ROOT / "docs" / "reference" / "api").glob("*.md"):
+        blocks = re.findall(r"```\{names\} ([\w.]+)\n(.*?)\n```", page.read_text(), re.S)
+        for module, names in blocks:
+            known |= {id(pkgutil.resolve_name(f"{module}.{name}")) for name in names.split()}
+    for place in (je, *(importlib.import_module(f"jaxelim.{name}") for name in MODULES)):
+        things = {name: getattr(place, name) for name in place.__all__}
+        assert not [n for n, x in things.items() if not inspect.ismodule(x) and id(x) not in known]
+
+
+# Examples in docstrings.
+
+FILES = sorted(
+    str(file.relative_to(ROOT))
+    for file in (ROOT / "jaxelim").rglob("*.py")
+    if re.search(r">>> .*(?<!# doctest: \+SKIP)$", file.read_text(), re.M)
+)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_examples(file):
+    module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+    found = doctest.testmod(module, extraglobs=NAMES, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert found.attempted and not found.failed
