@@ -1,4 +1,4 @@
-"""Checked calls for tests, as `simulate` makes them."""
+"""What tests share: checked calls, as `simulate` makes them, refusals, rows and batches."""
 
 from collections.abc import Callable, Container, Iterable
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
+from jaxelim.engine import program
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import inputs_of, queue_of, settled, spec_of
 
@@ -38,3 +39,24 @@ def planned(given: tuple, settings: dict) -> tuple:
         return settled(call, spec, inputs), inputs, queue_of(call, spec)[0]
 
 
+def refused(call, argument, *words, kind: Any = je.errors.ArgumentError):
+    """The error of a call that refuses this argument in full words, before anything compiles."""
+    before = {one for one in program.values() if one.traces}
+    with pytest.raises(kind) as caught:
+        call()
+    assert {one for one in program.values() if one.traces} <= before
+    error, text = caught.value, str(caught.value)
+    assert error.argument == argument and error.allowed
+    assert text.startswith(f"{argument}: got ") and "; allowed: " in text
+    for word in words:
+        assert word in text
+    return error
+
+
+def stack(instances):
+    """One batch of instances, or of those of batches, of one family, source and costs."""
+    several = [instances] if isinstance(instances, je.Instance) else instances
+    parts = [part for one in several for part in one.unbatched]
+    arms, theta = ([getattr(part, name) for part in parts] for name in ("arms", "theta"))
+    first = parts[0]
+    return je.Instance(arms, theta, family=first.family, source=first.source, costs=first.costs)

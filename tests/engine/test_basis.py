@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from tests.calls import planned
+from tests.calls import planned, stack
 from tests.engine import test_ties as ties
-from tests.instances.instance_cases import stack
 
 RNG = np.random.default_rng(0)
 THREE = je.Instance(RNG.normal(size=(3, 3)), RNG.normal(size=3))

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from tests.calls import checked
-from tests.faces import refusals
-from tests.faces.refusals import nothing_compiles  # noqa: F401 (a fixture)
+from tests import calls
 
 ARMS = je.Instance.unstructured([0.5, 0.2, 0.0])
 BATCH = je.Instance(np.stack([np.eye(3)] * 2), [[1.0, 0.9, 0.0], [0.9, 1.0, 0.0]])
@@ -19,7 +17,7 @@ BATCH = je.Instance(np.stack([np.eye(3)] * 2), [[1.0, 0.9, 0.0], [0.9, 1.0, 0.0]
 def refused(argument, *words, kind: Any = je.errors.ArgumentError, instance=lambda: ARMS, **given):
     usual = {"rule": je.Uniform(), "problem": je.BestArm(), "runs": 2}
     call = lambda: je.simulate(instance(), **(usual | given))  # noqa: E731
-    refusals.refused(call, argument, *words, kind=kind)
+    calls.refused(call, argument, *words, kind=kind)
 
 
 def mine(base, **members):
@@ -123,7 +121,7 @@ def test_a_good_stopping_rule_is_traced():
     from jaxelim.simulation.plan import planned
 
     stops = (je.LLR(), Stop())
-    call = checked(ARMS, je.BestArm(), je.Uniform(), delta=[0.1, 0.2], stopping=stops)
+    call = calls.checked(ARMS, je.BestArm(), je.Uniform(), delta=[0.1, 0.2], stopping=stops)
     with je.scope.engine():
         planned(call)
 

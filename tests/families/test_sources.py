@@ -17,9 +17,8 @@ from jaxelim.families.sources import ROUNDS, Betas, Normal, Points, shuffled
 from jaxelim.lanes import PLAIN
 from jaxelim.simulation.results.descriptions import hash_of
 from jaxelim.simulation.results.proven import law, proven
-from tests.calls import NAMES, checked
+from tests.calls import NAMES, checked, stack
 from tests.families.family_cases import Binomial
-from tests.instances.instance_cases import stack
 
 RNG = np.random.default_rng(11)
 STACKS = [np.append(np.ones(20), np.zeros(10)), np.arange(40) % 2, np.arange(25) % 3 == 0]

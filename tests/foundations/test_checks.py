@@ -14,20 +14,11 @@ from hypothesis.extra import numpy as hnp
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, JaxelimError, UnsupportedError, abbreviate, unknown_name
 from jaxelim.instances.instance import Instance
+from tests.calls import refused
 
 NAN, INF = float("nan"), float("inf")
 HOLDS_ITSELF: list = []
 HOLDS_ITSELF.append(HOLDS_ITSELF)
-
-
-def refused(call, argument, *words):
-    with pytest.raises(ArgumentError) as caught:
-        call()
-    assert caught.value.argument == argument
-    assert str(caught.value).startswith(f"{argument}: got ")
-    for word in words:
-        assert word in str(caught.value)
-    return caught.value
 
 
 # Exceptions

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from jaxelim import instances
 from jaxelim.errors import ArgumentError, UnsupportedError
-from tests.faces.refusals import refused
-from tests.instances.instance_cases import stack
+from tests.calls import refused, stack
 
 # The shipped instances
 

@@ -21,9 +21,10 @@ from jaxelim.families import Bernoulli, Bounded
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm
-from tests.faces.refusals import refused
-from tests.instances.instance_cases import PHI, THETA, stack
+from tests.calls import refused, stack
 
+PHI = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+THETA = np.array([1.0, 0.5])
 NUMBERS = st.floats(-1e6, 1e6)
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from tests.instances.instance_cases import stack
+from tests.calls import stack
 
 MEANS, COSTS = [0.9, 0.5, 0.45, 0.1], np.array([1.0, 8.0, 1.0, 1.0])
 
