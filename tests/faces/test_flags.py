@@ -1,6 +1,10 @@
-"""Every flag of JAX and XLA either leaves the numbers equal or is refused."""
+"""Every flag of JAX and XLA either leaves the numbers equal or is refused.
+
+`python -m tests.faces.test_flags` prints the digest of a small job's arrays, or the error.
+"""
 
 import functools
+import hashlib
 import json
 import multiprocessing
 import os
@@ -15,7 +19,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli, engine, scope
-from tests.faces import flags_job
+from jaxelim.families import noise
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,6 +60,16 @@ REFUSED = {
 }
 
 
+def digest() -> str:
+    """SHA-256 of samples, stopped, answer and pulls of two observers."""
+    arms = [[1.0, 0.0, 0.2], [0.0, 1.0, 0.1], [0.6, -0.8, 0.3], [-0.5, 0.5, 0.9], [0.3, 0.3, -1.0]]
+    stopping = (je.LLR(), je.SelectiveElimination())
+    result = je.simulate(je.Instance(arms, [0.9, 0.2, -0.1]), je.BestArm(), je.LinGapE(), delta=0.1,
+                         stopping=stopping, runs=41, seed=2**40 + 5)  # fmt: skip
+    arrays = [getattr(result, name) for name in ("samples", "stopped", "answer", "pulls")]
+    return hashlib.sha256(b"".join(np.ascontiguousarray(x).tobytes() for x in arrays)).hexdigest()
+
+
 def plain() -> dict[str, str]:
     """The environment of this process without most variables that JAX or XLA read."""
     kept = ("JAX_COMPILATION_CACHE_DIR", "JAX_NUM_CPU_DEVICES", "XLA_FLAGS")
@@ -71,7 +85,7 @@ def said(*flags: str) -> dict:
     for name, value in (flag.split("=", 1) for flag in flags):
         more = [environment[name]] if name == "XLA_FLAGS" and name in environment else []
         environment[name] = " ".join([*more, value])
-    command = [sys.executable, "-m", "tests.faces.flags_job"]
+    command = [sys.executable, "-m", "tests.faces.test_flags"]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
@@ -79,9 +93,7 @@ def said(*flags: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@functools.cache
-def here() -> str:
-    return flags_job.digest()
+here = functools.cache(digest)
 
 
 @pytest.mark.slow
@@ -100,13 +112,10 @@ def test_refused_under():
 
 def test_the_digest_depends_on_the_generator(monkeypatch):
     """Another key gives another digest."""
-    from jaxelim.families import noise
-
     known = here()  # before the key is another
-    monkeypatch.setattr(
-        noise, "key", lambda seed: jax.random.key(seed % 2**31 + 1, impl="threefry2x32")
-    )
-    assert flags_job.digest() != known
+    other = lambda seed: jax.random.key(seed % 2**31 + 1, impl="threefry2x32")  # noqa: E731
+    monkeypatch.setattr(noise, "key", other)
+    assert digest() != known
 
 
 @pytest.mark.parametrize("name, value", [
@@ -119,19 +128,17 @@ def test_flags_changed_between_two_calls(name, value):
     before = getattr(jax.config, name)
     jax.config.update(name, value)
     try:
-        assert flags_job.digest() == first
+        assert digest() == first
         assert getattr(jax.config, name) == value
     finally:
         jax.config.update(name, before)
 
 
 def refused(*words):
+    two = je.Instance(np.eye(2), [1.0, 0.0])
     with pytest.raises(je.errors.SetupError) as caught:
-        je.simulate(
-            je.Instance(np.eye(2), [1.0, 0.0]), je.BestArm(), je.Uniform(), runs=1, max_samples=5
-        )
-    for word in words:
-        assert word in str(caught.value)
+        je.simulate(two, je.BestArm(), je.Uniform(), runs=1, max_samples=5)
+    assert all(word in str(caught.value) for word in words)
 
 
 def test_inside_jit():
@@ -175,9 +182,8 @@ def test_use_all_cores_after_jax_has_started(monkeypatch):
     jax.devices()
     assert scope.jax_started()
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
-    with pytest.raises(
-        je.errors.SetupError, match="JAX has started, so the number of its CPU devices is fixed"
-    ):
+    words = "JAX has started, so the number of its CPU devices is fixed"
+    with pytest.raises(je.errors.SetupError, match=words):
         cli.use_all_cores()
 
 
@@ -186,5 +192,12 @@ def test_nothing_is_recompiled_when_flags_change():
     before = {program: program.traces for program in engine.program.values()}
     assert before
     with jax.threefry_partitionable(False), jax.default_prng_impl("rbg"):
-        assert flags_job.digest() == here()
+        assert digest() == here()
     assert {program: program.traces for program in engine.program.values()} == before
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps({"digest": digest()}))
+    except je.errors.JaxelimError as error:
+        print(json.dumps({"error": type(error).__name__, "text": str(error)}))
