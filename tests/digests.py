@@ -60,14 +60,13 @@ def canonical(array: Any) -> np.ndarray:
     return np.round(x / unit) + 0.0  # no negative zeros
 
 
-def sha256(x: np.ndarray) -> str:
-    """The SHA-256 of a canonical array's kind, shape and values."""
-    head = f"{x.dtype.kind}{list(x.shape)}".encode()
-    return hashlib.sha256(head + np.ascontiguousarray(x).tobytes()).hexdigest()
-
-
 def digest(array: Any) -> dict:
-    """The digest of an array [run, ...], and the first digits of each run's."""
+    """SHA-256 of an array [run, ...], and the first digits of each run's."""
+
+    def sha256(x: np.ndarray) -> str:
+        head = f"{x.dtype.kind}{list(x.shape)}".encode()
+        return hashlib.sha256(head + np.ascontiguousarray(x).tobytes()).hexdigest()
+
     x = canonical(array)
     runs = " ".join(sha256(run)[:8] for run in x)
     return {"sha256": sha256(x), "shape": list(x.shape), "runs": runs}
@@ -81,15 +80,6 @@ def run_job(job: Job) -> dict:
     return {"arrays": digests, "numbers": numbers}
 
 
-def git(*words: str) -> str:
-    """Output of a git command on this repository; empty on failure."""
-    asked = ["git", "-C", str(ROOT), *words]
-    try:
-        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    except OSError:
-        return ""
-
-
 def environment() -> dict:
     """The machine and the versions that the digests depend on."""
     # The function of `benchmarks` would import the library's inside.
@@ -98,22 +88,20 @@ def environment() -> dict:
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
         "processor": models[0] if models else platform.processor(),
-        "cores": os.cpu_count(),
         "backend": jax.default_backend(),
         "devices": len(jax.devices()),
         "flags": os.environ.get("XLA_FLAGS", ""),
         "jax": jax.__version__,
         "numpy": np.__version__,
         "revision": REVISION,
-        "commit": git("rev-parse", "HEAD"),
-        "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "commit": subprocess.getoutput(f"git -C '{ROOT}' describe --always --dirty"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def chosen(names: Sequence[str], words: Sequence[str] | None) -> list[str]:
-    """The names that contain one of the words; all names if no words are given."""
-    return [name for name in names if not words or any(word in name for word in words)]
+def chosen(name: str, words: Sequence[str] | None) -> bool:
+    """Whether a name contains one of the words; or none are given."""
+    return not words or any(word in name for word in words)
 
 
 def made(words: Sequence[str] | None = None) -> dict:
@@ -122,12 +110,8 @@ def made(words: Sequence[str] | None = None) -> dict:
     Returns:
         {environment, jobs, failed}.
     """
-    here = environment()
-    found: dict = {"environment": here, "jobs": {}, "failed": {}}
-    wanted = chosen([job.name for job in JOBS], words)
-    for job in JOBS:
-        if job.name not in wanted:
-            continue
+    found: dict = {"environment": environment(), "jobs": {}, "failed": {}}
+    for job in (job for job in JOBS if chosen(job.name, words)):
         began = time.process_time()
         try:
             found["jobs"][job.name] = run_job(job)
@@ -158,8 +142,8 @@ def differences(there: dict, here: dict) -> str:
         if one == other:
             continue
         if one is None or other is None:
-            said.append(f"{name} ({'nothing' if one is None else 'an array'} before, "
-                        f"{'nothing' if other is None else 'an array'} now)")  # fmt: skip
+            both = ["nothing" if x is None else "an array" for x in (one, other)]
+            said.append(f"{name} ({both[0]} before, {both[1]} now)")
         elif one["shape"] != other["shape"]:
             said.append(f"{name} (shape {one['shape']} before, {other['shape']} now)")
         else:
@@ -179,11 +163,11 @@ def compared(there: dict, here: dict, words: Sequence[str] | None = None) -> tup
         if one != other:
             lines.append(f"{key}: {one!r} before, {other!r} now")
     failed = here.get("failed", {})
-    names = chosen(list(dict.fromkeys([*there["jobs"], *here["jobs"], *failed])), words)
+    names = list(dict.fromkeys([*there["jobs"], *here["jobs"], *failed]))
+    names = [name for name in names if chosen(name, words)]
     width = max(map(len, names), default=0)
     counts = dict.fromkeys(("equal", "differ", "failed", "only before", "only now"), 0)
     for name in names:
-        said = ""
         if name in failed:
             kind, said = "failed", failed[name]
         elif name not in here["jobs"]:
@@ -191,13 +175,12 @@ def compared(there: dict, here: dict, words: Sequence[str] | None = None) -> tup
         elif name not in there["jobs"]:
             kind = said = "only now"
         else:
-            said = differences(there["jobs"][name], here["jobs"][name])
-            kind = "differ" if said else "equal"
+            said = differences(there["jobs"][name], here["jobs"][name]) or "equal"
+            kind = "equal" if said == "equal" else "differ"
         counts[kind] += 1
-        lines.append(f"{name.ljust(width)}  {said or 'equal'}")
-    shown = [kind for kind, count in counts.items() if count or kind in ("equal", "differ")]
-    closing = ", ".join(f"{counts[kind]} {kind}" for kind in shown)
-    lines.append(f"{len(names)} jobs: {closing}")
+        lines.append(f"{name.ljust(width)}  {said}")
+    shown = [f"{n} {kind}" for kind, n in counts.items() if n or kind in ("equal", "differ")]
+    lines.append(f"{len(names)} jobs: {', '.join(shown)}")
     return lines, bool(names) and counts["equal"] == len(names)
 
 

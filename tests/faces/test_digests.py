@@ -13,11 +13,6 @@ from tests import digests, jobs
 from tests.calls import NAMES
 
 RUNS = [job for job in jobs.JOBS if job.call in (jobs.simulated, jobs.traced)]
-
-
-CLASSES = {one for one in NAMES.values() if inspect.isclass(one)}
-
-
 FAST = (
     "lingape linear-d20", "lingape resets selective", "lingame deltas on one trajectory",
     "lazy-tas unstructured signs at sampling",
@@ -40,15 +35,13 @@ def test_names_are_unique():
 
 
 def test_the_jobs_cover_the_package():
-    rules = set(catalogue.rules().values())
-    problems = {kind for kind in CLASSES if issubclass(kind, je.contracts.Problem)} - {
-        je.contracts.Problem
-    }
+    rules, problem = set(catalogue.rules().values()), je.contracts.Problem
+    classes = {one for one in NAMES.values() if inspect.isclass(one)}
+    problems = {kind for kind in classes if issubclass(kind, problem)} - {problem}
     structures = {one for rule in rules for one in rule.traits.structures}
     assert {type(job.rule) for job in RUNS} >= rules
     pairs = {(type(job.problem), job.instance.structure) for job in RUNS}
-    every = set(itertools.product(problems, structures))
-    assert pairs >= every
+    assert pairs >= set(itertools.product(problems, structures))
     solved = {type(job.problem) for job in jobs.JOBS if job.call is jobs.solved}
     assert solved == {je.BestArm, je.TopM, je.Thresholding}
 
