@@ -22,7 +22,8 @@ TRACED = ("arms", "active", "samples", "stopped", "answer", "pulls", "eliminatio
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 LLR, NATIVE = je.LLR(), je.Native()
-ALL = (LLR, SELECTIVE, FULL)
+TWO, ALL = (LLR, SELECTIVE), (LLR, SELECTIVE, FULL)
+SAMPLED = dict(stopping=SELECTIVE, elimination=SELECTIVE)
 ONE = je.Engine(devices=1, shrink=False)
 
 
@@ -143,20 +144,21 @@ def as_one(arrays: dict) -> dict:
     return {name: None if x is None else np.asarray(x)[None] for name, x in arrays.items()}
 
 
-def simulation(name, instance, problem, rule, **settings) -> Job:
-    """A job of `simulate`: few runs on one device, with a small cap."""
+BEST, LINGAPE = je.BestArm(), je.LinGapE()
+
+
+def simulation(name, instance, problem=BEST, rule=LINGAPE, **settings) -> Job:
+    """A job of `simulate`: few runs on one device, with a small cap, two observers."""
     usual = dict(
-        delta=0.05, stopping=LLR, elimination=None, threshold=je.Heuristic(), runs=12, seed=0,
+        delta=0.05, stopping=TWO, elimination=None, threshold=je.Heuristic(), runs=12, seed=0,
         max_samples=3000, ridge=1.0, noise=None, record=(), engine=ONE,
     )  # fmt: skip
     return Job(name, instance, problem, rule, {**usual, **settings}, simulated)
 
 
-def one_run(name, instance, problem, rule, **settings) -> Job:
-    usual = dict(
-        delta=0.05, stopping=LLR, elimination=None, threshold=je.Heuristic(), seed=0, run=3,
-        max_samples=2000, ridge=1.0,
-    )  # fmt: skip
+def one_run(name, instance, problem=BEST, rule=LINGAPE, **settings) -> Job:
+    usual = dict(delta=0.05, stopping=LLR, elimination=None, threshold=je.Heuristic(), seed=0,
+                 run=3, max_samples=2000, ridge=1.0)  # fmt: skip
     return Job(name, instance, problem, rule, {**usual, **settings}, traced)
 
 
@@ -166,77 +168,61 @@ def optimum(name, instance, problem) -> Job:
 
 JOBS = (
     # LinGapE: each problem and structure, three observers; elimination at sampling.
-    simulation("lingape linear-d20", D20, je.BestArm(), je.LinGapE(), delta=0.01,
-               stopping=(LLR, SELECTIVE), max_samples=100_000),
-    simulation("lingape linear-d20 at sampling", D20, je.BestArm(), je.LinGapE(), delta=0.01,
-               stopping=SELECTIVE, elimination=SELECTIVE, max_samples=100_000),
-    simulation("lingape full at sampling", scaled(D20, 4.0), je.BestArm(), je.LinGapE(),
-               stopping=FULL, elimination=FULL),
-    simulation("lingape top-m pair times", scaled(D10_TOP, 3.0), je.TopM(3), je.LinGapE(),
-               stopping=ALL, record=("pair_times",)),
-    simulation("lingape top-m at sampling", scaled(D20, 8.0), je.TopM(5), je.LinGapE(),
-               stopping=SELECTIVE, elimination=SELECTIVE, ridge=0.0),
-    simulation("lingape signs", scaled(D20_SIGNS, 4.0), je.Thresholding(0.1), je.LinGapE(),
-               stopping=ALL),
+    simulation("lingape linear-d20", D20, delta=0.01, max_samples=100_000),
+    simulation("lingape linear-d20 at sampling", D20, delta=0.01, **SAMPLED, max_samples=100_000),
+    simulation("lingape full at sampling", scaled(D20, 4.0), stopping=FULL, elimination=FULL),
+    simulation("lingape top-m pair times", scaled(D10_TOP, 3.0), je.TopM(3), stopping=ALL,
+               record=("pair_times",)),
+    simulation("lingape top-m at sampling", scaled(D20, 8.0), je.TopM(5), **SAMPLED, ridge=0.0),
+    simulation("lingape signs", scaled(D20_SIGNS, 4.0), je.Thresholding(0.1), stopping=ALL),
     simulation("lingape unstructured signs at sampling", scaled(K40_SIGNS, 4.0), je.Thresholding(),
-               je.LinGapE(), stopping=FULL, elimination=FULL, ridge=0.0),
+               stopping=FULL, elimination=FULL, ridge=0.0),
     simulation("lingape diagonal", scaled(K40, 3.0), je.BestArm(), je.LinGapE(rate=1.5),
                stopping=ALL, threshold=je.GK16(), ridge=0.0, seed=11),
-    simulation("lingape a trajectory per delta", MIDDLE, je.BestArm(), je.LinGapE(),
-               delta=[0.1, 0.001, 0.02], stopping=(LLR, SELECTIVE)),
-    simulation("lingape batch own arms", OWN, je.BestArm(), je.LinGapE(), stopping=(LLR, SELECTIVE),
-               runs=[5, 0, 17, 3]),
-    simulation("lingape batch shared arms", THREE, je.TopM(2), je.LinGapE(),
-               stopping=(SELECTIVE, FULL), ridge=0.0),
-    simulation("lingape near-identical arms", NEAR, je.BestArm(), je.LinGapE(),
-               stopping=(LLR, SELECTIVE), max_samples=500),
-    simulation("lingape near-identical top-m", NEAR, je.TopM(2), je.LinGapE(), stopping=FULL,
-               elimination=FULL),
-    simulation("lingape chunk", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
-               elimination=SELECTIVE, engine=dataclasses.replace(ONE, lanes=16, chunk=36)),
-    simulation("lingape lanes and chunk", EIGHT, je.BestArm(), je.LinGapE(),
-               stopping=(LLR, SELECTIVE), runs=100, engine=je.Engine(lanes=16, chunk=8, devices=1)),
-    simulation("lingape two devices", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
-               runs=70, engine=je.Engine(lanes=32, chunk=16, devices=2, shrink=True)),
-    simulation("lingape given noise",
-               je.Instance(ARMS, [3.0, -2.4, 1.8], noise_std=2.0), je.TopM(2), je.LinGapE(),
-               stopping=(LLR, SELECTIVE), noise=NOISE),
-    simulation("lingape linear threshold", SMALL, je.BestArm(), je.LinGapE(),
-               stopping=(LLR, SELECTIVE), ridge=0.5, max_samples=6000,
+    simulation("lingape a trajectory per delta", MIDDLE, delta=[0.1, 0.001, 0.02]),
+    simulation("lingape batch own arms", OWN, runs=[5, 0, 17, 3]),
+    simulation("lingape batch shared arms", THREE, je.TopM(2), stopping=(SELECTIVE, FULL),
+               ridge=0.0),
+    simulation("lingape near-identical arms", NEAR, max_samples=500),
+    simulation("lingape near-identical top-m", NEAR, je.TopM(2), stopping=FULL, elimination=FULL),
+    simulation("lingape chunk", MIDDLE, **SAMPLED,
+               engine=dataclasses.replace(ONE, lanes=16, chunk=36)),
+    simulation("lingape lanes and chunk", EIGHT, runs=100,
+               engine=je.Engine(lanes=16, chunk=8, devices=1)),
+    simulation("lingape two devices", MIDDLE, stopping=SELECTIVE, runs=70,
+               engine=je.Engine(lanes=32, chunk=16, devices=2, shrink=True)),
+    simulation("lingape given noise", je.Instance(ARMS, [3.0, -2.4, 1.8], noise_std=2.0),
+               je.TopM(2), noise=NOISE),
+    simulation("lingape linear threshold", SMALL, ridge=0.5, max_samples=6000,
                threshold=je.thresholds.LinearThreshold(3, 3.5, 2.5, ridge=0.5)),
-    simulation("lingape resets selective", SMALL, je.BestArm(), je.LinGapE(),
-               elimination=je.Resets(SELECTIVE, alpha=je.Heuristic(), t0=2.0)),
-    simulation("lingape resets full top-m", SMALL, je.TopM(2), je.LinGapE(),
-               elimination=je.Resets(FULL, alpha=je.Heuristic(), t0=2.0)),
-    simulation("lingape half-spaces", SMALL, half_spaces_of_best_arm(ARMS), je.LinGapE(),
-               stopping=ALL),
+    simulation("lingape resets selective", SMALL,
+               elimination=je.Resets(SELECTIVE, alpha=je.Heuristic(), t0=2.0), stopping=LLR),
+    simulation("lingape resets full top-m", SMALL, je.TopM(2),
+               elimination=je.Resets(FULL, alpha=je.Heuristic(), t0=2.0), stopping=LLR),
+    simulation("lingape half-spaces", SMALL, half_spaces_of_best_arm(ARMS), stopping=ALL),
     # The other rules.
     simulation("lingame deltas on one trajectory", scaled(D20, 4.0), je.BestArm(), je.LinGame(),
-               delta=[0.1, 0.001, 0.02], stopping=(LLR, SELECTIVE), max_samples=10_000),
+               delta=[0.1, 0.001, 0.02], max_samples=10_000),
     simulation("lingame optimistic top-m at sampling", scaled(D10_TOP, 3.0), je.TopM(3),
-               je.OptimisticLinGame(), stopping=SELECTIVE, elimination=SELECTIVE),
+               je.OptimisticLinGame(), **SAMPLED),
     simulation("lingame half-spaces at sampling",
                je.Instance(ARMS, [1.0, -0.8, 0.6], noise_std=1.5), quadrants(3, (0.3, -0.2)),
-               je.LinGame(), stopping=SELECTIVE, elimination=SELECTIVE),
+               je.LinGame(), **SAMPLED),
     simulation("lingame unstructured resets", EIGHT, je.Thresholding(0.4), je.LinGame(),
-               elimination=je.Resets(SELECTIVE), threshold=LogLog()),
+               elimination=je.Resets(SELECTIVE), threshold=LogLog(), stopping=LLR),
     simulation("fws linear", scaled(je.instances.linear_d10(0, K=12), 2.0), je.BestArm(), je.FWS(),
-               stopping=(LLR, SELECTIVE), runs=6),
-    simulation("fws unstructured top-m at sampling", EIGHT, je.TopM(2), je.FWS(),
-               stopping=SELECTIVE, elimination=SELECTIVE, runs=20, max_samples=500,
+               runs=6),
+    simulation("fws unstructured top-m at sampling", EIGHT, je.TopM(2), je.FWS(), **SAMPLED,
+               runs=20, max_samples=500,
                engine=je.Engine(lanes=16, chunk=8, devices=1, shrink=False)),
-    simulation("lazy-tas linear-d20", scaled(D20, 8.0), je.BestArm(), je.LazyTaS(),
-               stopping=(LLR, SELECTIVE), runs=6),
+    simulation("lazy-tas linear-d20", scaled(D20, 8.0), je.BestArm(), je.LazyTaS(), runs=6),
     simulation("lazy-tas unstructured signs at sampling", EIGHT, je.Thresholding(0.4), je.LazyTaS(),
-               stopping=SELECTIVE, elimination=SELECTIVE, ridge=0.0, runs=6),
-    simulation("lingifa linear top-m", scaled(D10_TOP, 3.0), je.TopM(3), je.LinGIFA(),
-               stopping=(LLR, SELECTIVE), runs=6),
+               **SAMPLED, ridge=0.0, runs=6),
+    simulation("lingifa linear top-m", scaled(D10_TOP, 3.0), je.TopM(3), je.LinGIFA(), runs=6),
     simulation("lucb best-arm native", EIGHT, je.BestArm(), je.LUCB(), stopping=(*ALL, NATIVE),
                delta=[0.1, 0.01]),
-    simulation("lucb top-m at sampling", SCALED, je.TopM(2), je.LUCB(), stopping=SELECTIVE,
-               elimination=SELECTIVE, ridge=0.0),
-    simulation("lingape best or none", scaled(SMALL, 2.0), je.BestArm(reference=1.5), je.LinGapE(),
-               stopping=ALL),
+    simulation("lucb top-m at sampling", SCALED, je.TopM(2), je.LUCB(), **SAMPLED, ridge=0.0),
+    simulation("lingape best or none", scaled(SMALL, 2.0), je.BestArm(reference=1.5), stopping=ALL),
     simulation("lucb signs", scaled(K40_SIGNS, 3.0), je.Thresholding(), je.LUCB(),
                stopping=(SELECTIVE, NATIVE)),
     simulation("ugape top-m native", EIGHT, je.TopM(3), je.UGapE(),
@@ -247,44 +233,38 @@ JOBS = (
     simulation("xy-adaptive linear", scaled(je.instances.linear_d10(1, K=13), 2.0), je.BestArm(),
                je.XYAdaptive(), stopping=NATIVE, runs=6),
     simulation("oracle linear-d20", scaled(D20, 4.0), je.BestArm(), je.Oracle(),
-               stopping=(LLR, SELECTIVE), max_samples=10_000),
+               max_samples=10_000),
     simulation("oracle signs given weights", THREE, je.Thresholding(0.4),
                je.Oracle(np.array([3, 1, 2, 1, 2, 1]) / 10), stopping=(LLR, FULL)),
-    simulation("tas D", SMALL, je.BestArm(), je.TrackAndStop(), stopping=(LLR, SELECTIVE),
-               runs=6),
+    simulation("tas D", SMALL, je.BestArm(), je.TrackAndStop(), runs=6),
     simulation("tas C signs at sampling", scaled(SMALL, 2.0), je.Thresholding(0.3),
-               je.TrackAndStop(tracking="C", schedule=7), stopping=SELECTIVE,
-               elimination=SELECTIVE, runs=6),
+               je.TrackAndStop(tracking="C", schedule=7), **SAMPLED, runs=6),
     simulation("tas C half-spaces", je.Instance(np.eye(3), [1.0, -0.8, 0.6]),
-               quadrants(3, (0.3, -0.2)), je.TrackAndStop(tracking="C", schedule=7),
-               stopping=(LLR, SELECTIVE), runs=6),
-    simulation("optimistic-tas top-m", SMALL, je.TopM(2), je.OptimisticTaS(schedule=5),
-               stopping=(LLR, SELECTIVE), runs=6, max_samples=500),
+               quadrants(3, (0.3, -0.2)), je.TrackAndStop(tracking="C", schedule=7), runs=6),
+    simulation("optimistic-tas top-m", SMALL, je.TopM(2), je.OptimisticTaS(schedule=5), runs=6,
+               max_samples=500),
     simulation("uniform unstructured", SCALED, je.BestArm(), je.Uniform(), stopping=ALL,
                delta=[0.1, 0.01, 1e-4], threshold=log_threshold),
     simulation("uniform cut off", K40, je.TopM(3), je.Uniform(), stopping=(LLR, FULL),
                max_samples=500),
     # Other reward families.
-    simulation("family bernoulli top-two ids", COINS, je.BestArm(), je.TTUCB("ids"),
-               stopping=ALL, ridge=None),
-    simulation("family bernoulli kl-lucb", COINS, je.TopM(2), je.LUCB(), stopping=ALL,
+    simulation("family bernoulli top-two ids", COINS, je.BestArm(), je.TTUCB("ids"), stopping=ALL,
                ridge=None),
-    simulation("family bernoulli tas", COINS, je.BestArm(), je.TrackAndStop(),
-               stopping=(LLR, SELECTIVE), ridge=None),
-    simulation("family poisson k-learner", COUNTS, je.Thresholding(2.0), je.LinGame(),
-               stopping=SELECTIVE, elimination=SELECTIVE, ridge=None),
+    simulation("family bernoulli kl-lucb", COINS, je.TopM(2), je.LUCB(), stopping=ALL, ridge=None),
+    simulation("family bernoulli tas", COINS, je.BestArm(), je.TrackAndStop(), ridge=None),
+    simulation("family poisson k-learner", COUNTS, je.Thresholding(2.0), je.LinGame(), **SAMPLED,
+               ridge=None),
     simulation("family exponential fws", TIMES, je.BestArm(), je.FWS(), stopping=(LLR, FULL),
                ridge=None),
-    simulation("family gaussian-by-arm uniform", je.Instance.unstructured(
-        [1.0, 0.3, -0.2], je.Gaussian(std=[1.0, 0.5, 2.0])), je.BestArm(), je.Uniform(),
-               stopping=ALL, ridge=None),
-    simulation("family unknown-variance lucb", je.Instance.unstructured(
-        [1.0, 0.3, -0.2], je.GaussianUnknownVariance()), je.BestArm(), je.LUCB(),
-               stopping=ALL, ridge=None),
+    simulation("family gaussian-by-arm uniform",
+               je.Instance.unstructured([1.0, 0.3, -0.2], je.Gaussian(std=[1.0, 0.5, 2.0])),
+               je.BestArm(), je.Uniform(), stopping=ALL, ridge=None),
+    simulation("family unknown-variance lucb",
+               je.Instance.unstructured([1.0, 0.3, -0.2], je.GaussianUnknownVariance()),
+               je.BestArm(), je.LUCB(), stopping=ALL, ridge=None),
     # Traces, and the lower bound.
     one_run("trace lingape linear-d20", D20, je.BestArm(), je.LinGapE(), stopping=SELECTIVE),
-    one_run("trace lucb unstructured top-m", SCALED, je.TopM(2), je.LUCB(), stopping=SELECTIVE,
-            elimination=SELECTIVE),
+    one_run("trace lucb unstructured top-m", SCALED, je.TopM(2), je.LUCB(), **SAMPLED),
     optimum("complexity best-arm", D20, je.BestArm()),
     optimum("complexity signs batch", THREE, je.Thresholding(0.4)),
     optimum("complexity unstructured top-m", K40, je.TopM(3)),
