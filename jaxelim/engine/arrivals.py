@@ -19,18 +19,15 @@ from jax import Array
 
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.engine.observing import Observing
-from jaxelim.engine.state import Inputs, Lane, Pending, Spec
+from jaxelim.engine.state import Inputs, Lane, Pending
 
 _SHARE = 4  # a step lets rewards enter while one lane in so many has more due: a step costs more
 
 
-@dataclasses.dataclass(frozen=True)
-class Arrivals:
-    """Lets pulls wait and rewards enter, for one spec. Where none waits it changes nothing."""
+class Arrivals(Observing):
+    """Lets pulls wait and rewards enter. Where none waits it changes nothing."""
 
-    spec: Spec
-
-    def started(self, seen: Snapshot) -> tuple[Statistics, Pending | None]:
+    def first_pending(self, seen: Snapshot) -> tuple[Statistics, Pending | None]:
         """What a rule sees after the initial pulls, and what is pending: nothing."""
         stats, places = seen.stats, self.spec.places
         if places is None:
@@ -97,15 +94,14 @@ class Arrivals:
 
         `item` [B]: the place of its item, for a family of common items; None: the next one.
         """
-        spec, waiting = self.spec, lane.pending
-        assert waiting is not None
-        seen = Observing(spec).of(inputs, lane, waiting.entered)
-        family: Any = spec.family
+        waiting: Any = lane.pending
+        family: Any = self.spec.family
+        seen = self.snapshot_of(inputs, lane.run, waiting.entered)
         of_item = {} if item is None else {"item": item}
         stats = family.update(seen, arm, reward, go, **of_item)
         now = dict(t=waiting.entered.t + go.astype(jnp.int32), stacks=lane.stats.stacks)
         stats = dataclasses.replace(stats, **now)
-        ahead = spec.family.with_pending(seen.space, stats, lane.stats)
+        ahead = family.with_pending(seen.space, stats, lane.stats)
         waiting = dataclasses.replace(waiting, entered=stats)
         return dataclasses.replace(lane, stats=ahead, pending=waiting)
 

@@ -1,6 +1,7 @@
 """Calls of the sampling rule on all lanes."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,9 +17,9 @@ from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View
 from jaxelim.engine import scores
 from jaxelim.engine.observing import Observing
-from jaxelim.engine.one_lane import traced_once
+from jaxelim.engine.one_lane import Traced
 from jaxelim.engine.returned import call
-from jaxelim.engine.state import Inputs, Lane, Spec
+from jaxelim.engine.state import Inputs, Run, of_run
 from jaxelim.families import noise as random
 from jaxelim.lanes import PLAIN, saturated, where
 
@@ -31,44 +32,42 @@ class Choice(NamedTuple):
     asks: Array | None  # [B] bool: it lacks rare work that was left out; None: none lacks it
 
 
-@dataclasses.dataclass(frozen=True)
-class Asking:
-    """Calls the rule's methods on all lanes, for one spec."""
-
-    spec: Spec
+class Asking(Observing):
+    """Calls the rule's methods on all lanes."""
 
     def view(
-        self, inputs: Inputs, seen: Snapshot, lane: Lane, observers: tuple, sampling: Tree
+        self, inputs: Inputs, seen: Snapshot, run: Run, observers: tuple, sampling: Tree
     ) -> View:
         """What the rule sees."""
         spec, stats, elimination = self.spec, seen.stats, self.spec.elimination
         if elimination is not None and elimination.shared:
             sampling = jax.tree.map(lambda x: x[0], observers[0])
-        t, delta, reads = stats.t + 1, lane.run.delta[0], spec.rule.traits.reads
+        t, delta, reads = stats.t + 1, run.delta[0], spec.rule.traits.reads
         # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
         own: dict[str, Any] = dict.fromkeys(("chance", "key", "delta", "beta", "live", "since"))
         if "chance" in reads:
-            own["chance"] = random.chance(inputs.key, lane.run.index, t, spec.dtype)
+            own["chance"] = random.chance(inputs.key, run.index, t, spec.dtype)
         if "key" in reads:
-            own["key"] = random.rule_key(inputs.key, lane.run.index, t)
+            own["key"] = random.rule_key(inputs.key, run.index, t)
         active, active_count = pieces_for_sampling(seen, elimination, sampling)
         if seen.decided is not None:
             seen = seen.undecided
             active = active & seen.shape.exists
             active_count = seen.lanes.sum(active)
         if "delta" in reads:
-            own |= {"delta": delta, "beta": Observing(spec).width(t, delta, stats)}
+            own |= {"delta": delta, "beta": self.width(t, delta, stats)}
         own["stats"] = stats.of_one_run()
         known: dict[str, Any] = {x.name: getattr(seen, x.name) for x in dataclasses.fields(seen)}
+        prepared = run.prepared if spec.per_lane_instances else of_run(None, inputs.prepared)
         return View(
             elimination=elimination, active=active, active_count=active_count,
-            piece_set=sampling, prepared=lane.run.prepared, initial_pulls=spec.initial_pulls,
+            piece_set=sampling, prepared=prepared, initial_pulls=spec.initial_pulls,
             **known | own,
         )  # fmt: skip
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:
         """Call the rule's method on all lanes: directly if it is lanes-last, else under vmap."""
-        return _asked((self.spec, name), (view, *state))(view, *state)
+        return _asked((self.spec, name), (view, *state))((view, *state))
 
     def called(self, name: str, view: View, *state: Tree, by_vmap: bool | None = None) -> Tree:
         """`ask`, traced with every call; `by_vmap` goes before that of the spec."""
@@ -81,16 +80,23 @@ class Asking:
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
                 view = dataclasses.replace(view, prepared=prepared)
             return method(view, *state)
-        space = dataclasses.replace(view.space, lanes=view.lanes.alone, transposed=None)
-        view = _within(view, space)
-        axes = jax.tree.map(lambda _: -1, (view, *state))
-        features = None if view.space.features.ndim == 2 else -1
-        shared = jax.tree.map(lambda _: None, (space.constants, view.prepared))
-        of_space = dataclasses.replace(space, features=features, constants=shared[0], prices=None)
-        of_view = _within(axes[0], of_space)
-        if not spec.per_lane_instances:
-            of_view = dataclasses.replace(of_view, prepared=shared[1])
-        return jax.vmap(method, in_axes=(of_view, *axes[1:]), out_axes=-1)(view, *state)
+        view = _within(view, lanes=view.lanes.alone, transposed=None)
+        own, with_shared = self._apart(view)
+        return jax.vmap(lambda x, *state: method(with_shared(x), *state), -1, -1)(own, *state)
+
+    def _apart(self, view: View) -> tuple[View, Callable[[View], View]]:
+        """The view without what all lanes share, and how to put that back."""
+        space, prepared = view.space, view.prepared
+        nothing: dict[str, Any] = dict(constants=(), prices=None, transposed=None, lanes=PLAIN)
+        if self.spec.per_lane_instances:
+            kept = {name: getattr(space, name) for name in nothing}
+            return _within(view, **nothing), lambda own: _within(own, **kept)
+
+        def with_shared(own: View) -> View:
+            return dataclasses.replace(_within(own, space), prepared=prepared)
+
+        own = _within(view, features=None, **nothing)
+        return dataclasses.replace(own, prepared=()), with_shared
 
     def asked(self, view: View, state: Tree, wanted: Array, light: bool = False) -> Choice:
         """The choice of every lane; `wanted` [B] bool: where rare work may be done.
@@ -110,6 +116,7 @@ class Asking:
         asks, found = asks & wanted, (whole(arm), after)
         if light:
             return Choice(*found, asks)
+        own, with_shared = self._apart(view)
 
         def some(c: tuple) -> tuple:
             """`choose` for the first lanes that ask, gathered into a group."""
@@ -121,8 +128,8 @@ class Asking:
             order = jnp.argsort(~left, stable=True).astype(jnp.int32)[:group]
             # Unused places repeat the first lane, so that they do not lengthen loops of `choose`.
             order = jnp.where(jnp.arange(group, dtype=jnp.int32) < asking, order, order[0])
-            of_group = self._of_lanes(view, order), jax.tree.map(lambda x: x[..., order], state)
-            arm, new = self.ask("choose", _reading(of_group[0], asking), of_group[1])
+            few, states = jax.tree.map(lambda x: x[..., order], (own, state))
+            arm, new = self.ask("choose", _reading(with_shared(few), asking), states)
             new = jnp.broadcast_to(saturated(arm), (group,)), new
             return left & ~taken, where(taken, jax.tree.map(lambda x: x[..., place], new), found)
 
@@ -161,17 +168,6 @@ class Asking:
         gone = inside & lanes.take(known, jnp.where(inside, arm, 0))
         return jax.lax.cond(jnp.any(gone), other, lambda: arm)
 
-    def _of_lanes(self, view: View, order: Array) -> View:
-        """The view of some lanes, [group] indices; what all lanes share stays."""
-        space, shared = view.space, not self.spec.per_lane_instances
-        nothing: dict[str, Any] = dict(constants=(), prices=None, transposed=None, lanes=PLAIN)
-        bare = _within(view, dataclasses.replace(space, features=None, **nothing))
-        bare = dataclasses.replace(bare, prepared=()) if shared else bare
-        few = jax.tree.map(lambda x: x[..., order], bare)
-        features = space.features if shared else space.features[..., order]
-        few = _within(few, dataclasses.replace(space, features=features))
-        return dataclasses.replace(few, prepared=view.prepared) if shared else few
-
     def work(self, view: View, state: Tree) -> tuple:
         """The pieces that the choice of a state tested, and what it solved if that is counted."""
         work = self.ask("work", view, state)
@@ -181,7 +177,7 @@ class Asking:
         """Where the rule's own test ends runs among those `still` open, and its answer."""
         spec, native = self.spec, [stopping.native for stopping in self.spec.stopping]
         # Another threshold's proof does not cover the rule's own test.
-        always = spec.rule.traits.native == "always" and Observing(spec).mixture is None
+        always = spec.rule.traits.native == "always" and self.mixture is None
         if not (always or any(native)):
             return None
         natively, verdict = self.ask("native", view, state)
@@ -204,17 +200,17 @@ class Asking:
         return jax.tree.map(wide, state, own)
 
 
-_asked = Cache(lambda key, _: traced_once(partial(Asking(key[0]).called, key[1])), KEPT)
+_asked = Cache(lambda key, given: Traced(lambda x: Asking(key[0]).called(key[1], *x), given), KEPT)
 """`Asking.called` of a spec and a method, traced once for `outline` and the loop."""
 
 
 def _reading(view: View, count: Array) -> View:
     """The view, of which the first lanes, `count` [] int32, are read."""
-    lanes = dataclasses.replace(view.lanes, read=count)
-    return _within(view, dataclasses.replace(view.space, lanes=lanes))
+    return _within(view, lanes=dataclasses.replace(view.lanes, read=count))
 
 
-def _within(view: View, space: ArmContext) -> View:
-    """The view with another `space`, in its evidence too."""
+def _within(view: View, space: ArmContext | None = None, **changes: Any) -> View:
+    """The view with another `space`, or changes of its own one, in its evidence too."""
+    space = dataclasses.replace(space or view.space, **changes)
     evidence: Any = dataclasses.replace(view.evidence, space=space)  # type: ignore[type-var]
     return dataclasses.replace(view, space=space, evidence=evidence)

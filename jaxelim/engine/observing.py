@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jax import Array
 from jaxelim.contracts import StoppingRule
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.returned import call_stopping
-from jaxelim.engine.state import Inputs, Lane, Spec
+from jaxelim.engine.state import Inputs, Lane, Run, Spec, of_run
 from jaxelim.lanes import where
 from jaxelim.thresholds.mixture import Mixture
 
@@ -33,9 +33,8 @@ class Observing:
 
     def space(self, inputs: Inputs, features: Array | None) -> ArmContext:
         """What is fixed over a run; `features` as of `Run`."""
-        lanes = self.spec.execution.lane_ops(inputs.flag)
-        features = inputs.features[0] if features is None else features
-        space = self.spec.family.space(lanes, features, inputs.constants)
+        lanes, own = self.spec.execution.lane_ops(inputs.flag), of_run(features, inputs.features)
+        space = self.spec.family.space(lanes, own, inputs.constants)
         return dataclasses.replace(space, transposed=inputs.transposed, prices=inputs.prices)
 
     def snapshot(self, inputs: Inputs, lane: Lane) -> Snapshot:
@@ -43,16 +42,12 @@ class Observing:
         # Finished lanes keep stepping. What they eliminate gets a time after their end;
         # `outcome` drops it.
         stats = dataclasses.replace(lane.stats, t=lane.stats.t + lane.done.astype(jnp.int32))
-        return self.of(inputs, lane, stats, ~lane.done)
+        return self.snapshot_of(inputs, lane.run, stats, live=~lane.done)
 
-    def of(
-        self, inputs: Inputs, lane: Lane, stats: Statistics, live: Array | None = None,
-        since: Array | None = None,
-    ) -> Snapshot:  # fmt: skip
-        """The snapshot of statistics of these lanes; `live` and `since` as of `Snapshot`."""
-        spec, space = self.spec, self.space(inputs, lane.run.features)
-        kept = spec.family, spec.problem, space, stats
-        return Snapshot.of(*kept, threshold=self.mixture, live=live, since=since)
+    def snapshot_of(self, inputs: Inputs, run: Run, stats: Statistics, **more: Any) -> Snapshot:
+        """The snapshot of statistics of these runs, with `more` of its fields."""
+        kept = self.spec.family, self.spec.problem, self.space(inputs, run.features), stats
+        return Snapshot.of(*kept, threshold=self.mixture, **more)
 
     def checked(self, inputs: Inputs, lane: Lane, seen: Snapshot, waits: Array) -> Snapshot:
         """What tests see: the rewards that have entered, and which lanes are tested.
@@ -64,7 +59,8 @@ class Observing:
         if pending is None:
             return seen
         tested = ~lane.done & (pending.entered.t > pending.checked) & ~waits
-        return self.of(inputs, lane, pending.entered, tested, pending.checked)
+        more = dict(live=tested, since=pending.checked)
+        return self.snapshot_of(inputs, lane.run, pending.entered, **more)
 
     @property
     def mixture(self) -> Mixture | None:
@@ -101,13 +97,11 @@ class Observing:
 
     def observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
         """What the stopping rules say of a snapshot."""
-        if seen.since is None or seen.live is None or seen.lanes.gpu:
+        if seen.since is None or seen.lanes.gpu:
             return self._observed(seen, lane, beta)
         # Where rewards enter in groups, most steps of most lanes have no test.
-        none = self.untested(lane, beta)
-        return jax.lax.cond(
-            jnp.any(seen.live), lambda: self._observed(seen, lane, beta), lambda: none
-        )
+        none, some = self.untested(lane, beta), jnp.any(jnp.asarray(seen.live))
+        return jax.lax.cond(some, lambda: self._observed(seen, lane, beta), lambda: none)
 
     def untested(self, lane: Lane, beta: Array) -> Observed:
         """What the stopping rules say where nothing is tested."""
@@ -116,14 +110,15 @@ class Observing:
 
     def _observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
         states, stops, tested = [], [], []
+        live: Any = seen.live
         for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
             look, reads = partial(call_stopping, stopping, "observe", seen), state
             if seen.threshold is not None:
                 look, reads = _looking(stopping, seen), (state, lane.record.closed_at[s] == 0)
             after, stop, tests = self._over_deltas(look, reads, beta)
             tests = jnp.broadcast_to(tests, stop.shape)
-            if seen.since is not None and seen.live is not None:
-                here = seen.live & (lane.record.closed_at[s] == 0)
+            if seen.since is not None:
+                here = live & (lane.record.closed_at[s] == 0)
                 after = jax.tree.map(partial(_where_tested, here), after, state)
                 stop, tests = stop & here, jnp.where(here, tests, 0)
             states.append(after)
@@ -139,9 +134,8 @@ class Observing:
         if elimination is None or elimination.shared:
             return lane.sampling
         after = elimination.update(seen, lane.sampling, lane.run.delta[0], self.spec.threshold)
-        if seen.since is None or seen.live is None:
-            return after
-        return where(seen.live, after, lane.sampling)
+        live: Any = seen.live
+        return after if seen.since is None else where(live, after, lane.sampling)
 
     def answers(self, seen: Snapshot, states: tuple, beta: Array) -> Array:
         """The public answers of runs that stop with these next states: [S, D, W, B]."""
@@ -162,17 +156,14 @@ class Observing:
         assert before is not None
         return jnp.where(live & beyond, answer, before), live & ~beyond
 
-    def started(self, seen: Snapshot) -> tuple[tuple, Tree]:
+    def first_states(self, seen: Snapshot) -> tuple[tuple, Tree]:
         """`Lane.observers` and `Lane.sampling` before the first check."""
-        spec, states = self.spec, []
-        for stopping in spec.stopping:
-            state = call_stopping(stopping, "start", seen, "pair_times" in spec.record)
-            states.append(
-                jax.tree.map(lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape)), state)
-            )
+        spec, pair_times = self.spec, "pair_times" in self.spec.record
+        states = tuple(call_stopping(one, "start", seen, pair_times) for one in spec.stopping)
+        states = jax.tree.map(lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape)), states)
         if spec.elimination is None or spec.elimination.shared:
-            return tuple(states), ()
-        return tuple(states), spec.elimination.start(seen)
+            return states, ()
+        return states, spec.elimination.start(seen)
 
 
 def _where_tested(here: Array, new: Array, old: Array) -> Array:

@@ -71,24 +71,11 @@ def operations(jaxpr: Any) -> Iterator[Any]:
         yield equation
 
 
-def traced_once(f: Callable) -> Callable:
-    """f of pytrees, traced once for each layout of its arguments.
+class Traced:
+    """A function of a pytree, traced once on `state`; it may close over other arrays.
 
     Operations keep their lines of f, which profiles name; those of an inlined `jax.jit` do not.
     """
-    jitted = jax.jit(f)
-
-    def g(*arguments: Any) -> Any:
-        traced = jitted.trace(*arguments)
-        closed = traced.jaxpr
-        out = eval_jaxpr(closed.jaxpr, closed.consts, *jax.tree.leaves(arguments))
-        return jax.tree.unflatten(jax.tree.structure(traced.out_info), out)
-
-    return g
-
-
-class Traced:
-    """A function of a pytree, traced once on `state`; it may close over other arrays."""
 
     def __init__(self, f: Callable[[Any], Any], state: Any):
         self.closed, shapes = jax.make_jaxpr(f, return_shape=True)(state)
@@ -101,8 +88,7 @@ class Traced:
     @property
     def has_loop(self) -> bool:
         """Whether f has a loop."""
-        names = {one.primitive.name for one in operations(self.closed.jaxpr)}
-        return not names.isdisjoint(("while", "scan"))
+        return any(x.primitive.name in ("while", "scan") for x in operations(self.closed.jaxpr))
 
     @property
     def allowed(self) -> bool:
@@ -112,9 +98,8 @@ class Traced:
 
 def blocking(jaxpr: Any) -> set[str]:
     """The names of the operations in a jaxpr that no kernel may hold."""
-    plain = [one for one in operations(jaxpr) if one.primitive.name not in _INSIDE]
-    names = {one.primitive.name for one in plain if _needs_library(one)}
-    return names | ({one.primitive.name for one in plain} - _ALLOWED)
+    names = {x.primitive.name for x in operations(jaxpr) if _needs_library(x)}
+    return names | {x.primitive.name for x in operations(jaxpr)} - _ALLOWED - _INSIDE
 
 
 def _needs_library(equation: Any) -> bool:

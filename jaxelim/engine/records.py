@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.views import Snapshot
-from jaxelim.engine.state import Lane, Log, Outcome, Spec
+from jaxelim.contracts.views import Snapshot, Statistics
+from jaxelim.engine.state import Lane, Log, Outcome, Pending, Spec
 
 
 def outcome(spec: Spec, lane: Lane) -> Outcome:
@@ -24,7 +24,7 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
         times.append(eliminated)
     kept = left.estimates
     if "means" in spec.record and spec.observers == 1:  # rewards end with the run
-        kept = jax.tree.map(lambda x: x[None, None], estimates(lane))
+        kept = jax.tree.map(lambda x: x[None, None], estimates(lane.stats, lane.pending))
     out = Outcome(
         item=lane.run.item,
         samples=left.closed_at,
@@ -41,15 +41,14 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
     return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)
 
 
-def estimates(lane: Lane) -> dict[str, Array]:
+def estimates(stats: Statistics, pending: Pending | None) -> dict[str, Array]:
     """What a run estimates of its arms, by name, and from how many rewards: [K] each.
 
     The number of rewards is that of pulls where none is pending, and then is not kept.
     """
-    stats = lane.stats
     names = ("means", "variances") if hasattr(stats, "variances") else ("means",)
     known = {name: getattr(stats, name) for name in names}
-    return known if lane.pending is None else {**known, "entered": lane.pending.entered.counts}
+    return known if pending is None else {**known, "entered": pending.entered.counts}
 
 
 def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:

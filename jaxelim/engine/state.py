@@ -181,9 +181,14 @@ class Run:
     row: Array  # [B] row of given noise
     instance: Array  # [B]
     delta: Array  # [D, B]
-    features: Array | None  # [K, d, B] where lanes have their own instances
-    nature: Tree  # likewise; None where lanes share it
-    prepared: Tree  # of the rule; without an axis of lanes where they share an instance
+    features: Array | None  # [K, d, B]; None where lanes share an instance
+    nature: Tree  # likewise
+    prepared: Tree  # of the rule, likewise
+
+
+def of_run(own: Tree, shared: Tree) -> Tree:
+    """What the lanes have of their own, or what they share, [1, ..] as in `Inputs`."""
+    return jax.tree.map(lambda x: x[0], shared) if own is None else own
 
 
 @jax.tree_util.register_dataclass
@@ -253,10 +258,6 @@ class Lane:
     def with_fixed(self, of: "Lane") -> "Lane":
         """With the runs of another lane."""
         return dataclasses.replace(self, run=of.run)
-
-    def preparing(self, prepared: Tree) -> "Lane":
-        """With other arrays of the rule's `prepare`."""
-        return dataclasses.replace(self, run=dataclasses.replace(self.run, prepared=prepared))
 
 
 @jax.tree_util.register_dataclass

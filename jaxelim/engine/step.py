@@ -24,22 +24,11 @@ from jaxelim.contracts import Family, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records, watching
 from jaxelim.engine.arrivals import Arrivals
-from jaxelim.engine.asking import Asking, Choice
-from jaxelim.engine.observing import Observed, Observing
-from jaxelim.engine.one_lane import Traced, traced_once
-from jaxelim.engine.state import Fault, Inputs, Lane, Outline, Queue, Record, Run, Spec
+from jaxelim.engine.asking import Asking
+from jaxelim.engine.one_lane import Traced
+from jaxelim.engine.state import Fault, Inputs, Lane, Outline, Queue, Record, Run, of_run
 from jaxelim.families import noise as random
 from jaxelim.lanes import where
-
-
-class Ending(NamedTuple):
-    """Which observers' runs end at this snapshot, [S, D, B] bool each."""
-
-    stopping: Array  # ended by their stopping rule
-    capped: Array  # truncated
-    closing: Array  # either
-    native: tuple[Array, Array] | None  # where the rule's own test ends them, and its answer
-    still: Array  # open after this snapshot
 
 
 class Taken(NamedTuple):
@@ -53,23 +42,8 @@ class Taken(NamedTuple):
     asks: Array  # [B] bool: the lane lacks rare work that was left out
 
 
-@dataclasses.dataclass(frozen=True)
-class Step:
+class Step(Arrivals, Asking):
     """Steps of the lanes, for one spec."""
-
-    spec: Spec
-
-    @property
-    def observing(self) -> Observing:
-        return Observing(self.spec)
-
-    @property
-    def asking(self) -> Asking:
-        return Asking(self.spec)
-
-    @property
-    def arrivals(self) -> Arrivals:
-        return Arrivals(self.spec)
 
     def noise(self, inputs: Inputs, run: Array, row: Array, start: Array, length: int) -> Array:
         """The noise of runs [B] from t = start [B] on: [length, B]."""
@@ -77,39 +51,6 @@ class Step:
         if inputs.noise is not None:
             return random.given(kind, inputs.noise, row, start, length, dtype)
         return random.seeded(kind, inputs.key, run, start, length, dtype)
-
-    def _ending(
-        self, inputs: Inputs, view: View, lane: Lane, live: Array, observed: Observed,
-        choice: Choice, ready: Array | bool, tested: Array | bool,
-    ) -> Ending:  # fmt: skip
-        opened = (lane.record.closed_at == 0) & live
-        stopping = opened & observed.stops
-        asked = opened & ~stopping & ready & tested
-        native = self.asking.natively(view, choice.state, asked)
-        if native is not None:
-            stopping = stopping | native[0]
-        over = lane.stats.t >= inputs.cap
-        capped = opened & ~stopping & over & ready
-        closing = stopping | capped
-        return Ending(stopping, capped, closing, native, opened & ~closing)
-
-    def _answers(
-        self, seen: Snapshot, lane: Lane, observed: Observed, ending: Ending, beta: Array
-    ) -> Array:
-        """The public answers, with those of the runs that end at this step: [S, D, W, B]."""
-
-        def close(answers):
-            now = self.observing.answers(seen, observed.states, beta)
-            if ending.native is not None:
-                now = jnp.where(ending.native[0][:, :, None], ending.native[1], now)
-            now = jnp.where(ending.capped[:, :, None], seen.public, now)
-            return jnp.where(ending.closing[:, :, None], now, answers)
-
-        if seen.lanes.gpu:
-            # `any` over lanes would be a kernel of one block, and the branch one more node.
-            return close(lane.record.answers)
-        some = jnp.any(ending.closing)
-        return jax.lax.cond(some, close, lambda answers: answers, lane.record.answers)
 
     def pull(self, inputs: Inputs, lane: Lane, noise: Array, light: bool = False) -> Taken:
         """Take one step of every lane; a `light` one leaves rare work out, and says where.
@@ -119,8 +60,8 @@ class Step:
         """
 
         def draw(lane: Lane, arm: Array) -> Array:
-            lanes, nature = self.spec.execution.lane_ops(inputs.flag), lane.run.nature
-            nature = _shared(inputs, nature)
+            lanes = self.spec.execution.lane_ops(inputs.flag)
+            nature = of_run(lane.run.nature, inputs.nature)
             pulls = lanes.take(lane.stats.counts, arm).astype(jnp.int32)
             return self.spec.source.draw(lanes, nature, arm, pulls, noise)
 
@@ -146,30 +87,53 @@ class Step:
     ) -> Taken:  # fmt: skip
         """One step of every lane; `draw` gives the rewards of arms; else as `pull`, `decide`."""
         in_groups, record = lane.pending is not None, lane.record
-        lane, waits = self.arrivals.entered(inputs, lane)
-        seen = self.observing.snapshot(inputs, lane)
-        checked = self.observing.checked(inputs, lane, seen, waits)
-        beta = self.observing.betas(lane)
-        observed = self.observing.untested(lane, beta)
+        lane, waits = self.entered(inputs, lane)
+        seen = self.snapshot(inputs, lane)
+        checked = self.checked(inputs, lane, seen, waits)
+        beta = self.betas(lane)
+        observed = self.untested(lane, beta)
         if tests:
             if self.spec.evidence is not None:
                 checked = dataclasses.replace(checked, log_e=looks.of_every_answer(checked))
-            observed = self.observing.observed(checked, lane, beta)
-        bad_answer, live = self.observing.bad_answer(seen, lane)
-        sampling = self.observing.sampling(checked, lane)
-        view = self.asking.view(inputs, seen, lane, observed.states, sampling)
+            observed = self.observed(checked, lane, beta)
+        bad_answer, live = self.bad_answer(seen, lane)
+        sampling = self.sampling(checked, lane)
+        view = self.view(inputs, seen, lane.run, observed.states, sampling)
         fault, live = watching.seen(self.spec, view, lane, live)
         wanted = live & jnp.any((record.closed_at == 0) & ~observed.stops, (0, 1)) & ~waits
         wanted = wanted if work else jnp.zeros_like(wanted)
-        choice = self.asking.asked(view, lane.rule_state, wanted, light)
-        choice = choice._replace(arm=self.asking.playable(view, choice.arm))
+        choice = self.asked(view, lane.rule_state, wanted, light)
+        choice = choice._replace(arm=self.playable(view, choice.arm))
         ready: Any = True if choice.asks is None else ~choice.asks
         tested: Any = True
         if in_groups:
             ready, tested = ready & ~waits, checked.live
-        ending = self._ending(inputs, view, lane, live, observed, choice, ready, tested)
 
-        closing, goes_on = ending.closing, jnp.any(ending.still, (0, 1))
+        # Which observers' runs end at this snapshot, [S, D, B] bool each.
+        opened = (record.closed_at == 0) & live
+        stopping = opened & observed.stops
+        native = self.natively(view, choice.state, opened & ~stopping & ready & tested)
+        if native is not None:
+            stopping = stopping | native[0]
+        capped = opened & ~stopping & (lane.stats.t >= inputs.cap) & ready
+        closing = stopping | capped
+        still = opened & ~closing
+
+        def answered(before: Array) -> Array:
+            """The public answers, with those of the runs that end: [S, D, W, B]."""
+            now = self.answers(checked, observed.states, beta)
+            if native is not None:
+                now = jnp.where(native[0][:, :, None], native[1], now)
+            now = jnp.where(capped[:, :, None], checked.public, now)
+            return jnp.where(closing[:, :, None], now, before)
+
+        if seen.lanes.gpu:
+            # `any` over lanes would be a kernel of one block, and the branch one more node.
+            answers = answered(record.answers)
+        else:
+            some = jnp.any(closing)
+            answers = jax.lax.cond(some, answered, lambda answers: answers, record.answers)
+        goes_on = jnp.any(still, (0, 1))
         go = live & goes_on & ready
         # Such a lane draws one more sample, which is never read; masking it would cost too much.
         wrong = go & ((choice.arm < 0) | (choice.arm >= lane.stats.counts.shape[0]))
@@ -178,17 +142,18 @@ class Step:
             state = where(go, state, lane.rule_state)
         estimates = record.estimates
         if estimates:
-            estimates = where(closing[:, :, None], records.estimates(lane), estimates)
-        counted = closing | (ending.still & go)
-        did = self.asking.work(view, state)
+            known = records.estimates(lane.stats, lane.pending)
+            estimates = where(closing[:, :, None], known, estimates)
+        counted = closing | (still & go)
         worked = jax.tree.map(
-            lambda x, more: x + jnp.where(go, more, 0).astype(jnp.int64), lane.work, did
-        )
+            lambda x, more: x + jnp.where(go, more, 0).astype(jnp.int64),
+            lane.work, self.work(view, state),
+        )  # fmt: skip
         record = dataclasses.replace(
             record,
             closed_at=jnp.where(closing, lane.stats.t, record.closed_at),
-            stopped=record.stopped | ending.stopping,
-            answers=self._answers(checked, lane, observed, ending, beta),
+            stopped=record.stopped | stopping,
+            answers=answers,
             tests=record.tests + jnp.where(counted, observed.tested, 0).astype(jnp.int64),
             work=where(closing, lane.work, record.work),
             estimates=estimates,
@@ -198,7 +163,7 @@ class Step:
         reward = jnp.zeros(go.shape, self.spec.dtype)
         if draw is not None:
             reward = draw(lane, choice.arm)
-            stats, pending = self.arrivals.chosen(seen, lane, choice.arm, reward, go)
+            stats, pending = self.chosen(seen, lane, choice.arm, reward, go)
         if partly:
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
@@ -234,23 +199,23 @@ class Step:
         choices: dict[str, Any] = {"rare": False, "in_one_kernel": False, "inner_loops": False}
 
         def traced(*arguments):
-            (lane, view), given = _started(self, arguments)(*arguments), arguments[0]
+            (lane, view), given = _started(self, arguments)(arguments), arguments[0]
             if not all(map(shipped, spec.stopping)):
-                seen, beta = self.observing.snapshot(given, lane), self.observing.betas(lane)
-                observed = self.observing.observed(seen, lane, beta)
-                self.observing.answers(seen, observed.states, beta)
-            state = self.asking.asked(view, lane.rule_state, ~lane.done).state
+                seen, beta = self.snapshot(given, lane), self.betas(lane)
+                observed = self.observed(seen, lane, beta)
+                self.answers(seen, observed.states, beta)
+            state = self.asked(view, lane.rule_state, ~lane.done).state
             if rule.rare:
-                choices["rare"] = self.asking.ask("probe", view, state)[2] is not None
+                choices["rare"] = self.ask("probe", view, state)[2] is not None
             if spec.family.design and not rule.rare:
-                choose = Traced(lambda state: self.asking.ask("choose", view, state), state)
+                choose = Traced(lambda state: self.ask("choose", view, state), state)
                 choices["inner_loops"] = choose.has_loop
             if execution.single:
                 noise = arguments[-1][0]
                 step = Traced(lambda lane: self.pull(given, lane, noise, rule.rare).lane, lane)
                 choices["in_one_kernel"] = step.allowed
-            self.asking.natively(view, state, lane.record.closed_at == 0)
-            self.asking.work(view, state)
+            self.natively(view, state, lane.record.closed_at == 0)
+            self.work(view, state)
             return lane, records.outcome(self.spec, lane)
 
         arguments = inputs, queue, of_lanes, of_lanes, of_lanes, noise
@@ -258,7 +223,7 @@ class Step:
 
     def start(self, *arguments: Any) -> Lane:
         """Lanes at t = n K, after n initial pulls of each arm; the arguments of `started`."""
-        return _started(self, arguments)(*arguments)[0]
+        return _started(self, arguments)(arguments)[0]
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
         """The rewards of the initial pulls, in rounds of all arms: [n K, B]; noise [n K, B].
@@ -269,7 +234,7 @@ class Step:
             return noise
         zero, k = jnp.zeros(noise.shape[1:], jnp.int32), inputs.features.shape[1]
         lanes = self.spec.execution.lane_ops(inputs.flag)
-        draw = partial(self.spec.source.draw, lanes, _shared(inputs, nature))
+        draw = partial(self.spec.source.draw, lanes, of_run(nature, inputs.nature))
         samples = jnp.arange(noise.shape[0], dtype=jnp.int32)
         return jax.vmap(lambda s, noise: draw(zero + s % k, zero + s // k, noise))(samples, noise)
 
@@ -309,75 +274,68 @@ class Step:
         """
         spec, k, b = self.spec, inputs.features.shape[1], noise.shape[1]
         at = jnp.minimum(item, spec.execution.queue - 1)
-        instance, delta = queue.instance[at], queue.delta[:, at]
-
-        def own(x: Array) -> Array:
-            return jnp.moveaxis(x[instance], 0, -1) if spec.per_lane_instances else x[0]
-
-        features = nature = None
+        instance, features, nature, prepared = queue.instance[at], None, None, None
+        tables = of_run(None, inputs.tables)
         if spec.per_lane_instances:
-            features, nature = jax.tree.map(own, (inputs.features, inputs.nature))
-        prepared, tables = jax.tree.map(own, (inputs.prepared, inputs.tables))
-        space = self.observing.space(inputs, features)
+            features, nature, prepared, tables = jax.tree.map(
+                lambda x: jnp.moveaxis(x[instance], 0, -1),
+                (inputs.features, inputs.nature, inputs.prepared, inputs.tables),
+            )
+        run_of = Run(
+            item=item, index=run, row=row, instance=instance, delta=queue.delta[:, at],
+            features=features, nature=nature, prepared=prepared,
+        )  # fmt: skip
+        space = self.space(inputs, features)
         rewards = self.first_rewards(inputs, nature, noise)
         stats = self._first_statistics(inputs, space, tables, rewards)
         stats = dataclasses.replace(stats, stacks=self._stacks(inputs, nature, stats.counts))
         seen = Snapshot.of(spec.family, spec.problem, space, stats)
-        observers, sampling = self.observing.started(seen)
-        stats, pending = self.arrivals.started(seen)
-        none = jnp.zeros((b,), jnp.int32)
+        observers, sampling = self.first_states(seen)
+        stats, pending = self.first_pending(seen)
+        if pending is not None:
+            seen = self.snapshot_of(inputs, run_of, stats)
+        view = self.view(inputs, seen, run_of, observers, sampling)
+        state = self.init(view)
+        counted, none = self.work(view, state), jnp.zeros((b,), jnp.int32)
 
         def many(dtype: Any, *more: int) -> Array:
             return jnp.zeros((len(spec.stopping), spec.deltas, *more, b), dtype)
 
+        estimates = ()
+        if "means" in spec.record and spec.observers > 1:
+            known = records.estimates(stats, pending)
+            estimates = jax.tree.map(lambda x: many(x.dtype, k), known)
         record = Record(
             closed_at=many(jnp.int32),
             stopped=many(bool),
             answers=many(bool, seen.public.shape[0]),
             pulls=many(jnp.int32, k) if spec.observers > 1 else None,
             tests=many(jnp.int64),
+            work=tuple(many(jnp.int64) for _ in counted),
+            estimates=estimates,
         )
         in_range = spec.problem.out_of_range(seen) is None
         lane = Lane(
-            run=Run(
-                item=item, index=run, row=row, instance=instance, delta=delta,
-                features=features, nature=nature, prepared=prepared,
-            ),
+            run=run_of,
             stats=stats,
-            rule_state=(),
+            rule_state=state,
             observers=observers,
             sampling=sampling,
             record=record,
-            work=(),
+            work=tuple(jnp.zeros((b,), jnp.int64) for _ in counted),
             done=item >= queue.length,
             fault=Fault(arm=none, answer=None if in_range else none, number=none),
             log_e=None if spec.evidence is None else looks.none_so_far(seen),
             pending=pending,
-        )  # fmt: skip
-        if "means" in spec.record and spec.observers > 1:
-            kept = jax.tree.map(lambda x: many(x.dtype, k), records.estimates(lane))
-            record = dataclasses.replace(record, estimates=kept)
-        lane = watching.begun(lane, rewards)
-        if pending is not None:
-            seen = self.observing.snapshot(inputs, lane)
-        view = self.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
-        state = self.asking.init(view)
-        counted = self.asking.work(view, state)
-        record = dataclasses.replace(record, work=tuple(many(jnp.int64) for _ in counted))
-        none = tuple(jnp.zeros((b,), jnp.int64) for _ in counted)
-        return dataclasses.replace(lane, rule_state=state, work=none, record=record), view
+        )
+        return watching.begun(lane, rewards), view
 
 
 def _like(dtype: Any, *shape: int) -> Any:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def _shared(inputs: Inputs, nature: Tree) -> Tree:
-    """What `draw` needs of the truth: that of the lanes, or the one that they share."""
-    return jax.tree.map(lambda x: x[0], inputs.nature) if nature is None else nature
-
-
-_started = Cache(lambda step, _: traced_once(step.started), KEPT)
+_started = Cache(lambda step, given: Traced(lambda x: step.started(*x), given), KEPT)
 """`Step.started`, traced once for `outline` and the loop."""
 outline = Cache(lambda spec, inputs: Step(spec).outline(inputs), 8 * KEPT)
 """`Step.outline` of a spec for inputs of one layout."""

@@ -97,15 +97,14 @@ def simulated(
                    engine=Engine(lanes=runs, devices=1))  # fmt: skip
         call, began = Experiment.unchecked(**fold.call.fields | own), int(state.stats.t[0])
         spec = spec_of(call, backend="cpu")
-        inputs: Any = dataclasses.replace(inputs_of(call, spec), cap=np.int32(began + most))
+        inputs: Any = dataclasses.replace(inputs_of(call, spec), cap=np.int32(began + most),
+                                          prepared=fold.inputs.prepared)  # fmt: skip
         queue, places = queue_of(call, spec)[0], np.arange(spec.execution.lanes, dtype=np.int32)
         over = places >= runs
-        lane = dataclasses.replace(state.lane.preparing(()), stats=state.stats, pending=None,
-                                   log_e=None)  # fmt: skip
+        lane = dataclasses.replace(state.lane, stats=state.stats, pending=None, log_e=None)
         lane = jax.tree.map(lambda x: x[..., np.zeros_like(places)], lane)
         item: Any = np.where(over, np.int32(spec.execution.queue), places)
-        run = dataclasses.replace(lane.run, item=item, index=places, row=places,
-                                  prepared=state.lane.run.prepared)  # fmt: skip
+        run = dataclasses.replace(lane.run, item=item, index=places, row=places)
         program, begun = engine.program(spec, inputs), np.int32(runs)
         empty, lane = program.empty(inputs, queue), dataclasses.replace(lane, run=run, done=over)
         carry: Any = dataclasses.replace(empty, lane=lane, next=begun, live=begun)
