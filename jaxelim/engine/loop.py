@@ -12,6 +12,7 @@ settings, seed, run) alone.
 import dataclasses
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -85,20 +86,15 @@ class Program:
 
         On the host. A device with fewer live lanes gets one that is done.
         """
-        execution, shared = self.spec.execution, not self.spec.per_lane_instances
-        order, places = np.argsort(many.done, -1, kind="stable"), execution.queue + 1
+        execution = self.spec.execution
+        axis = int(execution.devices > 1)  # several have a leading axis
+        at = np.argsort(many.done, -1, kind="stable")[..., n : n + 1]
 
-        def own(x: Any) -> np.ndarray:
-            if execution.devices == 1:
-                return x[..., order[n : n + 1]]
-            return np.stack([of[..., at[n : n + 1]] for of, at in zip(x, order, strict=True)])
+        def own(x: np.ndarray) -> np.ndarray:
+            return np.take_along_axis(x, np.expand_dims(at, tuple(range(axis, x.ndim - 1))), -1)
 
-        if shared:  # `prepared` is without an axis of lanes
-            lane = jax.tree.map(own, many.preparing(())).preparing(many.run.prepared)
-        else:
-            lane = jax.tree.map(own, many)
-        axis = int(execution.devices > 1)
-        out = jax.tree.map(lambda x: np.take(x, np.arange(places), axis), carry.out)
+        out = jax.tree.map(lambda x: np.take(x, np.arange(execution.queue + 1), axis), carry.out)
+        lane = jax.tree.map(own, many)
         return dataclasses.replace(carry, lane=lane, out=out, live=np.ones_like(carry.live))
 
     def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
@@ -113,6 +109,14 @@ class Program:
             carry = jax.block_until_ready(self.advance(inputs, queue, carry, np.int32(0)))
             self.compiled = True
         return inputs, queue, carry
+
+
+class Varying(NamedTuple):
+    """What the steps of a chunk change."""
+
+    lane: Lane  # without the arrays that are fixed over a run
+    pulled: Array | None  # [T, B] the arms, where observers stop at different times
+    log: Log | None
 
 
 class Loop:
@@ -139,8 +143,7 @@ class Loop:
         """Refill finished lanes, take `chunk` steps, collect the outcomes of finished runs."""
         carry, noise = self._refilled(inputs, queue, carry)
         start, opened = carry.lane.stats.t, carry.lane.record.closed_at == 0
-        chunk = Chunk(self.spec, inputs, carry.lane, noise)
-        taken, steps = chunk.taken(carry)
+        taken, steps = self._stepped(inputs, carry, noise)
         lane = watching.after_chunk(self.spec, steps.lane.with_fixed(carry.lane))
         # An empty lane's t stands still, so its state could run away, to a NaN at last.
         state = where(carry.lane.done, carry.lane.rule_state, lane.rule_state)
@@ -157,6 +160,75 @@ class Loop:
         lane = carry.lane
         live = jnp.sum(~lane.done, dtype=jnp.int32) + (queue.length - carry.next)
         return dataclasses.replace(carry, live=live, failed=jnp.any(lane.fault.any))
+
+    def one_step(
+        self, inputs: Inputs, first: Lane, noise: Array, n: Array, c: Varying, light: bool = False
+    ) -> tuple[Varying, Array]:
+        """Step n of the chunk that begins with `first`, noise [T, B]; a `light` one as of `pull`.
+
+        With it comes where the step lacks rare work.
+        """
+        spec, lane = self.spec, c.lane.with_fixed(first)
+        if spec.places is not None:
+            at = jnp.minimum(lane.stats.t - first.stats.t, spec.execution.chunk - 1)
+            noise = spec.execution.lane_ops(inputs.flag).take(noise, at)
+        else:
+            noise = jax.lax.dynamic_index_in_dim(noise, n, keepdims=False)
+        now = self.step.pull(inputs, lane, noise, light)
+        lane, pulled, log = now.lane, c.pulled, c.log
+        if pulled is not None:
+            row = now.arm.astype(pulled.dtype)
+            pulled = jax.lax.dynamic_update_index_in_dim(pulled, row, n, 0)
+        if log is not None:
+            log = records.logged(spec, lane, now.arm, now.reward, now.seen, log)
+        return Varying(lane.varying, pulled, log), now.asks
+
+    def _stepped(self, inputs: Inputs, carry: Carry, noise: Array) -> tuple[Array | int, Varying]:
+        """Take all steps of the chunk: their number, and the state after them."""
+        execution, flag, pulled = self.spec.execution, inputs.flag, None
+        length, k = execution.chunk, inputs.features.shape[1]
+        if self.spec.observers > 1:
+            narrow = jnp.int16 if k <= jnp.iinfo(jnp.int16).max else jnp.int32
+            pulled = jnp.full((length, execution.lanes), -1, narrow)
+            pulled = at_run_time(pulled, flag) if execution.single else pulled
+        if execution.single and not self.spec.per_lane_instances:
+            # Made here, since XLA would read the features by columns in every step.
+            lanes = execution.lane_ops(flag)
+            transposed = lanes.materialize(jnp.transpose, inputs.features[0])
+            inputs = dataclasses.replace(inputs, transposed=transposed)
+        step = partial(self.one_step, inputs, carry.lane, noise)
+        c = Varying(carry.lane.varying, pulled, carry.log)
+        if execution.single:
+            return self._alone(step, flag, c)
+        return length, jax.lax.fori_loop(0, length, lambda n, c: step(n, c)[0], c)
+
+    def _alone(self, one_step: Callable, flag: Array, c: Varying) -> tuple[Array, Varying]:
+        """Take the steps of a single lane, fewer where its run ends.
+
+        They are one kernel if that may hold them. Else light steps are one, which follow each
+        other until the lane lacks rare work.
+        """
+        start = at_run_time(jnp.int32(0), flag), c
+        step = Traced(lambda c: (c[0] + 1, one_step(*c)[0]), start)
+
+        def more(c: tuple) -> Array:
+            return (c[0] < self.spec.execution.chunk) & ~c[1].lane.done[0]
+
+        if not self.spec.rule.rare or step.allowed:
+            return as_one_kernel(lambda c: jax.lax.while_loop(more, step, c), flag, start)
+
+        def light(c: tuple) -> tuple:
+            after, asks = one_step(*c[0], light=True)
+            return (c[0][0] + (~asks[0]).astype(jnp.int32), after), asks[0]
+
+        def burst(c: tuple) -> tuple:
+            return jax.lax.while_loop(lambda c: more(c[0]) & ~c[1], light, c)
+
+        def both(c: tuple) -> tuple:
+            after, asks = as_one_kernel(burst, flag, (c, at_run_time(False, flag)))
+            return jax.lax.cond(asks, step, lambda c: c, after)
+
+        return jax.lax.while_loop(more, both, start)
 
     def _refilled(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Carry, Array]:
         """Refill finished lanes from the queue, and draw the noise of the chunk.
@@ -183,12 +255,7 @@ class Loop:
                 log = dataclasses.replace(log, first_rewards=rewards[:, 0], theta_hat_0=estimate)
             taken = jnp.sum(carry.lane.done, dtype=jnp.int32)
             upcoming = jnp.minimum(carry.next + taken, queue.length)
-            lane = carry.lane
-            if spec.per_lane_instances:
-                lane = where(lane.done, fresh, lane)
-            else:
-                lane = where(lane.done, fresh.preparing(()), lane.preparing(()))
-                lane = lane.preparing(fresh.run.prepared)
+            lane = where(carry.lane.done, fresh, carry.lane)
             return dataclasses.replace(carry, lane=lane, next=upcoming, log=log)
 
         wanted = jnp.any(vacant) & (carry.next < queue.length)
@@ -217,90 +284,6 @@ class Loop:
         before = carry.lane, carry.out, carry.finished
         lane, out, finished = jax.lax.cond(count > 0, collect, lambda c: c, before)
         return dataclasses.replace(carry, lane=lane, out=out, finished=finished)
-
-
-class Varying(NamedTuple):
-    """What the steps of a chunk change."""
-
-    lane: Lane  # without the arrays that are fixed over a run
-    pulled: Array | None  # [T, B] the arms, where observers stop at different times
-    log: Log | None
-
-
-class Chunk:
-    """The steps of one chunk, from `lane` on with noise [T, B]."""
-
-    def __init__(self, spec: Spec, inputs: Inputs, lane: Lane, noise: Array):
-        self.spec, self.step, self.noise = spec, Step(spec), noise
-        if spec.execution.single and not spec.per_lane_instances:
-            # Made here, since XLA would read the features by columns in every step.
-            lanes = spec.execution.lane_ops(inputs.flag)
-            transposed = lanes.materialize(jnp.transpose, inputs.features[0])
-            inputs = dataclasses.replace(inputs, transposed=transposed)
-        self.inputs, self.lane = inputs, lane
-        k = inputs.features.shape[1]
-        self.narrow = jnp.int16 if k <= jnp.iinfo(jnp.int16).max else jnp.int32
-
-    def one_step(self, n: Array, c: Varying, light: bool = False) -> tuple[Varying, Array]:
-        """Step n of the chunk, and where it lacks rare work, which a `light` one leaves out."""
-        spec, lane = self.spec, c.lane.with_fixed(self.lane)
-        if spec.places is not None:
-            at = jnp.minimum(lane.stats.t - self.lane.stats.t, spec.execution.chunk - 1)
-            noise = spec.execution.lane_ops(self.inputs.flag).take(self.noise, at)
-        else:
-            noise = jax.lax.dynamic_index_in_dim(self.noise, n, keepdims=False)
-        now = self.step.pull(self.inputs, lane, noise, light)
-        lane, pulled, log = now.lane, c.pulled, c.log
-        if pulled is not None:
-            row = now.arm.astype(self.narrow)
-            pulled = jax.lax.dynamic_update_index_in_dim(pulled, row, n, 0)
-        if log is not None:
-            log = records.logged(spec, lane, now.arm, now.reward, now.seen, log)
-        return Varying(lane.varying, pulled, log), now.asks
-
-    def taken(self, carry: Carry) -> tuple[Array | int, Varying]:
-        """Take all steps of the chunk: their number, and the state after them."""
-        execution, pulled = self.spec.execution, None
-        if self.spec.observers > 1:
-            pulled = jnp.full((execution.chunk, execution.lanes), -1, self.narrow)
-            if execution.single:
-                pulled = at_run_time(pulled, self.inputs.flag)
-        c, length = Varying(carry.lane.varying, pulled, carry.log), execution.chunk
-        if execution.single:
-            return self._alone(c)
-        return length, jax.lax.fori_loop(0, length, lambda n, c: self.one_step(n, c)[0], c)
-
-    def _alone(self, c: Varying) -> tuple[Array, Varying]:
-        """Take the steps of a single lane, fewer where its run ends.
-
-        They are one kernel if that may hold them. Else light steps are one, which follow each
-        other until the lane lacks rare work.
-        """
-        length, flag = self.spec.execution.chunk, self.inputs.flag
-        start = at_run_time(jnp.int32(0), flag), c
-        step = Traced(lambda c: (c[0] + 1, self.one_step(*c)[0]), start)
-
-        def more(c: tuple) -> Array:
-            return (c[0] < length) & ~c[1].lane.done[0]
-
-        def steps(c: tuple) -> tuple:
-            return jax.lax.while_loop(more, step, c)
-
-        if not self.spec.rule.rare or step.allowed:
-            return as_one_kernel(steps, flag, start)
-
-        def light(c: tuple) -> tuple:
-            after, asks = self.one_step(*c[0], light=True)
-            return (c[0][0] + (~asks[0]).astype(jnp.int32), after), asks[0]
-
-        def burst(c: tuple) -> tuple:
-            return jax.lax.while_loop(lambda c: more(c[0]) & ~c[1], light, c)
-
-        def both(c: tuple) -> tuple:
-            after, asks = as_one_kernel(burst, flag, (c, at_run_time(False, flag)))
-            return jax.lax.cond(asks, step, lambda c: c, after)
-
-        return jax.lax.while_loop(more, both, start)
 
 
 def _full(value: Any, dtype: Any, *shape: int) -> Any:

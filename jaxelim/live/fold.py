@@ -358,7 +358,7 @@ def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> L
     makes it again. `waiting` has the pulls that are pending now.
     """
     step, family, all_of_them = Step(spec), spec.family, jnp.ones_like(lane.done)
-    space = step.observing.space(inputs, lane.run.features)
+    space = step.space(inputs, lane.run.features)
 
     def enter(i: Array, now: Lane) -> Lane:
         arm, reward, item = (
@@ -368,7 +368,7 @@ def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> L
         def once(_: Array, now: Lane) -> Lane:
             whole = now.with_fixed(lane)
             got = arm, reward, all_of_them, None if family.items is None else item
-            return step.arrivals.with_reward(inputs, whole, *got).varying
+            return step.with_reward(inputs, whole, *got).varying
 
         return jax.lax.fori_loop(0, rows.times[i], once, now)
 
@@ -410,8 +410,8 @@ def chosen(spec: Spec, inputs: Inputs, lane: Lane, count: Array) -> tuple[Lane, 
 
 def look(spec: Spec, inputs: Inputs, lane: Lane) -> dict[str, Any]:
     """What a run shows of its state: pieces, LLRs and log e [Q], their beta, the answer [W]."""
-    observing = Step(spec).observing
-    seen = observing.of(inputs, lane, _entered(lane))
+    step = Step(spec)
+    seen = step.snapshot_of(inputs, lane.run, _entered(lane))
     active = seen.shape.exists
     if spec.stopping[0].eliminates:
         active = active & jax.tree.map(lambda x: x[0], lane.observers[0]).active(seen)
@@ -420,7 +420,7 @@ def look(spec: Spec, inputs: Inputs, lane: Lane) -> dict[str, Any]:
         "shape": seen.shape,
         "active": active,
         "public": seen.public,
-        "beta": observing.betas(lane)[0],
+        "beta": step.betas(lane)[0],
     }
     if seen.threshold is not None:
         first = jnp.arange(lane.done.size) == 0
