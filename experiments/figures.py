@@ -12,8 +12,8 @@ from matplotlib.ticker import NullLocator
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures import style
-from jaxelim.figures.active import drawn_active
 from jaxelim.figures.drawn import Entry
+from jaxelim.figures.results import drawn_active
 from jaxelim.figures.style import GREY, MARKERS, STYLES, style_of
 from jaxelim.simulation.results.result import Result
 

@@ -5,25 +5,20 @@ cell. Truncated runs are in no mean, and are counted in the legend. Colours suit
 readers; dashes and markers suit grey prints. `save` writes PNG and PDF.
 """
 
-from jaxelim.figures.active import active_arms, active_arms_figure
-from jaxelim.figures.allocations import allocation_figure, pulls_figure
-from jaxelim.figures.comparisons import comparison_figure
+from jaxelim.figures.results import (
+    active_arms,
+    active_arms_figure,
+    pulls_figure,
+    ratio_figure,
+    survival_figure,
+    tau_figure,
+)
 from jaxelim.figures.studies import study_figure
 from jaxelim.figures.style import MARKERS, STYLES, figure_file, save
-from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
+from jaxelim.figures.two_panels import allocation_figure, comparison_figure
 
 __all__ = [
-    "MARKERS",
-    "STYLES",
-    "active_arms",
-    "active_arms_figure",
-    "allocation_figure",
-    "comparison_figure",
-    "figure_file",
-    "pulls_figure",
-    "ratio_figure",
-    "save",
-    "study_figure",
-    "survival_figure",
-    "tau_figure",
-]
+    "MARKERS", "STYLES", "active_arms", "active_arms_figure", "allocation_figure",
+    "comparison_figure", "figure_file", "pulls_figure", "ratio_figure", "save", "study_figure",
+    "survival_figure", "tau_figure",
+]  # fmt: skip

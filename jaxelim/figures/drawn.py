@@ -36,6 +36,11 @@ class Entry:
     dash: Any
     marker: str
 
+    @property
+    def line(self) -> dict[str, Any]:
+        """The colour and the dash, as matplotlib's keywords."""
+        return {"color": self.colour, "linestyle": self.dash}
+
     def tau(self, stopping: int = 0) -> np.ndarray:
         """Stopping times [delta, run]; NaN for truncated runs."""
         return np.where(self.result.stopped[stopping], self.result.samples[stopping], np.nan)

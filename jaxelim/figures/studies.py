@@ -44,29 +44,29 @@ def study_figure(results: Any, *, log: bool = False, level: float = 0.95) -> Fig
     if not any(np.isfinite(one.tau()).any() for one in everyone):
         raise ArgumentError("results", results, "at least one run that stopped")
     deltas = np.unique(np.concatenate([one.result.deltas for one in everyone]))
-    words = ["mean tau (samples)", "share of errors"]
-    if deltas.size > 1:
+    single, words = deltas.size == 1, ["mean tau (samples)", "share of errors"]
+    if not single:
         words.insert(1, "mean tau / log(1/delta) (samples)")
+    x = np.linspace(*np.log(1 / deltas[[-1, 0]]), 1 if single else _POINTS)
     size = max(_WIDTH * len(columns), 6.5), len(words) * _HEIGHT + 0.8
     figure, drawn = panels(size, len(columns), len(words), sharex="col")
     for column, (title, given) in zip(drawn.T, columns.items(), strict=True):
         column[0].set_title(title, fontsize=10)
         for one in given:
-            _draw_means(column[:-1], one, level, deltas.size == 1)
-        _draw_bounds(column[:-1], given, deltas)
+            _draw_means(column[:-1], one, level, single)
+        _draw_bounds(column[:-1], given, x)
         _draw_errors(column[-1], given, level, deltas)
+        _draw_line(column[-1], x, deltas if single else np.exp(-x), "delta", "-.", 1.2)
         for axes in column[:-1]:
             if log:
                 axes.set_yscale("log")
                 logarithmic(axes.yaxis, *axes.get_ylim())
             else:
                 axes.set_ylim(bottom=0)
-        if deltas.size == 1:
+        column[-1].set_xlabel("log(1/delta), natural logarithm")
+        if single:
             column[-1].set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
-            column[-1].set_xlim(-0.6, len(names) - 0.4)
-            column[-1].set_xlabel(f"rule, at delta = {deltas[0]:g}")
-        else:
-            column[-1].set_xlabel("log(1/delta), natural logarithm")
+            column[-1].set(xlim=(-0.6, len(names) - 0.4), xlabel=f"rule, at delta = {deltas[0]:g}")
     for axes, word in zip(drawn[:, 0], words, strict=True):
         axes.set_ylabel(word)
     outside(figure, "lower center", f"{cut} runs cut off: {BIASED}" if cut else None)
@@ -89,25 +89,27 @@ def _draw_means(rows: Any, one: Entry, level: float, single: bool) -> None:
                   label=one.name, **own)  # fmt: skip
 
 
-def _draw_bounds(rows: Any, given: list[Entry], deltas: np.ndarray) -> None:
-    """The bounds on tau, where the instance has them, and T*."""
-    x = np.linspace(np.log(1 / deltas[-1]), np.log(1 / deltas[0]), _POINTS)
-    if deltas.size == 1:
-        x = x[:1]
+def _draw_line(axes: Any, x: Any, y: Any, label: str, dash: Any, width: float) -> None:
+    """A black line through (x, y); across the panel where it has one point."""
+    style: Any = dict(color="black", linestyle=dash, linewidth=width, label=label)
+    if x.size == 1:
+        axes.axhline(y[0], **style)
+    else:
+        axes.plot(x, y, **style)
+
+
+def _draw_bounds(rows: Any, given: list[Entry], x: np.ndarray) -> None:
+    """The bounds on tau at log(1/delta) = x, where the instance has them, and T*."""
     time, bounds = bounds_of([one.result for one in given], np.exp(-x))
     for axes, unit in zip(rows, (1, x), strict=False):
         for label, bound, dash in bounds:
-            style: Any = dict(color="black", linestyle=dash, linewidth=1.3, label=label)
-            if x.size == 1:
-                axes.axhline(bound[0], **style)
-            else:
-                axes.plot(x, bound / unit, **style)
+            _draw_line(axes, x, bound / unit, label, dash, 1.3)
     if time is not None and len(rows) > 1:
         rows[1].axhline(time, color=GREY, linewidth=0.8, label="T*")
 
 
 def _draw_errors(axes: Any, given: list[Entry], level: float, deltas: np.ndarray) -> None:
-    """Error rates, rules side by side, and delta where it leaves room for them."""
+    """Error rates, rules side by side. A larger delta would leave no room for them."""
     gap = 0.0 if deltas.size == 1 else 0.5 * np.diff(np.log(deltas)).min()
     most = 0.0
     for one in given:
@@ -119,10 +121,4 @@ def _draw_errors(axes: Any, given: list[Entry], level: float, deltas: np.ndarray
         axes.errorbar(one.place if deltas.size == 1 else x, value, [value - low, high - value],
                       color=one.colour, linestyle="none", marker=one.marker, markersize=4,
                       linewidth=0.9, capsize=1.5, clip_on=False)  # fmt: skip
-    style: Any = dict(color="black", linestyle="-.", linewidth=1.2, label="delta")
-    if deltas.size == 1:
-        axes.axhline(deltas[0], **style)
-    else:
-        x = np.linspace(np.log(1 / deltas[-1]), np.log(1 / deltas[0]), _POINTS)
-        axes.plot(x, np.exp(-x), **style)
     axes.set_ylim(0, 1.05 * most)

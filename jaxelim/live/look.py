@@ -231,7 +231,7 @@ class Look:
 
     def figure(self) -> "Figure":
         """The evidence beside the level, and the arms' intervals and pulls."""
-        from jaxelim.figures.live import live_figure  # matplotlib is slow to import
+        from jaxelim.figures.two_panels import live_figure  # matplotlib is slow to import
 
         return live_figure(self)
 

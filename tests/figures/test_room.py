@@ -16,7 +16,7 @@ from matplotlib.text import Text
 import jaxelim as je
 from jaxelim import figures
 from jaxelim.figures import letters
-from jaxelim.figures.live import live_figure
+from jaxelim.figures.two_panels import live_figure
 from tests.simulation.comparison_cases import made
 
 DELTAS = 10.0 ** -np.arange(1, 7)
