@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from benchmarks.cases import Case, Timing, whole_chunks
+from benchmarks.measure import Case, Timing, whole_chunks
 from benchmarks.processes import MeasurementError, apart, child
 from benchmarks.report import typical, useful
 from jaxelim.store import write_whole

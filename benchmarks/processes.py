@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import Case, Timing
+from benchmarks.measure import Case, Timing
 
 ROOT = Path(__file__).parents[1]
 

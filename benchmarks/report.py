@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.cases import Case, Timing
+from benchmarks.measure import Case, Timing
 from benchmarks.processes import MeasurementError
 from jaxelim.tables import aligned
 

@@ -4,7 +4,7 @@ import dataclasses
 import statistics
 
 from benchmarks import anchor
-from benchmarks.cases import Case, whole_chunks
+from benchmarks.measure import Case, whole_chunks
 from benchmarks.processes import apart, fresh_cache
 from benchmarks.report import Section, Sitting, described, per_sample, to_anchor, typical, useful
 

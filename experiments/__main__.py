@@ -5,10 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from experiments import cells, figure1, studies, table_files, tables, two_dimensional
+from experiments import cells, figure1, studies, tables, two_dimensional
 
 COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
-    **{name: (tables.TableOptions, partial(table_files.make, name)) for name in tables.LAYOUTS},
+    **{name: (tables.TableOptions, partial(tables.make, name)) for name in tables.LAYOUTS},
     "figure1_left": (figure1.Left, figure1.left),
     "figure1_middle": (figure1.Middle, figure1.middle),
     "figure1_right": (figure1.Right, figure1.right),

@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 
 import jaxelim as je
-from experiments import table_files, tables
+from experiments import tables
 from jaxelim import cli, figures
 from jaxelim.tables import aligned
 
@@ -40,7 +40,7 @@ def main(config: Demo) -> None:
     rows = [row for row in tables.rows("table1", options) if row.reproduces]
     named = {name: one.replace(engine=je.Engine()) for name, one in tables.jobs(rows).items()}
     study = je.study(named, progress=True)
-    lines = table_files.shown(tables.measures(rows, study))
+    lines = tables.shown(tables.measures(rows, study))
     print(
         f"\nTable 1, linear-d20 (K = 50, d = 20), best arm, delta = 0.01, {config.runs} runs; "
         "± is the sd over runs,\nz = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/runs); "

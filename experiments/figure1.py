@@ -12,16 +12,19 @@ written as PNG and PDF.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 import jaxelim as je
 from experiments import cells, paper, tables
-from experiments.figures import full_selective_figure
 from jaxelim import catalogue, checks, figures
 from jaxelim.errors import UnsupportedError
+from jaxelim.figures.drawn import Entry
+from jaxelim.figures.results import drawn_active
 from jaxelim.files import write_whole
 
 INSTANCE = "linear-d10"
@@ -95,6 +98,31 @@ def left(options: Left) -> None:
     )
     for name, figure in zip(LEFT, drawn, strict=True):
         print(*figures.save(figure, options.output / name))
+
+
+def full_selective_figure(results: Mapping[tuple[str, str], je.Result]) -> Figure:
+    """Draw selective and full elimination, at stopping only and at stopping and sampling.
+
+    Each elimination has a colour, and each curve its own dashes. Selective elimination
+    has lines, dashed with sampling. Full elimination has dots, dash-dots with sampling.
+    Half of the runs are inside the bands.
+
+    Args:
+        results: of one sampling rule, by (elimination, place): elimination "selective"
+            or "full", place "stopping" or "both". Any of the four may be missing.
+    """
+    (selective, _), (full, _), *_ = figures.STYLES
+    styles = {
+        ("selective", "stopping"): (selective, "-"),
+        ("selective", "both"): (selective, (0, (5, 2))),
+        ("full", "stopping"): (full, (0, (1, 1))),
+        ("full", "both"): (full, (0, (5, 1, 1, 1))),
+    }
+    words = {"stopping": "at stopping", "both": "at stopping and sampling"}
+    return drawn_active([
+        Entry(f"{elimination}, {words[place]}", one, n, *styles[elimination, place], "o")
+        for n, ((elimination, place), one) in enumerate(results.items())
+    ], 0.5)  # fmt: skip
 
 
 def middle(options: Middle) -> None:

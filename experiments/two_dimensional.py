@@ -15,17 +15,19 @@ Finished runs are stored in RESULTS.
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 import jaxelim as je
 from experiments import cells
 from experiments.elimination_bounds import elimination_bounds, regret_of
-from experiments.figures import Panel, scaling_figure
 from jaxelim import checks, figures
+from jaxelim.figures.style import GREY, panels, style_of
 from jaxelim.instances import two_dimensional
 from jaxelim.simulation.results.summary import BIASED
 from jaxelim.tables import aligned
@@ -80,6 +82,25 @@ class TwoDimensional(cells.Options):
         for name in ("eps", "delta", "test_arms", "test_eps"):
             if not getattr(self, name):
                 raise je.errors.ArgumentError(name, getattr(self, name), "at least one value")
+
+
+class Panel(NamedTuple):
+    """One panel of `scaling_figure`, on two logarithmic axes.
+
+    Args:
+        title: of the panel.
+        xlabel, ylabel: with their units.
+        x: [n], above 0.
+        measured: by name, means [n] and standard errors [n]; NaN where there is none.
+        references: by name, values [n] to compare with: bounds and laws.
+    """
+
+    title: str
+    xlabel: str
+    ylabel: str
+    x: np.ndarray
+    measured: Mapping[str, Pair]
+    references: Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,6 +308,31 @@ def panels_of_bounds(
     ]  # fmt: skip
 
 
+def scaling_figure(drawn: Sequence[Panel]) -> Figure:
+    """Draw simulated quantities against a parameter, with bounds and laws: three panels a row."""
+    across = min(3, len(drawn))
+    rows = -(-len(drawn) // across)
+    figure, places = panels((4.6 * across, 4.4 * rows), across, rows)
+    for axes, panel in zip(places.flat, drawn, strict=False):
+        for place, (name, (mean, bar)) in enumerate(panel.measured.items()):
+            colour, dash, marker = style_of(place)
+            axes.errorbar(panel.x, mean, bar, color=colour, linestyle=dash, linewidth=1.5,
+                          capsize=2.5, markersize=5, marker=marker, label=name)  # fmt: skip
+        for place, (name, values) in enumerate(panel.references.items()):
+            dash = (":", "--", "-.", (0, (1, 3)))[place % 4]
+            axes.plot(panel.x, values, color=GREY, linestyle=dash, linewidth=1.3, label=name)
+        axes.set(xscale="log", yscale="log", xlabel=panel.xlabel, ylabel=panel.ylabel)
+        axes.set_xticks(panel.x, [f"{value:.3g}" for value in panel.x])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_title(panel.title, fontsize=10)
+        # Below the panel, as curves may be anywhere inside.
+        axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17),
+                    ncols=2)  # fmt: skip
+    for axes in figure.axes[len(drawn) :]:
+        axes.remove()
+    return figure
+
+
 def run(config: TwoDimensional) -> None:
     """Run the missing runs; print the tables and draw the figures."""
     began = time.perf_counter()
@@ -347,8 +393,8 @@ def run(config: TwoDimensional) -> None:
         print(f"half-space tests per sample, {panel.title}:", *aligned(rows), sep="\n")
     written = []
     drawn = [*of_times, *of_tests], panels_of_bounds(config, measured, curves)
-    for path, panels in zip(paths, drawn, strict=True):
-        written += figures.save(scaling_figure(panels), path, config.dpi, config.endings)
+    for path, some in zip(paths, drawn, strict=True):
+        written += figures.save(scaling_figure(some), path, config.dpi, config.endings)
     cut = sum(int((~one.stopped).sum()) for one in found.values())
     told = f" and in no mean: {BIASED}" if cut else ""
     print(f"{', '.join(map(str, written))}; {cut} observations cut off{told}; "

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import anchor, report, targets
 from benchmarks.__main__ import Options
-from benchmarks.cases import Case, Timing, arguments
+from benchmarks.measure import Case, Timing, arguments
 from benchmarks.processes import apart
 
 ROOT = Path(__file__).parents[2]

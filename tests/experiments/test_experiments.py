@@ -16,7 +16,7 @@ import xarray as xr
 from scipy import stats
 
 import jaxelim as je
-from experiments import __main__, cells, paper, table_files, tables
+from experiments import __main__, cells, paper, tables
 from jaxelim import figures
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +101,7 @@ def test_errors_are_counted_among_runs_that_stopped(monkeypatch):
     held: Any = {"x": SimpleNamespace(timings={"seconds": 1.0, "samples_drawn": 100})}
     (line,) = tables.measures([row], held)
     assert (line["errors"], line["stopped"], line["truncated"]) == (1, 3, 2)
-    (shown,) = table_files.shown([line])
+    (shown,) = tables.shown([line])
     assert shown["errors [95%]"].startswith("1/3 [") and shown["samples (k)"].startswith("0.03 ")
     assert shown["samples (k)"].endswith("†")
 
@@ -114,7 +114,7 @@ def test_rows_of_other_settings():
     row, changed = (tables.rows("table4", one)[0] for one in (usual, other))
     assert changed.name == f"{row.name}/delta=0.1/ridge=0.0" and changed.paper == {}
     assert (changed.experiment.delta, changed.experiment.ridge) == (0.1, 0.0)
-    told = ["\n".join(table_files.notes([], one)) for one in (usual, other)]
+    told = ["\n".join(tables.notes([], one)) for one in (usual, other)]
     for words in ("These are not the paper's numbers", "delta = 0.1, threshold log("):
         assert words in told[1] and words not in told[0]
     gk16 = tables.rows("table4", tables.TableOptions(rules=("lucb",), threshold="gk16"))[0]

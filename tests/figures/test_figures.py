@@ -11,7 +11,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import jaxelim as je
-from experiments import figures as drawings
+from experiments import figure1, two_dimensional
 from jaxelim import cli, figures
 from jaxelim.bounds import Complexity
 from jaxelim.contracts.pieces import HalfSpaces
@@ -56,9 +56,10 @@ FOUR = {
     for i, kind in enumerate(("selective", "full"))
     for place in ("stopping", "both")
 }
-PANEL = drawings.Panel(
+PANEL = two_dimensional.Panel(
     "tau", "eps", "samples", DELTAS,
-    {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": 3 / DELTAS}, {"1/eps": 1 / DELTAS},
+    {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": (3 / DELTAS, 0.1 / DELTAS)},
+    {"1/eps": 1 / DELTAS},
 )  # fmt: skip
 FOUND = Complexity(
     value=np.float64(0.1),
@@ -71,13 +72,13 @@ FOUND = Complexity(
 )
 FIGURES = {
     "active": lambda: figures.active_arms_figure(ACTIVE),
-    "middle": lambda: drawings.full_selective_figure(FOUR),
+    "middle": lambda: figure1.full_selective_figure(FOUR),
     "ratio": lambda: figures.ratio_figure(RATIOS),
     "ratio-sd": lambda: figures.ratio_figure(RATIOS, error="sd"),
     "tau": lambda: figures.tau_figure(TAU),
     "survival": lambda: figures.survival_figure(TAU),
     "pulls": lambda: figures.pulls_figure(PULLS, most=2),
-    "scaling": lambda: drawings.scaling_figure([PANEL] * 4),
+    "scaling": lambda: two_dimensional.scaling_figure([PANEL] * 4),
     "allocation": lambda: figures.allocation_figure(FOUND, "here"),
 }
 
@@ -304,7 +305,7 @@ def test_shares_of_pulls_and_the_rest():
 
 
 def test_panels_hold_measured_values_and_references():
-    figure = drawings.scaling_figure([PANEL] * 4)
+    figure = made_figure("scaling")
     assert len(figure.axes) == 4
     axes = figure.axes[3]
     assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_title() == "tau"
@@ -338,10 +339,6 @@ def test_saving(tmp_path):
         figures.save(made_figure("ratio"), tmp_path / "missing" / "a.png")
 
 
-def panel(x, y):
-    return drawings.scaling_figure([drawings.Panel("", "", "", x, {"x": y})])
-
-
 @pytest.mark.parametrize(
     "call, word",
     [
@@ -352,17 +349,12 @@ def panel(x, y):
         (lambda: figures.active_arms(made([3.0, 4.0])), "eliminat"),
         (lambda: figures.active_arms(dataclasses.replace(
             ACTIVE["LinGame"], stopped=np.zeros((1, 1, 12), bool))), "stopped"),
-        (lambda: drawings.full_selective_figure({("none", "both"): ACTIVE["LinGame"]}),
-         "elimination, place"),
         (lambda: figures.ratio_figure(TAU), "an elimination"),
         (lambda: figures.ratio_figure(RATIOS, error="iqr"), "error"),
         (lambda: figures.tau_figure(made([[5.0]] * 2, cap=4)), "stopped"),
         (lambda: figures.tau_figure(TAU, bins=1), "bins"),
         (lambda: figures.study_figure(made([5.0], cap=4)), "stopped"),
         (lambda: figures.pulls_figure({"a": made([3.0]), **PULLS}), "one instance and problem"),
-        (lambda: drawings.scaling_figure([]), "panel"),
-        (lambda: panel([0.0], [1.0]), "above 0"),
-        (lambda: panel([1.0], [1.0, 2.0]), "measured"),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_by_name(call, word):
