@@ -104,7 +104,7 @@ DRAWS = [(generator, problem) for generator, those in PROBLEMS.items() for probl
 
 
 @pytest.mark.parametrize(("generator", "problem"), DRAWS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=SEEDS)
 def test_draws_depend_on_the_seed_and_the_index_alone(generator, problem, seed):
     options = {"problem": problem}
@@ -127,10 +127,8 @@ def test_draws_are_stable_across_versions():
         np.testing.assert_allclose(drawn, known, rtol=1e-9)
 
 
-@settings(max_examples=10, deadline=None)
-@given(
-    seed=SEEDS, K=st.integers(10, 60), interval=st.sampled_from([(-0.5, 0.5), (-1, 0), (0.2, 0.2)])
-)
+@settings(max_examples=10)
+@given(SEEDS, st.integers(10, 60), st.sampled_from([(-0.5, 0.5), (-1, 0), (0.2, 0.2)]))
 def test_linear_d20(seed, K, interval):
     for problem in PROBLEMS[instances.linear_d20]:
         one = instances.linear_d20(seed, 2, problem=problem, K=K, theta_interval=interval)
@@ -156,7 +154,7 @@ def test_linear_d20_draws_theta_as_in_the_paper():
     assert 0.4 < (theta > 0).mean() < 0.6 and abs(np.abs(theta).mean() - 0.15) < 0.01
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=SEEDS, K=st.integers(11, 60), m=st.integers(1, 10))
 def test_linear_d10(seed, K, m):
     one = instances.linear_d10(seed, 2, problem="top-m", K=K, m=m)
@@ -176,7 +174,7 @@ def test_linear_d10_as_in_the_paper():
     assert means.min() < -0.45 and means.max() > -0.25 and means.max() <= -0.2 + 1e-12
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=SEEDS, K=st.integers(2, 50), data=st.data())
 def test_unstructured(seed, K, data):
     m = data.draw(st.integers(1, K - 1))
@@ -201,7 +199,6 @@ def test_unstructured_intervals():
     assert gap(instances.unstructured(0, m=5, **equal), 5) == 0.6
 
 
-@settings(deadline=None)
 @given(K=st.integers(3, 200), eps=st.floats(1e-12, 0.4999))
 def test_two_dimensional(K, eps):
     one = instances.two_dimensional(K, eps)
@@ -214,7 +211,6 @@ def test_two_dimensional(K, eps):
     assert instances.two_dimensional(K, [eps, 0.1]) == stack([one, other])
 
 
-@settings(deadline=None)
 @given(d=st.integers(2, 20), omega=st.floats(1e-7, 1.57))
 def test_soare(d, omega):
     one = instances.soare(d, omega)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from jaxelim import catalogue, cli, instances
+from jaxelim import catalogue, cli
 from jaxelim.errors import ArgumentError, StoreError
 from jaxelim.families import Bernoulli, Bounded
 from jaxelim.instances import load_instance, load_items
@@ -89,12 +89,12 @@ def test_structure(arms, theta, structure):
 def test_repr_of_small_instances_evaluates_back():
     for one in (Instance(PHI, THETA), Instance(PHI, [THETA, THETA], 0.5, "a 'name'")):
         assert eval(repr(one)) == one
-    assert repr(instances.load_instance("linear-d20")) == (
+    assert repr(load_instance("linear-d20")) == (
         "Instance(arms=<50x20>, theta=<20>, noise_std=1.0, name='linear-d20')"
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(name=NAMES)
 def test_every_other_name_can_be_stored(name):
     named = xr.Dataset(attrs={"instance": Instance(PHI, THETA, name=name).name})
@@ -115,7 +115,6 @@ def test_index_out_of_range():
 # Invariants
 
 
-@settings(deadline=None)
 @given(drawn_instances())
 def test_equality_and_hash_by_content(one):
     twin = Instance(one.arms.copy(), one.theta.copy(), one.noise_std, "another label")
@@ -127,16 +126,13 @@ def test_equality_and_hash_by_content(one):
     assert negative == one and hash(negative) == hash(one)
     moved = one.theta.copy()
     moved.flat[-1] = moved.flat[-1] + 1.0
-    assert one != Instance(one.arms, moved, one.noise_std) and one != Instance(
-        one.arms, one.theta, one.noise_std * 2
-    )
     bent = one.arms.copy()
     bent.flat[0] = bent.flat[0] - 1.0
-    assert one != Instance(bent, one.theta, one.noise_std)
+    wider = Instance(one.arms, one.theta, one.noise_std * 2)
+    assert one not in (one.replace(theta=moved), one.replace(arms=bent), wider)
     assert stack([one]) != one or one.batched
 
 
-@settings(deadline=None)
 @given(drawn_instances(batched=True))
 def test_batch_indexing(batch):
     assert stack(list(batch)) == batch == stack(batch) == batch[:]
@@ -146,13 +142,13 @@ def test_batch_indexing(batch):
     assert stack([batch, batch[0]]).size == batch.size + 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(one=drawn_instances())
 def test_json_round_trip(tmp_path_factory, one):
     path = tmp_path_factory.mktemp("json") / "one.json"
     one.to_json(path)
-    for again in (instances.load_instance(path), instances.load_instance(str(path))):
-        assert again == one and again.name == one.name and again.batched == one.batched
+    for again in (load_instance(path), load_instance(str(path))):
+        assert again == one and again.name == one.name
 
 
 # Files
@@ -167,22 +163,22 @@ def test_keys_of_a_file(tmp_path):
         known = f'"name": "one", "family": {family}, "used_in": "", "problems": ["bai"], "m": null'
         for text in (GOOD, GOOD.replace('"_other"', f'{known}, "_other"')):
             path.write_text(text)
-            assert instances.load_instance(path) == Instance(np.eye(2), [1.0, 0.5])
+            assert load_instance(path) == Instance(np.eye(2), [1.0, 0.5])
 
 
 def test_families_of_files_are_texts(tmp_path):
     """As on the command line, and equal to the object; nothing else is imported."""
-    path = tmp_path / "one.json"
+
+    def read(family):
+        (tmp_path / "one.json").write_text(json.dumps({"means": [1.5, 4.0], "family": family}))
+        return load_instance(tmp_path / "one.json")
+
     for written in ("Bounded(0, 5)", "bounded(high=5, low=0)"):
-        path.write_text(json.dumps({"means": [1.5, 4.0], "family": written}))
-        assert instances.load_instance(path).family == Bounded(0, 5)
+        assert read(written).family == Bounded(0, 5)
     for written, words in (("bernoulli(1)", "too many positional"), ("Bounded(5, 0)", "above low"),
                            ("bonded(0, 5)", "nearest: 'bounded'"), (3, "a name or a call"),
                            ("subprocess:Popen()", "allowed: 'gaussian', 'bernoulli'")):  # fmt: skip
-        path.write_text(json.dumps({"means": [1.5, 4.0], "family": written}))
-        with pytest.raises(ArgumentError) as caught:
-            instances.load_instance(path)
-        assert words in str(caught.value)
+        refused(lambda written=written: read(written), "name_or_path", words)
 
 
 def test_a_file_without_a_name_gives_its_own(tmp_path):
@@ -198,9 +194,9 @@ def test_a_name_without_suffix_may_be_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("mine", "linear-d20"):
         Path(name).write_text(GOOD)
-    assert instances.load_instance("mine").K == 2
-    assert instances.load_instance("linear-d20").K == 50
-    assert instances.load_instance("./linear-d20").K == 2
+    assert load_instance("mine").K == 2
+    assert load_instance("linear-d20").K == 50
+    assert load_instance("./linear-d20").K == 2
 
 
 @pytest.mark.parametrize(
@@ -209,23 +205,18 @@ def test_a_name_without_suffix_may_be_a_file(tmp_path, monkeypatch):
 def test_files_that_are_no_text(tmp_path, content, words):
     path = tmp_path / "bad.json"
     path.write_bytes(content)
-    with pytest.raises(ArgumentError) as caught:
-        instances.load_instance(path)
-    assert caught.value.given == str(path) and caught.value.argument == "name_or_path"
-    assert "bad.json" in str(caught.value) and words in caught.value.note
+    error = refused(lambda: load_instance(path), "name_or_path", "bad.json", words)
+    assert error.given == str(path) and words in error.note
 
 
 def test_names_and_paths_of_no_instance(tmp_path):
-    for path in (tmp_path / "none", str(tmp_path / "none"), "none.json", "./none"):
-        with pytest.raises(ArgumentError, match="no such file"):
-            instances.load_instance(path)
-    with pytest.raises(ArgumentError, match="no regular file"):
-        instances.load_instance(tmp_path)
-    for name in ("Linear-D20", "linear-d200"):
-        with pytest.raises(ArgumentError, match="nearest: 'linear-d20'"):
-            instances.load_instance(name)
-    for value in ("x" * 10_000, "a\0b", b"linear-d20", PHI):
-        refused(lambda value=value: instances.load_instance(value), "name_or_path")
+    none, near = tmp_path / "none", "nearest: 'linear-d20'"
+    for path, *words in (
+        *((path, "no such file") for path in (none, str(none), "none.json", "./none")),
+        (tmp_path, "no regular file"), ("Linear-D20", near), ("linear-d200", near),
+        ("x" * 10_000,), ("a\0b",), (b"linear-d20",), (PHI,),
+    ):  # fmt: skip
+        refused(lambda path=path: load_instance(path), "name_or_path", *words)
 
 
 def test_to_json_is_plain_json(tmp_path):
@@ -266,8 +257,7 @@ def test_a_write_that_fails_leaves_the_older_file(tmp_path, monkeypatch):
 
 def test_a_place_that_takes_no_file(tmp_path):
     for path in (tmp_path, tmp_path / "none" / "one.json"):
-        with pytest.raises(ArgumentError, match="path: .*a file in a folder that exists"):
-            ONE.to_json(path)
+        refused(lambda path=path: ONE.to_json(path), "path", "a file in a folder that exists")
 
 
 def test_means_make_an_instance(tmp_path):
