@@ -20,8 +20,6 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("Haswell", "SkylakeX", "Zen")
 INSTRUCTIONS = ("SSE4_2", "AVX", "AVX2", "AVX512")
-APART = ("OptimisticTaS", "OptimisticTaS, K = 4")
-"""Jobs of which some runs part between AVX2 and AVX-512."""
 FUSED = ("AVX2", "AVX512")
 """The sets with fused multiply-adds; the others round twice."""
 
@@ -44,20 +42,18 @@ def jobs() -> dict:
         return lambda: _of_runs(je.simulate(*given, runs=count, **{**usual, **settings}))
 
     def optimum(instance):
-        return lambda: _of_optimum(je.complexity(instance, je.BestArm()))
+        words = "value", "allocation", "gap"
+        return lambda: _of_one(je.complexity(instance, je.BestArm()), *words)
 
+    long = dict(delta=0.01, ridge=1.0, max_samples=200_000, **both)
+    mixed = dict(ridge=None, max_samples=100_000, threshold=je.Mixture(), **both)
     return {
-        "LinGame, run 115": lambda: _of_trace(
-            je.trace(d20, je.BestArm(), je.LinGame(), delta=0.01, seed=0, run=115, ridge=1.0,
-                     max_samples=200_000, **both)
-        ),  # fmt: skip
-        "LinGame": runs(d20, je.LinGame(), 120, delta=0.01, ridge=1.0, max_samples=200_000, **both),
-        "LinGame, Mixture": runs(
-            d20, je.LinGame(), 60, ridge=None, max_samples=100_000, threshold=je.Mixture(), **both
-        ),
-        "LinGapE, Mixture": runs(
-            d20, je.LinGapE(), 40, ridge=None, max_samples=100_000, threshold=je.Mixture(), **both
-        ),
+        "LinGame, run 115": lambda: _of_one(
+            je.trace(d20, je.BestArm(), je.LinGame(), seed=0, run=115, **long),
+            "arms", "samples", "answer"),
+        "LinGame": runs(d20, je.LinGame(), 120, **long),
+        "LinGame, Mixture": runs(d20, je.LinGame(), 60, **mixed),
+        "LinGapE, Mixture": runs(d20, je.LinGapE(), 40, **mixed),
         "FWS": runs(d5, je.FWS(), 30, ridge=1.0, **both),
         "Lazy TaS": runs(d5, je.LazyTaS(), 30, ridge=1.0, **both),
         "RAGE": runs(d5, je.RAGE(steps=500), 20, stopping=je.Native()),
@@ -71,7 +67,7 @@ def jobs() -> dict:
         "H* linear": optimum(d20),
         "H* unstructured": optimum(k40),
         "H* logistic": optimum(coins),
-    }
+    }  # fmt: skip
 
 
 def _hash(*arrays) -> str:
@@ -90,12 +86,8 @@ def _of_runs(result) -> list[str]:
     ]
 
 
-def _of_trace(trace) -> list[str]:
-    return [_hash(trace.arms, trace.samples, trace.answer)]
-
-
-def _of_optimum(found) -> list[str]:
-    return [_hash(found.value, found.allocation, found.gap)]
+def _of_one(found, *names) -> list[str]:
+    return [_hash(*(getattr(found, name) for name in names))]
 
 
 def runs_avx512() -> bool:
