@@ -93,23 +93,20 @@ def observes(stops=None, tests=None, state=None):
     return stopping(observe=observe)
 
 
-@pytest.mark.parametrize(
-    "rule, told",
-    [
-        (observes(stops=lambda seen, beta: beta - 1), "stops that observe returned are float64"),
-        (observes(stops=lambda seen, beta: jnp.any(beta > 9)), "stops that observe returned are b"),
-        (observes(stops=lambda seen, beta: False), "stops that observe returned are of type bool"),
-        (observes(tests=lambda seen, beta: beta), "tests that observe returned are float64"),
-        (observes(state=lambda seen, beta: seen.means[0]), "state is float64[3,16] after start"),
-        (observes(state=lambda seen, beta: None), "observe returned a state of structure"),
-        (stopping(observe=lambda self, seen, *_: seen.beta), "observe raised AttributeError"),
-        (stopping(observe=lambda self, seen, state, beta: beta > 1), "what observe returned is"),
-        (stopping(start=lambda *_: "none"), "a leaf of the state that start returned is"),
-        (stopping(start=lambda *_: 0.0), "a leaf of the state that start returned is"),
-        (stopping(answer=lambda self, seen, _: seen.public[:2]), "what answer returned is bool[2,"),
-        (stopping(answer=lambda self, seen, _: seen.means), "what answer returned is float64[3,"),
-    ],
-)
+@pytest.mark.parametrize("rule, told", [
+    (observes(stops=lambda seen, beta: beta - 1), "stops that observe returned are float64"),
+    (observes(stops=lambda seen, beta: jnp.any(beta > 9)), "stops that observe returned are b"),
+    (observes(stops=lambda seen, beta: False), "stops that observe returned are of type bool"),
+    (observes(tests=lambda seen, beta: beta), "tests that observe returned are float64"),
+    (observes(state=lambda seen, beta: seen.means[0]), "state is float64[3,16] after start"),
+    (observes(state=lambda seen, beta: None), "observe returned a state of structure"),
+    (stopping(observe=lambda self, seen, *_: seen.beta), "observe raised AttributeError"),
+    (stopping(observe=lambda self, seen, state, beta: beta > 1), "what observe returned is"),
+    (stopping(start=lambda *_: "none"), "a leaf of the state that start returned is"),
+    (stopping(start=lambda *_: 0.0), "a leaf of the state that start returned is"),
+    (stopping(answer=lambda self, seen, _: seen.public[:2]), "what answer returned is bool[2,"),
+    (stopping(answer=lambda self, seen, _: seen.means), "what answer returned is float64[3,"),
+])  # fmt: skip
 @pytest.mark.parametrize("delta", [0.1, [0.1, 0.2]])
 def test_a_stopping_rule(rule, told, delta):
     refused("stopping", told, stopping=rule, delta=delta)
@@ -148,22 +145,19 @@ class Normal(je.families.OneParameter):
         return by**2 / 2
 
 
-@pytest.mark.parametrize(
-    "members, told",
-    [
-        ({"noise": "cauchy"}, "its noise is 'cauchy'"),
-        ({"noise": None}, "its noise is None"),
-        ({"initial_pulls": 0}, "its initial_pulls is 0"),
-        ({"initial_pulls": 1.5}, "its initial_pulls is 1.5"),
-        ({"initial_pulls": True}, "its initial_pulls is True"),
-        ({"scale": -2.0}, "its scale is -2"),
-        ({"scale": 0}, "its scale is 0"),
-        ({"scale": np.inf}, "its scale is inf"),
-        ({"scale": "large"}, "its scale is 'large'"),
-        ({"loss": lambda self, stat, by: by[0]}, "a loss(stat, by) that returns"),
-        ({"first": lambda self, x: x}, "a first(x) that returns"),
-    ],
-)
+@pytest.mark.parametrize("members, told", [
+    ({"noise": "cauchy"}, "its noise is 'cauchy'"),
+    ({"noise": None}, "its noise is None"),
+    ({"initial_pulls": 0}, "its initial_pulls is 0"),
+    ({"initial_pulls": 1.5}, "its initial_pulls is 1.5"),
+    ({"initial_pulls": True}, "its initial_pulls is True"),
+    ({"scale": -2.0}, "its scale is -2"),
+    ({"scale": 0}, "its scale is 0"),
+    ({"scale": np.inf}, "its scale is inf"),
+    ({"scale": "large"}, "its scale is 'large'"),
+    ({"loss": lambda self, stat, by: by[0]}, "a loss(stat, by) that returns"),
+    ({"first": lambda self, x: x}, "a first(x) that returns"),
+])  # fmt: skip
 @pytest.mark.parametrize("recorded", [False, True])
 def test_a_family(members, told, recorded):
     family, means = mine(Normal, **members), [0.5, 0.2, 0.0]
@@ -186,16 +180,13 @@ class Shifted(je.contracts.Source):
         return lanes.take(nature, arm) + noise
 
 
-@pytest.mark.parametrize(
-    "members, told",
-    [
-        ({"noise": "cauchy"}, "its noise is 'cauchy'"),
-        ({"nature": lambda self, instance: "high"}, "it returned"),
-        ({"draw": lambda self, lanes, nature, arm, pull, noise: arm}, "int32[16]"),
-        ({"lengths": lambda self, nature: nature}, "not int32[3]"),
-        ({"lengths": lambda self, nature: nature[:2] > 0}, "not int32[3]"),
-    ],
-)
+@pytest.mark.parametrize("members, told", [
+    ({"noise": "cauchy"}, "its noise is 'cauchy'"),
+    ({"nature": lambda self, instance: "high"}, "it returned"),
+    ({"draw": lambda self, lanes, nature, arm, pull, noise: arm}, "int32[16]"),
+    ({"lengths": lambda self, nature: nature}, "not int32[3]"),
+    ({"lengths": lambda self, nature: nature[:2] > 0}, "not int32[3]"),
+])  # fmt: skip
 def test_a_source(members, told):
     source, means = mine(Shifted, **members), [0.5, 0.2, 0.0]
     refused("source", told, kind=je.errors.FamilyError,

@@ -88,15 +88,11 @@ def test_real_array_converts_or_refuses(value):
         refused(lambda: checks.real_array("x", value), "x", "finite")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        [1, 2.5], (1, 2.5), [np.int64(1), np.float32(2.5)], jnp.array([1, 2.5], dtype="float32"),
-        np.array([2.5, 1])[::-1], [np.array(1), np.array(2.5)],
-        np.array([1, 2.5]).view(np.recarray),
-    ],
-    ids=["list", "tuple", "scalars", "jax", "reversed", "nulldim", "subclass"],
-)  # fmt: skip
+@pytest.mark.parametrize("value", [
+    [1, 2.5], (1, 2.5), [np.int64(1), np.float32(2.5)], jnp.array([1, 2.5], dtype="float32"),
+    np.array([2.5, 1])[::-1], [np.array(1), np.array(2.5)],
+    np.array([1, 2.5]).view(np.recarray),
+], ids=["list", "tuple", "scalars", "jax", "reversed", "nulldim", "subclass"])  # fmt: skip
 def test_real_array_accepts_what_numpy_reads(value):
     array = checks.real_array("x", value)
     assert type(array) is np.ndarray and array.dtype == np.float64 and array.tolist() == [1.0, 2.5]
@@ -126,17 +122,14 @@ def test_real_accepts_numbers(value):
     assert checks.real("x", 10**25) == 1e25  # beyond 64 bits
 
 
-@pytest.mark.parametrize(
-    ("options", "inside", "outside", "words"),
-    [
-        ({"low": 0}, [0, 1e300], [-1e-300], "a finite number >= 0"),
-        ({"low": 0, "open": True}, [5e-324], [0, -0.0, -1], "a finite number > 0"),
-        ({"high": 1}, [1, -1e300], [1.0000001], "a finite number <= 1"),
-        ({"high": 1, "open": True}, [0.9999], [1], "a finite number < 1"),
-        ({"low": 0, "high": 1, "open": True}, [0.5], [0, 1, 2], "strictly between 0 and 1"),
-        ({"low": 0, "high": 1}, [0, 1], [-0.1, 1.1], "a number in [0, 1]"),
-    ],
-)
+@pytest.mark.parametrize(("options", "inside", "outside", "words"), [
+    ({"low": 0}, [0, 1e300], [-1e-300], "a finite number >= 0"),
+    ({"low": 0, "open": True}, [5e-324], [0, -0.0, -1], "a finite number > 0"),
+    ({"high": 1}, [1, -1e300], [1.0000001], "a finite number <= 1"),
+    ({"high": 1, "open": True}, [0.9999], [1], "a finite number < 1"),
+    ({"low": 0, "high": 1, "open": True}, [0.5], [0, 1, 2], "strictly between 0 and 1"),
+    ({"low": 0, "high": 1}, [0, 1], [-0.1, 1.1], "a number in [0, 1]"),
+])  # fmt: skip
 def test_real_bounds(options, inside, outside, words):
     for value in inside:
         assert checks.real("x", value, **options) == value
