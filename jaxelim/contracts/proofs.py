@@ -22,12 +22,9 @@ BOUNDED = "bounded"  # any law in an interval
 LAWS = (GAUSSIAN, UNKNOWN_VARIANCE, ONE_PARAMETER, BOUNDED)
 """Laws of rewards that proofs know."""
 
-STOPS = ("llr", "selective", "full")
-"""Stops that end a run once every piece of the answer was refuted."""
-INTERVALS = "intervals"
-"""Native test: the intervals of the means at level beta part."""
-LLR_OF_PAIRS = "llr of pairs"
-"""Native test: the LLRs of pairs of arms exceed beta."""
+STOPS = ("llr", "selective", "full")  # they end a run once every piece of the answer is refuted
+INTERVALS = "intervals"  # native test: the intervals of the means at level beta part
+LLR_OF_PAIRS = "llr of pairs"  # native test: the LLRs of pairs of arms exceed beta
 REFUTING = (*STOPS, INTERVALS, LLR_OF_PAIRS)
 """Endings that refute pieces of which one is true where the answer is wrong.
 

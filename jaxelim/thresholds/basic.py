@@ -18,14 +18,7 @@ from jax import Array
 
 from jaxelim.cache import jitted
 from jaxelim.checks import integer, real
-from jaxelim.contracts.proofs import (
-    GAUSSIAN,
-    ONE_PARAMETER,
-    REFUTING,
-    STOPS,
-    UNKNOWN_VARIANCE,
-    Call,
-)  # fmt: skip
+from jaxelim.contracts import proofs
 from jaxelim.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -44,7 +37,7 @@ class Heuristic:
     def __call__(self, t: Array, delta: Array) -> Array:
         return jnp.log(1 + t) - jnp.log(delta)
 
-    def proof(self, call: Call) -> str:
+    def proof(self, call: proofs.Call) -> str:
         return "it is known from experience alone"
 
     def constants(self, delta: float) -> tuple[float, float, float]:
@@ -63,7 +56,7 @@ class GK16:
     def __call__(self, t: Array, delta: Array) -> Array:
         return jnp.log(1 + jnp.log(t)) - jnp.log(delta)
 
-    def proof(self, call: Call) -> str:
+    def proof(self, call: proofs.Call) -> str:
         return "it is known from experience alone, and near-equal arms cross it almost surely"
 
 
@@ -97,12 +90,12 @@ class LinearThreshold:
         volume = d / 2 * jnp.log(1 + t * share)
         return (jnp.sqrt(volume - jnp.log(delta)) + self.theta_bound * (self.ridge / 2) ** 0.5) ** 2
 
-    def proof(self, call: Call) -> bool | str:
+    def proof(self, call: proofs.Call) -> bool | str:
         """True for Gaussian rewards of d, L and S at most these, for `STOPS` and every rule.
 
         A live run trusts S.
         """
-        if call.law != GAUSSIAN:
+        if call.law != proofs.GAUSSIAN:
             return call.other_law("Gaussian rewards")
         asked = (("dimension", call.dimension), ("feature_bound", call.longest))
         asked += (("theta_bound", call.theta_norm or 0.0), ("ridge", call.ridge or 0.0))
@@ -110,7 +103,7 @@ class LinearThreshold:
             own = getattr(self, name)
             if least > own * (1 + _ROUNDING) or (name == "ridge" and least != own):
                 return f"its {name} is {own:g}, and that of the call {least:g}"
-        return call.uncovered(STOPS, "LLR, selective and full stops") or True
+        return call.uncovered(proofs.STOPS, "LLR, selective and full stops") or True
 
 
 @functools.cache
@@ -197,7 +190,7 @@ class KaufmannKoolen:
         if self.pieces is not None:
             return self
         family = instance.family
-        normal = family.stated_law() == GAUSSIAN
+        normal = family.stated_law() == proofs.GAUSSIAN
         if not normal and not getattr(family, "exponential", False):
             raise UnsupportedError("family", family, _REWARDS)
         if needed := _pieces_and_arms(problem, instance.structure, instance.K):
@@ -214,20 +207,20 @@ class KaufmannKoolen:
         more = 2 * jnp.log(4 + log_n) if self.gaussian else 3 * jnp.log1p(log_n)
         return self.arms * (least + more)
 
-    def proof(self, call: Call) -> bool | str:
+    def proof(self, call: proofs.Call) -> bool | str:
         """True where pieces and arms are at least those of the problem; native tests too.
 
         Raises:
             UnsupportedError: unknown variances, a ridge, or gaussian=True for other rewards.
         """
-        if call.law == UNKNOWN_VARIANCE:
+        if call.law == proofs.UNKNOWN_VARIANCE:
             raise UnsupportedError("family", call.family, _REWARDS)
-        if self.gaussian and call.law == ONE_PARAMETER:
+        if self.gaussian and call.law == proofs.ONE_PARAMETER:
             allowed = f"KaufmannKoolen(.., gaussian=False) for {call.family!r}"
             raise UnsupportedError("threshold", self, allowed)
         if call.ridge:
             raise UnsupportedError("ridge", call.ridge, f"None or 0 with {self!r}")
-        if call.law not in (GAUSSIAN, ONE_PARAMETER):
+        if call.law not in (proofs.GAUSSIAN, proofs.ONE_PARAMETER):
             return call.other_law(_REWARDS)
         if self.arms != call.arms:  # all K arms cover every problem with one piece
             needed = _pieces_and_arms(call.problem, call.structure, call.arms)
@@ -235,7 +228,7 @@ class KaufmannKoolen:
                 return f"for this problem it needs arms = {call.arms}, all of them"
             if (self.pieces or 1) < needed[0] or not needed[1] <= self.arms <= call.arms:
                 return f"this call needs pieces = {needed[0]} and arms = {needed[1]}"
-        return call.uncovered(REFUTING, "tests that refute pieces") or True
+        return call.uncovered(proofs.REFUTING, "tests that refute pieces") or True
 
 
 def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | None:
