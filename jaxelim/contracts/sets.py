@@ -250,10 +250,10 @@ class SignSet(PieceSet):
     left: Array | None = None  # [] int32: number of active arms
 
     @staticmethod
-    def full(like: Array, ends: bool = True) -> "SignSet":
-        """The set of all arms, `like` [K]; `ends`: with `left`."""
+    def full(like: Array) -> "SignSet":
+        """The set of all arms, `like` [K], with `left`."""
         left = jnp.full(like.shape[1:], like.shape[0], jnp.int32)
-        return SignSet(jnp.zeros(like.shape, jnp.int32), left if ends else None)
+        return SignSet(jnp.zeros(like.shape, jnp.int32), left)
 
     def active(self, seen):
         if self.left is not None:
@@ -331,6 +331,6 @@ def made_from(seen: Snapshot) -> PieceSet:
         allowed = "elimination with pieces of Pairs, or a HalfSpaces problem"
         raise UnsupportedError("problem", seen.problem, allowed)
     if shape.signs:
-        return SignSet.full(shape.exists, ends=False)
+        return SignSet(jnp.zeros(shape.exists.shape, jnp.int32))
     like = shape.exists if not shape.several else shape.apart(shape.exists)[0]
     return PairSet.full(like)

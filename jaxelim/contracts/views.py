@@ -249,7 +249,8 @@ class View(Snapshot):
     prepared: Tree  # the result of the rule's `prepare`
     chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.reads`
     key: Array | None = None  # []: a random key, from (seed, run, t); see `Traits.reads`
-    initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
+    # Of initial samples; the rule's first choice is at t = start + 1.
+    start: int = dataclasses.field(metadata=_STATIC)
 
     @property
     def t(self) -> Array:
@@ -295,11 +296,6 @@ class View(Snapshot):
     def features(self) -> Array:
         """[K, d]."""
         return self.space.features
-
-    @property
-    def start(self) -> int:
-        """The number of initial samples. The rule's first choice is at t = start + 1."""
-        return self.initial_pulls * self.means.shape[0]
 
     @property
     def time(self) -> Array:

@@ -61,8 +61,8 @@ class Asking(Observing):
         prepared = run.prepared if spec.per_lane_instances else of_run(None, inputs.prepared)
         return View(
             elimination=elimination, active=active, active_count=active_count,
-            piece_set=sampling, prepared=prepared, initial_pulls=spec.initial_pulls,
-            **known | own,
+            piece_set=sampling, prepared=prepared,
+            start=spec.initial_pulls * stats.means.shape[0], **known | own,
         )  # fmt: skip
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:
