@@ -33,29 +33,11 @@ def look_time(t: Array, since: Array | None = None) -> Array:
     return jax.lax.shift_right_logical(t, places) > jax.lax.shift_right_logical(before, places)
 
 
-def refuted(seen: "Snapshot", level: Array, among: Array) -> Array:
-    """The pieces of the answer, `among` those that matter, that this look refutes: [Q] bool."""
-    shape: Any = seen.shape
-    passes = among & seen.evidence.refuted(seen.threshold.gate(level, seen))
-    few = dataclasses.replace(seen, shape=dataclasses.replace(shape, exists=passes))
-    wanted = _may_look(few) & seen.lanes.any(passes)
-    return of_answer(few, wanted, level=level) > level
-
-
-def all_refuted(seen: "Snapshot", level: Array) -> Array:
-    """Whether all pieces of the answer are refuted at this look: [] bool."""
-    exists, least = seen.shape.exists, seen.lanes.min
-    value = least(jnp.where(exists, seen.evidence.values(), jnp.inf))
-    wanted = _may_look(seen) & (value > seen.threshold.gate(level, seen))
-    log_e = of_answer(seen, wanted, level=level, every=True)
-    return least(jnp.where(exists, log_e, jnp.inf)) > level
-
-
 def refuted_pairs(seen: "Snapshot", beta: Array) -> Array:
     """Whether {mu_i <= mu_k} is refuted, of every ordered pair of candidates: [i, k] bool."""
     if seen.threshold is not None:
         passes = refuted_against(seen, seen.threshold.gate(beta, seen))
-        wanted = _may_look(seen) & seen.lanes.any(passes)
+        wanted = may_look(seen) & seen.lanes.any(passes)
         return of_answer(seen, wanted, True, beta) > beta
 
     def put(refuted: Array, i: Array, row: Array) -> Array:
@@ -90,7 +72,7 @@ def of_every_answer(seen: "Snapshot") -> Array:
 
     [i, k] of {mu_i <= mu_k}, or of candidates; [K, 2] of {mu_k >= level} and {mu_k <= level}.
     """
-    log_e = of_answer(seen, _may_look(seen), True)
+    log_e = of_answer(seen, may_look(seen), True)
     return jnp.swapaxes(log_e, 0, 1) if seen.shape.signs else log_e
 
 
@@ -174,7 +156,7 @@ def pieces_for_sampling(seen: Any, elimination: Any, piece_set: Any) -> tuple[Ar
     return active, seen.lanes.sum(active)
 
 
-def _may_look(seen: "Snapshot") -> Array:
+def may_look(seen: "Snapshot") -> Array:
     """Whether a run looks at this t, if a likelihood ratio passes the gate: [] bool."""
     now = look_time(seen.stats.t, seen.since)
     return now if seen.live is None else now & seen.live

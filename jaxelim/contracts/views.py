@@ -174,18 +174,23 @@ class Snapshot:
 
     def refuted(self, beta: Array, among: Array) -> Array:
         """Those of the pieces `among` [Q] bool that are refuted at level beta []: [Q] bool."""
-        if self.threshold is None:
-            found = self.shape.exists & self.evidence.refuted(beta)
-        else:
-            found = looks.refuted(self, beta, among & self.shape.exists)
+        level = beta if self.threshold is None else self.threshold.gate(beta, self)
+        found = self.shape.exists & self.evidence.refuted(level)
+        if self.threshold is not None:
+            few: Any = dataclasses.replace(self.shape, exists=among & found)
+            few = dataclasses.replace(self, shape=few)
+            wanted = looks.may_look(few) & self.lanes.any(few.shape.exists)
+            found = looks.of_answer(few, wanted, level=beta) > beta
         return found if self.decided is None else found | self.decided
 
     def all_refuted(self, beta: Array) -> Array:
         """Whether all pieces of the answer are refuted at level beta []: [] bool."""
         seen = self.undecided
-        if seen.threshold is not None:
-            return looks.all_refuted(seen, beta)
-        return seen.evidence.all_refuted(beta)
+        if seen.threshold is None:
+            return seen.evidence.all_refuted(beta)
+        passes = seen.evidence.all_refuted(seen.threshold.gate(beta, seen))
+        log_e = looks.of_answer(seen, looks.may_look(seen) & passes, level=beta, every=True)
+        return seen.lanes.min(jnp.where(seen.shape.exists, log_e, jnp.inf)) > beta
 
     @property
     def decided(self) -> Array | None:
