@@ -1,4 +1,15 @@
-"""Calls of elimination and stopping rules on the snapshot of every lane."""
+"""Snapshots of every lane, and calls of elimination and stopping rules on them.
+
+Pending rewards are those of pulls that are chosen, and whose rewards have not entered. The reward
+of the pull chosen as sample s enters at the first batch end at or after s + D, D the delay.
+Batches are counted from the first check on. Rewards enter in groups, in the order of their pulls.
+One test follows a group.
+
+`Lane.stats` then has what the sampling rule sees, as `Family.with_pending` says: its counts and
+its t are those of all pulls. `Pending.entered` has the statistics of the rewards that have entered,
+which tests see. A step enters one reward or more, and chooses where no other is due. So a sample
+costs at most two steps, and one where a lane's rewards enter in a step of all lanes.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,9 +23,11 @@ from jax import Array
 from jaxelim.contracts import StoppingRule
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.returned import call_stopping
-from jaxelim.engine.state import Inputs, Lane, Run, Spec, of_run
+from jaxelim.engine.state import Inputs, Lane, Pending, Run, Spec, of_run
 from jaxelim.lanes import where
 from jaxelim.thresholds.mixture import Mixture
+
+_SHARE = 4  # a step lets rewards enter while one lane in so many has more due: a step costs more
 
 
 class Observed(NamedTuple):
@@ -73,13 +86,12 @@ class Observing:
 
     def width(self, t: Array, delta: Array, stats: Statistics) -> Array:
         """What a rule reads as beta: [B]; levels of arms, [K, B], of a rule that stops by them."""
-        threshold = self.mixture
+        threshold, dtype = self.mixture, self.spec.dtype
         if threshold is None:
             return self.beta(t, delta)
         if any(stopping.native for stopping in self.spec.stopping):
-            return jnp.asarray(threshold.arm_levels(stats.counts, delta), self.spec.dtype)
-        width = threshold.width(t.astype(self.spec.dtype), delta)
-        return jnp.asarray(width, self.spec.dtype)
+            return jnp.asarray(threshold.arm_levels(stats.counts, delta), dtype)
+        return jnp.asarray(threshold.width(t.astype(dtype), delta), dtype)
 
     def betas(self, lane: Lane) -> Array:
         """beta(t, delta) for every delta: [D, B]."""
@@ -109,8 +121,7 @@ class Observing:
         return Observed(lane.observers, jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32))
 
     def _observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
-        states, stops, tested = [], [], []
-        live: Any = seen.live
+        live, found = seen.live, []
         for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
             look, reads = partial(call_stopping, stopping, "observe", seen), state
             if seen.threshold is not None:
@@ -118,15 +129,14 @@ class Observing:
             after, stop, tests = self._over_deltas(look, reads, beta)
             tests = jnp.broadcast_to(tests, stop.shape)
             if seen.since is not None:
-                here = live & (lane.record.closed_at[s] == 0)
-                after = jax.tree.map(partial(_where_tested, here), after, state)
+                here = jnp.asarray(live) & (lane.record.closed_at[s] == 0)
+                after = jax.vmap(where)(here, after, state)
                 stop, tests = stop & here, jnp.where(here, tests, 0)
-            states.append(after)
-            stops.append(stop)
-            tested.append(tests)
+            found.append((after, stop, tests))
+        states, stops, tested = zip(*found, strict=True)
         known, ends = seen.stats.used_up, jnp.stack(stops)
         ends = ends if known is None else ends | jnp.all(known, 0)  # whatever a rule tests
-        return Observed(tuple(states), ends, jnp.stack(tested))
+        return Observed(states, ends, jnp.stack(tested))
 
     def sampling(self, seen: Snapshot, lane: Lane) -> Tree:
         """The next state of an elimination at sampling with sets of its own."""
@@ -134,8 +144,7 @@ class Observing:
         if elimination is None or elimination.shared:
             return lane.sampling
         after = elimination.update(seen, lane.sampling, lane.run.delta[0], self.spec.threshold)
-        live: Any = seen.live
-        return after if seen.since is None else where(live, after, lane.sampling)
+        return after if seen.since is None else where(jnp.asarray(seen.live), after, lane.sampling)
 
     def answers(self, seen: Snapshot, states: tuple, beta: Array) -> Array:
         """The public answers of runs that stop with these next states: [S, D, W, B]."""
@@ -152,9 +161,9 @@ class Observing:
         live, checked = ~lane.done, self.spec.problem.out_of_range(seen)
         if checked is None:
             return None, live
-        (answer, beyond), before = checked, lane.fault.answer
-        assert before is not None
-        return jnp.where(live & beyond, answer, before), live & ~beyond
+        answer, beyond = checked
+        bad = jnp.where(live & beyond, answer, jnp.asarray(lane.fault.answer))
+        return bad, live & ~beyond
 
     def first_states(self, seen: Snapshot) -> tuple[tuple, Tree]:
         """`Lane.observers` and `Lane.sampling` before the first check."""
@@ -165,11 +174,103 @@ class Observing:
             return states, ()
         return states, spec.elimination.start(seen)
 
+    # Pending rewards.
 
-def _where_tested(here: Array, new: Array, old: Array) -> Array:
-    """`new` [D, .., B] where `here` [D, B] holds, else `old`."""
-    middle = (1,) * (new.ndim - 2)
-    return jnp.where(here.reshape(here.shape[:1] + middle + here.shape[1:]), new, old)
+    def first_pending(self, seen: Snapshot) -> tuple[Statistics, Pending | None]:
+        """What a rule sees after the initial pulls, and what is pending: nothing."""
+        stats, places = seen.stats, self.spec.places
+        if places is None:
+            return stats, None
+        ahead = self.spec.family.with_pending(seen.space, stats, stats)
+        arms = jnp.zeros((places, *stats.t.shape), jnp.int32) if places else None
+        rewards = None if arms is None else arms.astype(stats.means.dtype)
+        checked = jnp.zeros_like(stats.t)
+        return ahead, Pending(entered=stats, checked=checked, arms=arms, rewards=rewards)
+
+    def entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
+        """The lanes after due rewards have entered, and which of them have more due: [B] bool.
+
+        One enters in each lane, and further ones while many lanes have more due: lanes that are
+        alike take one step for all rewards of a batch.
+        """
+        none = jnp.zeros_like(lane.done)
+        if not self.spec.places:
+            return lane, none
+        if self.spec.execution.gpu:
+            return self._one_entered(inputs, lane)
+
+        def go_on(carry: tuple[Array, Lane, Array]) -> Array:
+            first, lane, more = carry
+            due, live = (jnp.sum(x, dtype=jnp.int32) for x in (more & ~lane.done, ~lane.done))
+            return first | ((due > 0) & (_SHARE * due >= live))
+
+        def enter(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
+            return jnp.bool_(False), *self._one_entered(inputs, carry[1])
+
+        # One loop, so that every reward enters by the same compiled operations.
+        return jax.lax.while_loop(go_on, enter, (jnp.bool_(True), lane, none))[1:]
+
+    def _one_entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
+        """`entered`, of one reward in each lane."""
+        waiting: Any = lane.pending
+        lanes, place = self.spec.execution.lane_ops(inputs.flag), self._place(waiting.entered.t)
+        arm, reward = lanes.take(waiting.arms, place), lanes.take(waiting.rewards, place)
+        lane = self.with_reward(inputs, lane, arm, reward, self._due(inputs, lane) & ~lane.done)
+        return lane, self._due(inputs, lane)
+
+    def _place(self, before: Array) -> Array:
+        """Where the first pull after so many is kept."""
+        assert self.spec.places
+        return before & (self.spec.places - 1)
+
+    def _due(self, inputs: Inputs, lane: Lane) -> Array:
+        """Whether the next reward is due: [B] bool. All are where no arm has rewards left."""
+        assert lane.pending is not None and inputs.timing is not None
+        (batch, delay), start = inputs.timing, self.spec.initial_samples(inputs)
+        samples, entered, known = lane.stats.t, lane.pending.entered.t, lane.stats.used_up
+        end = samples - (samples - start) % batch  # of the last batch that is whole
+        due = entered + delay < end
+        return due if known is None else due | (jnp.all(known, 0) & (entered < samples))
+
+    def with_reward(
+        self, inputs: Inputs, lane: Lane, arm: Array, reward: Array, go: Array,
+        item: Array | None = None,
+    ) -> Lane:  # fmt: skip
+        """The lanes after a reward has entered where `go` [B] bool holds; arm, reward [B].
+
+        `item` [B]: the place of its item, for a family of common items; None: the next one.
+        """
+        waiting: Any = lane.pending
+        family: Any = self.spec.family
+        seen = self.snapshot_of(inputs, lane.run, waiting.entered)
+        of_item = {} if item is None else {"item": item}
+        now = dict(t=waiting.entered.t + go.astype(jnp.int32), stacks=lane.stats.stacks)
+        stats = dataclasses.replace(family.update(seen, arm, reward, go, **of_item), **now)
+        ahead = family.with_pending(seen.space, stats, lane.stats)
+        waiting = dataclasses.replace(waiting, entered=stats)
+        return dataclasses.replace(lane, stats=ahead, pending=waiting)
+
+    def chosen(
+        self, seen: Snapshot, lane: Lane, arm: Array, reward: Array, go: Array
+    ) -> tuple[Statistics, Pending | None]:
+        """The statistics, and what is pending, after pulls of `arm` [B] where `go` [B] bool holds.
+
+        `seen` is what the rule saw; where there is no pull the free place gets numbers that
+        nobody reads.
+        """
+        waiting: Any = lane.pending
+        family, put = self.spec.family, seen.lanes.put
+        more = dict(t=lane.stats.t + go.astype(jnp.int32), stacks=lane.stats.stacks)
+        if waiting is None:
+            return dataclasses.replace(family.update(seen, arm, reward, go), **more), None
+        stats = family.with_pending(seen.space, waiting.entered, lane.stats, (arm, go))
+        checked = jnp.where(go, waiting.entered.t, waiting.checked)
+        waiting = dataclasses.replace(waiting, checked=checked)
+        if self.spec.places:
+            place = self._place(lane.stats.t)
+            kept = put(waiting.arms, place, arm), put(waiting.rewards, place, reward)
+            waiting = dataclasses.replace(waiting, arms=kept[0], rewards=kept[1])
+        return dataclasses.replace(stats, **more), waiting
 
 
 def _looking(stopping: StoppingRule, seen: Snapshot) -> Callable:

@@ -18,9 +18,8 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
     for s, stopping in enumerate(spec.stopping):
         eliminated = lane.observers[s].times() if stopping.eliminates else None
         if eliminated is not None:
-            at = left.closed_at[s]
-            at = at.reshape(at.shape[:1] + (1,) * (eliminated.ndim - 2) + (-1,))
-            eliminated = jnp.where(eliminated <= at, eliminated, 0)
+            until = jax.vmap(lambda times, at: jnp.where(times <= at, times, 0))
+            eliminated = until(eliminated, left.closed_at[s])
         times.append(eliminated)
     kept = left.estimates
     if "means" in spec.record and spec.observers == 1:  # rewards end with the run

@@ -224,7 +224,7 @@ class Fault:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pending:
-    """The pending rewards of B lanes (see `arrivals`)."""
+    """The pending rewards of B lanes (see `observing`)."""
 
     entered: Statistics  # of the rewards that have entered
     checked: Array  # [B] int32: how many had entered at the last check; 0 before the first

@@ -23,7 +23,6 @@ from jaxelim.checks import shipped
 from jaxelim.contracts import Family, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records, watching
-from jaxelim.engine.arrivals import Arrivals
 from jaxelim.engine.asking import Asking
 from jaxelim.engine.one_lane import Traced
 from jaxelim.engine.state import Fault, Inputs, Lane, Outline, Queue, Record, Run, of_run
@@ -42,7 +41,7 @@ class Taken(NamedTuple):
     asks: Array  # [B] bool: the lane lacks rare work that was left out
 
 
-class Step(Arrivals, Asking):
+class Step(Asking):
     """Steps of the lanes, for one spec."""
 
     def noise(self, inputs: Inputs, run: Array, row: Array, start: Array, length: int) -> Array:
