@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,21 +15,13 @@ from jaxelim.checks import shipped
 from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View
-from jaxelim.engine import scores
+from jaxelim.engine import watching
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.one_lane import Traced
 from jaxelim.engine.returned import call
 from jaxelim.engine.state import Inputs, Run, of_run
 from jaxelim.families import noise as random
 from jaxelim.lanes import PLAIN, saturated, where
-
-
-class Choice(NamedTuple):
-    """The choice of the sampling rule."""
-
-    arm: Array  # [B] int32
-    state: Tree  # the rule's next state
-    asks: Array | None  # [B] bool: it lacks rare work that was left out; None: none lacks it
 
 
 class Asking(Observing):
@@ -74,7 +66,7 @@ class Asking(Observing):
         spec, method = self.spec, partial(call, self.spec.rule, name)
         by_vmap = spec.by_vmap if by_vmap is None else by_vmap
         if by_vmap and name in ("choose", "probe") and not shipped(spec.rule):
-            method = scores.watched(method)
+            method = watching.watched(method)
         if not by_vmap:
             if not spec.per_lane_instances:  # shared arrays get an axis of lanes to broadcast
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
@@ -98,10 +90,14 @@ class Asking(Observing):
         own = _within(view, features=None, **nothing)
         return dataclasses.replace(own, prepared=()), with_shared
 
-    def asked(self, view: View, state: Tree, wanted: Array, light: bool = False) -> Choice:
+    def asked(
+        self, view: View, state: Tree, wanted: Array, light: bool = False
+    ) -> tuple[Array, Tree, Array | None]:
         """The choice of every lane; `wanted` [B] bool: where rare work may be done.
 
-        A `light` call leaves such work out, and says where it lacks.
+        Returns:
+            The arms [B] int32, the rule's next state, and where rare work lacks, [B] bool, of a
+            `light` call, which leaves it out; None: none lacks.
         """
 
         def whole(arm: Array) -> Array:
@@ -109,13 +105,13 @@ class Asking(Observing):
 
         if not self.spec.rule.rare:
             arm, after = self.ask("choose", view, state)
-            return Choice(whole(arm), after, None)
+            return whole(arm), after, None
         arm, after, asks = self.ask("probe", view, state)
         if asks is None:
-            return Choice(whole(arm), after, None)
+            return whole(arm), after, None
         asks, found = asks & wanted, (whole(arm), after)
         if light:
-            return Choice(*found, asks)
+            return *found, asks
         own, with_shared = self._apart(view)
 
         def some(c: tuple) -> tuple:
@@ -143,7 +139,7 @@ class Asking(Observing):
         # In a branch: XLA would compute what does not change in the loop before its test.
         serve = alone if wanted.size == 1 else served
         arm, after = jax.lax.cond(jnp.any(asks), serve, lambda c: c[1], (asks, found))
-        return Choice(arm, after, None)
+        return arm, after, None
 
     def playable(self, view: View, arm: Array) -> Array:
         """The arm [B]; where it is used up the less pulled of the active piece of least evidence.

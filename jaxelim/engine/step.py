@@ -101,9 +101,9 @@ class Step(Asking):
         fault, live = watching.seen(self.spec, view, lane, live)
         wanted = live & jnp.any((record.closed_at == 0) & ~observed.stops, (0, 1)) & ~waits
         wanted = wanted if work else jnp.zeros_like(wanted)
-        choice = self.asked(view, lane.rule_state, wanted, light)
-        choice = choice._replace(arm=self.playable(view, choice.arm))
-        ready: Any = True if choice.asks is None else ~choice.asks
+        arm, state, asks = self.asked(view, lane.rule_state, wanted, light)
+        arm = self.playable(view, arm)
+        ready: Any = True if asks is None else ~asks
         tested: Any = True
         if in_groups:
             ready, tested = ready & ~waits, checked.live
@@ -111,7 +111,7 @@ class Step(Asking):
         # Which observers' runs end at this snapshot, [S, D, B] bool each.
         opened = (record.closed_at == 0) & live
         stopping = opened & observed.stops
-        native = self.natively(view, choice.state, opened & ~stopping & ready & tested)
+        native = self.natively(view, state, opened & ~stopping & ready & tested)
         if native is not None:
             stopping = stopping | native[0]
         capped = opened & ~stopping & (lane.stats.t >= inputs.cap) & ready
@@ -135,8 +135,8 @@ class Step(Asking):
         goes_on = jnp.any(still, (0, 1))
         go = live & goes_on & ready
         # Such a lane draws one more sample, which is never read; masking it would cost too much.
-        wrong = go & ((choice.arm < 0) | (choice.arm >= lane.stats.counts.shape[0]))
-        state, partly = choice.state, choice.asks is not None or in_groups
+        wrong = go & ((arm < 0) | (arm >= lane.stats.counts.shape[0]))
+        partly = asks is not None or in_groups
         if partly:  # some lanes do not draw
             state = where(go, state, lane.rule_state)
         estimates = record.estimates
@@ -157,12 +157,12 @@ class Step(Asking):
             work=where(closing, lane.work, record.work),
             estimates=estimates,
         )
-        out_of_range = jnp.where(wrong, choice.arm, lane.fault.arm)
+        out_of_range = jnp.where(wrong, arm, lane.fault.arm)
         stats, pending, observers = lane.stats, lane.pending, observed.states
         reward = jnp.zeros(go.shape, self.spec.dtype)
         if draw is not None:
-            reward = draw(lane, choice.arm)
-            stats, pending = self.chosen(seen, lane, choice.arm, reward, go)
+            reward = draw(lane, arm)
+            stats, pending = self.chosen(seen, lane, arm, reward, go)
         if partly:
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
@@ -180,8 +180,7 @@ class Step(Asking):
             log_e=jax.tree.map(jnp.maximum, lane.log_e, checked.log_e) if tests else lane.log_e,
             pending=pending,
         )
-        asks = jnp.zeros_like(go) if choice.asks is None else choice.asks
-        return Taken(now, choice.arm, go, seen, reward, asks)
+        return Taken(now, arm, go, seen, reward, jnp.zeros_like(go) if asks is None else asks)
 
     # The start of a run.
 
@@ -203,7 +202,7 @@ class Step(Asking):
                 seen, beta = self.snapshot(given, lane), self.betas(lane)
                 observed = self.observed(seen, lane, beta)
                 self.answers(seen, observed.states, beta)
-            state = self.asked(view, lane.rule_state, ~lane.done).state
+            _, state, _ = self.asked(view, lane.rule_state, ~lane.done)
             if rule.rare:
                 choices["rare"] = self.ask("probe", view, state)[2] is not None
             if spec.family.design and not rule.rare:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxelim.checks import shipped
-from jaxelim.engine import Carry, scores, watching
+from jaxelim.engine import Carry, watching
 from jaxelim.errors import ArgumentError, FamilyError, RuleError
 from jaxelim.simulation.experiment import Experiment
 
@@ -64,7 +64,7 @@ def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -
             allowed = "a shape(seen, answer) whose pieces have finite LLRs"
             return ArgumentError("problem", call.problem, allowed, note)
         return FamilyError("family", family, allowed, note, *where)
-    if arm == int(scores.NO_NUMBER):
+    if arm == int(watching.NO_NUMBER):
         note = f"it chose among scores that are NaN {at}"
         return RuleError("rule", call.rule, "a rule whose scores are numbers", note, *where)
     if arm:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.engine import scores
+from jaxelim.engine import watching
 
 SMALL = je.Engine(devices=1, chunk=64)
 LATE = 200  # samples before the first fault; fewer than any run here takes
@@ -164,8 +164,8 @@ def test_a_choice_is_refused_only_where_it_rests_on_nan():
         return jnp.argmin(x, 0), jnp.argmax(x)
 
     x = jnp.array([-1.0, jnp.nan, 3.0])
-    both = [jax.vmap(each)(x[None]) for each in (f, scores.watched(f))]
+    both = [jax.vmap(each)(x[None]) for each in (f, watching.watched(f))]
     np.testing.assert_array_equal(*(one["x"] for one in both))
     assert [int(both[1][name][0]) for name in ("arm", "or")] == [2, 1]
-    assert [int(one) for one in scores.watched(g)(x)] == [scores.NO_NUMBER] * 2
-    assert [int(one) for one in scores.watched(g)(x[::2])] == [0, 1]
+    assert [int(one) for one in watching.watched(g)(x)] == [watching.NO_NUMBER] * 2
+    assert [int(one) for one in watching.watched(g)(x[::2])] == [0, 1]
