@@ -33,7 +33,6 @@ import numpy as np
 from jax import Array
 
 from jaxelim import matrices
-from jaxelim.numerics import trees
 
 Tree = Any
 _UNROLLED = 10
@@ -45,6 +44,52 @@ _WIDEST_TREE = 64
 def where(condition: Array, new: Tree, old: Tree) -> Tree:
     """Select `new` in the lanes where `condition` ([] or [B]) holds, else `old`; any pytree."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+# Reductions by balanced trees. They use lax, which traces faster than jax.numpy.
+
+
+def balanced(combine: Callable, parts: list) -> Any:
+    """Combine the parts in pairs, the results in pairs, and so on: a balanced tree."""
+    while len(parts) > 1:
+        paired = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = paired + parts[2 * len(paired) :]
+    return parts[0]
+
+
+def _block(n: int) -> int:
+    """Length of the blocks in which an axis of length n is folded."""
+    return int(np.ceil(np.sqrt(n)))
+
+
+def _by_blocks(x: Array, fold: Callable) -> Any:
+    """What `fold` makes of the rows of each block of the first axis; the last may be shorter.
+
+    Padding it would be slow: XLA:CPU computes the producer of a padding one by one.
+    """
+    n, wide = x.shape[0], _block(x.shape[0])
+    whole = n // wide * wide
+    blocks = x[:whole].reshape((-1, wide) + x.shape[1:])
+    folded = fold([blocks[:, i] for i in range(wide)])
+    if whole == n:
+        return folded
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), folded, fold(_rows(x[whole:])))
+
+
+def _rows(x: Array) -> list[Array]:
+    """x[0], x[1], .."""
+    return [jax.lax.index_in_dim(x, i, keepdims=False) for i in range(x.shape[0])]
+
+
+def _better(compare: Callable, a: Array, b: Array) -> Array:
+    """The entries of b where they compare so with those of a, else those of a."""
+    return jax.lax.select(compare(b, a), b, a)
+
+
+def _first_of_largest(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The larger entries with what goes with them; of equal ones the first."""
+    better = jax.lax.gt(b[0], a[0])
+    return jax.lax.select(better, b[0], a[0]), jax.lax.select(better, b[1], a[1])
 
 
 def index_like(x: Array) -> Array:
@@ -177,10 +222,10 @@ class LaneOps:
         return jax.lax.bitcast_convert_type(bits ^ nothing, product.dtype)
 
     def _fold(self, combine: Callable, x: Array) -> Array:
-        folded = functools.partial(trees.balanced, combine)
+        folded = functools.partial(balanced, combine)
         if x.shape[0] > _WIDEST_TREE:
-            x = self.materialize(lambda x: trees.by_blocks(x, folded), x)
-        return self.materialize(lambda x: folded(trees.rows_of(x)), x)
+            x = self.materialize(lambda x: _by_blocks(x, folded), x)
+        return self.materialize(lambda x: folded(_rows(x)), x)
 
     def argmax(self, x: Array) -> Array:
         """The first index of the largest entry along axis 0: int32, [] or [B]; x without NaN."""
@@ -189,14 +234,14 @@ class LaneOps:
 
         def largest(parts):
             placed = [(x, jax.lax.full_like(x, i, jnp.int32)) for i, x in enumerate(parts)]
-            return trees.balanced(trees.first_of_largest, placed)
+            return balanced(_first_of_largest, placed)
 
         n = x.shape[0]
         if n <= _WIDEST_TREE:
-            return self.materialize(lambda x: largest(trees.rows_of(x))[1], x)
-        values, place = self.materialize(lambda x: trees.by_blocks(x, largest), x)
+            return self.materialize(lambda x: largest(_rows(x))[1], x)
+        values, place = self.materialize(lambda x: _by_blocks(x, largest), x)
         row = self.argmax(values)
-        return row * trees.width(n) + self.take(place, row)
+        return row * _block(n) + self.take(place, row)
 
     def argmin(self, x: Array) -> Array:
         """The first index of the smallest entry along axis 0: int32, [] or [B]; x without NaN."""
@@ -204,11 +249,13 @@ class LaneOps:
 
     def max(self, x: Array) -> Array:
         """The largest entry along axis 0."""
-        return self._fold(trees.larger, x) if self._by_trees(x) else jnp.max(x, 0)
+        larger = functools.partial(_better, jax.lax.gt)
+        return self._fold(larger, x) if self._by_trees(x) else jnp.max(x, 0)
 
     def min(self, x: Array) -> Array:
         """The smallest entry along axis 0."""
-        return self._fold(trees.smaller, x) if self._by_trees(x) else jnp.min(x, 0)
+        smaller = functools.partial(_better, jax.lax.lt)
+        return self._fold(smaller, x) if self._by_trees(x) else jnp.min(x, 0)
 
     def sum(self, x: Array) -> Array:
         """The sum along axis 0; counts booleans in int32."""
@@ -227,9 +274,9 @@ class LaneOps:
             return self._fold(jax.lax.add, holds(x).astype(jnp.int32))
 
         def ones(x):  # inside: to write and read another array costs as much as the sum
-            return [holds(row).astype(jnp.int32) for row in trees.rows_of(x)]
+            return [holds(row).astype(jnp.int32) for row in _rows(x)]
 
-        return self.materialize(lambda x: trees.balanced(jax.lax.add, ones(x)), x)
+        return self.materialize(lambda x: balanced(jax.lax.add, ones(x)), x)
 
     def any(self, x: Array) -> Array:
         """Whether any entry along axis 0 holds."""
@@ -316,7 +363,7 @@ class LaneOps:
             return found.reshape(matrix.shape[:1] + vector.shape[1:])
         if matrix.shape[1] <= _WIDEST_TREE:
             terms = [_outer(matrix[:, q], vector[q]) for q in range(matrix.shape[1])]
-            return trees.balanced(jnp.add, terms)
+            return balanced(jnp.add, terms)
         return self._wide_dot(matrix, vector)
 
     def _written_dot(self, columns: Array, vector: Array) -> Array:
@@ -353,7 +400,7 @@ class LaneOps:
         if matrix.shape[1] <= _WIDEST_TREE:
             # A plain left-to-right sum, not a tree: each of its steps is one fused multiply-add.
             def added(matrix, vector):
-                terms = list(map(_outer, trees.rows_of(matrix), trees.rows_of(vector)))
+                terms = list(map(_outer, _rows(matrix), _rows(vector)))
                 terms[1:2] = map(self.rounded, terms[1:2])
                 return functools.reduce(jnp.add, terms)
 

@@ -12,8 +12,7 @@ from jaxelim.contracts import looks
 from jaxelim.contracts.pieces import Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import UnsupportedError, undefined
-from jaxelim.lanes import LaneOps, index_like
-from jaxelim.numerics.trees import balanced
+from jaxelim.lanes import LaneOps, balanced, index_like
 
 _BITS = 32
 

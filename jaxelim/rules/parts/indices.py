@@ -14,8 +14,7 @@ from jaxelim.contracts import Family
 from jaxelim.contracts.pieces import Interval
 from jaxelim.contracts.sets import largest
 from jaxelim.contracts.views import View
-from jaxelim.lanes import ARMS_A_BLOCK, ArmBlock, LaneOps
-from jaxelim.numerics.trees import balanced
+from jaxelim.lanes import ARMS_A_BLOCK, ArmBlock, LaneOps, balanced
 
 
 def rank(
