@@ -161,11 +161,11 @@ class BestArm(OfArms):
             allowed = "items whose means z_p . theta do not overflow float64"
             raise ArgumentError("items", self.items, allowed)
         best = np.flatnonzero(means == means.max())
-        if self.reference is not None and means.max() <= self.reference:
-            if means.max() == self.reference:
-                tied = f"arms {best.tolist()} with the largest mean, which is the reference"
-                raise ArgumentError("instance", tied, "a largest mean off the reference")
-        elif best.size > 1:
+        level = -np.inf if self.reference is None else self.reference
+        if means.max() == level:
+            tied = f"arms {best.tolist()} with the largest mean, which is the reference"
+            raise ArgumentError("instance", tied, "a largest mean off the reference")
+        if best.size > 1 and means.max() > level:
             tied, allowed = f"{what} {best.tolist()} with the same largest mean", what[:-1]
             if self == BestArm():
                 allowed += "; for equal arms, as in an A/A test, BestArm(epsilon=..), or means that"

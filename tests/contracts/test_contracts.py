@@ -193,11 +193,6 @@ class Sloppy(je.contracts.SamplingRule):
         return view.t * 7, state
 
 
-def test_the_check_detects_arms_out_of_range():
-    with pytest.raises(ContractError, match="allowed: a rule that chooses arms from 0 to 2"):
-        check(Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1, 0, 0]), runs=40, steps=100)
-
-
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Undocumented(je.Uniform):
@@ -206,6 +201,8 @@ class Undocumented(je.Uniform):
     hidden: int = 1
 
 
-def test_the_check_reads_docstrings():
+def test_the_check_detects_arms_out_of_range_and_reads_docstrings():
+    with pytest.raises(ContractError, match="allowed: a rule that chooses arms from 0 to 2"):
+        check(Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1, 0, 0]), runs=40, steps=100)
     with pytest.raises(ContractError, match="hidden"):
         check(Undocumented())

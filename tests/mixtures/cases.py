@@ -117,3 +117,11 @@ def mean_exp(values):
     """log mean_j exp(values_j) along the last axis."""
     most = values.max(-1, keepdims=True)
     return most[..., 0] + np.log(np.exp(values - most).mean(-1))
+
+
+def linear(features, counts, y, c):
+    """||y||^2 and the price of directions y [Q, d] under one prior in R^d, by dense matrices."""
+    g, v = features.T @ features, features.T @ (counts[:, None] * features)
+    inverse = np.linalg.inv(v)
+    norm = np.einsum("qi,ij,qj->q", y, inverse + c * inverse @ g @ inverse, y)
+    return norm, np.linalg.slogdet(np.eye(len(g)) + np.linalg.solve(c * g, v))[1] / 2
