@@ -202,12 +202,11 @@ class PairSet(PieceSet):
         lanes, shape, found = seen.lanes, _rows(seen.shape), self.found
         if full:
             left = self._left()
-            return lanes.sum(left if found is None else jnp.where(found, 0, left))
-        outside = pack(lanes, jnp.swapaxes(shape.apart(shape.exists), 0, 1))
-        tests = _count(~lanes.column(self.worse, shape.first) & outside)
-        if found is not None:
-            tests = jnp.where(lanes.take(found, shape.first), 0, tests)
-        return sum(tests[r] for r in range(tests.shape[0]))
+        else:
+            outside = pack(lanes, jnp.swapaxes(shape.apart(shape.exists), 0, 1))
+            left = _count(~lanes.column(self.worse, shape.first) & outside)
+            found = None if found is None else lanes.take(found, shape.first)
+        return lanes.sum(left if found is None else jnp.where(found, 0, left))
 
     def _left(self) -> Array:
         """How many others each candidate is not known to beat: [C] int32."""

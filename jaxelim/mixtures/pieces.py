@@ -49,8 +49,8 @@ def log_e(
     the grid. The result is at most log e_p, and -inf where that is not above 0 or where
     there is no piece. Never NaN. With `above` it is at least log e_p, the sum at one mean.
     """
-    if hasattr(family, "log_e"):  # in closed form
-        return family.log_e(space, stats, pieces, grid)
+    if closed := getattr(family, "log_e", None):
+        return closed(space, stats, pieces, grid)
     stat, priors = family.stat_of(stats.counts, stats.means, stats.moments), family.priors(grid)
     if pieces.signs:
         value = jnp.where(pieces.above, *_of_levels(family, stat, pieces, priors))

@@ -129,6 +129,9 @@ def crossing(below: Callable[[Array], Array], inside: Array, end: Array) -> Arra
         """int64 in the order of the floats of these bits; it is its own inverse."""
         return jnp.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
 
+    def place(x: Array) -> Array:
+        return ordered(jax.lax.bitcast_convert_type(x + 0.0, jnp.int64))
+
     def number(place: Array) -> Array:
         return jax.lax.bitcast_convert_type(ordered(place), jnp.float64)
 
@@ -138,5 +141,4 @@ def crossing(below: Callable[[Array], Array], inside: Array, end: Array) -> Arra
         holds = below(number(middle))
         return jnp.where(holds, middle, near), jnp.where(holds, far, middle)
 
-    both = (jax.lax.bitcast_convert_type(x + 0.0, jnp.int64) for x in (inside, end))
-    return number(jax.lax.fori_loop(0, 64, halved, tuple(map(ordered, both)))[1])
+    return number(jax.lax.fori_loop(0, 64, halved, (place(inside), place(end)))[1])
