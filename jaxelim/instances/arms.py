@@ -154,13 +154,6 @@ class Arms:
         """`Family.law` of the rewards, which are the source's if there is one."""
         return self.family.stated_law() if self.source is None else self.source.law(self.family)
 
-    def shares_of_pulls(self, weights: np.ndarray) -> np.ndarray:
-        """Shares of the pulls [.., K], from shares of the cost [.., K]: w_k/c_k, to sum 1."""
-        if self.costs is None:
-            return weights
-        pulls = weights / self.costs
-        return pulls / pulls.sum(-1, keepdims=True)
-
     def index(self, arm: Any) -> int:
         """The index of an arm, by its name or its number; by name where arms join and leave.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxelim import checks
-from jaxelim.contracts import Family, Problem, Source
+from jaxelim.contracts import Family, Source
 from jaxelim.errors import ArgumentError, FamilyError, UnsupportedError
 from jaxelim.families import NAMES, SOURCES, Gaussian
 from jaxelim.families.noise import KINDS
@@ -107,10 +107,7 @@ class Instance(Arms):
 
         Args:
             means: [K], or [I, K] for a batch; K >= 1. None: those of the source.
-            family, source: as for `Instance`.
-            noise_std: short for `family=Gaussian(noise_std)`.
-            name: a label.
-            costs: as for `Instance`.
+            family, source, noise_std, name, costs: as for `Instance`.
 
         Raises:
             ArgumentError, UnsupportedError: as for `Instance`.
@@ -137,16 +134,13 @@ class Instance(Arms):
     def _refuse_overflow(self) -> None:
         scale = self.family.scale
         with np.errstate(over="ignore", invalid="ignore"):
-            if not np.isfinite(self.means).all():
-                allowed = "numbers for which the means do not overflow float64"
-                raise ArgumentError("theta", self.theta, allowed)
+            finite = np.isfinite(self.means).all()
             # A run computes with theta/noise_std and unit noise, and its LLRs square those means.
             scaled = self.theta / scale, (self.means / scale) ** 2
         if not all(np.isfinite(numbers).all() for numbers in scaled):
-            argument = "noise_std" if scale < 1 and self.family.design else "theta"
-            allowed = "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow "
-            allowed += "float64"
-            raise ArgumentError(argument, getattr(self, argument), allowed)
+            argument = "noise_std" if finite and scale < 1 and self.family.design else "theta"
+            allowed = "numbers for which means, theta/noise_std and (means/noise_std)^2 do not "
+            raise ArgumentError(argument, getattr(self, argument), allowed + "overflow float64")
 
     def _refuse_other_means(self, source: Source) -> None:
         own = source.means
@@ -174,16 +168,6 @@ class Instance(Arms):
         means = self.family.mean(np.sum(self.arms * self.theta[..., None, :], axis=-1))
         means.setflags(write=False)
         return means
-
-    def compared(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-        """One instance's arms and theta whose products a problem compares.
-
-        They are its own, unless means are no such products and the problem reads means
-        alone: then the identity and the means.
-        """
-        if not self.family.has("mean") or problem.uses_theta:
-            return self.arms, self.theta
-        return np.eye(self.K), self.means
 
     @property
     def unbatched(self) -> list["Instance"]:

@@ -71,7 +71,11 @@ class Oracle(SamplingRule):
     def prepare(self, instance, problem, ridge):
         """w of each instance, [K] or [instance, K]."""
         if self.weights is None:
-            return instance.shares_of_pulls(_solved(instance, problem))
+            weights = _solved(instance, problem)
+            if instance.costs is None:
+                return weights
+            pulls = weights / instance.costs  # weights are shares of the cost
+            return pulls / pulls.sum(-1, keepdims=True)
         shape = (instance.size, instance.K) if instance.batched else (instance.K,)
         if self.weights.shape not in (shape, shape[-1:]):
             raise ArgumentError(

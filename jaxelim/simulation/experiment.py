@@ -161,8 +161,10 @@ class Experiment:
             instance.source.check_runs(self.runs, self.initial_pulls)
         for features in instance.arms if instance.batched else (instance.arms,):
             problem.check_arms(features)
-        for single in instance.truth.unbatched if instance.truth else ():
-            problem.check(*single.compared(problem))
+        # Where means are no products of features and theta, a problem may compare means alone.
+        own = problem.uses_theta or not family.has("mean")
+        for one in instance.truth.unbatched if instance.truth else ():
+            problem.check(*((one.arms, one.theta) if own else (np.eye(one.K), one.means)))
         family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
         self._set(ridge=family.ridge_of(self.ridge, instance))
         if isinstance(self.threshold, Mixture | KaufmannKoolen):
