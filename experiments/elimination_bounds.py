@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 
 import jaxelim as je
 from jaxelim.bounds.bounds import beta_at, first_time, heuristic
-from jaxelim.bounds.truth import squared_norms
+from jaxelim.bounds.pieces import squared_norms
 from jaxelim.instances import two_dimensional
 
 Threshold = Callable[[Any, Any], Any]

@@ -110,12 +110,8 @@ def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np
     if (samples < 1).any():
         raise ArgumentError("samples", samples, "stopping times >= 1")
     if pulls.shape[:-1] != samples.shape:
-        raise ArgumentError(
-            "pulls",
-            pulls,
-            f"shape {samples.shape} and an axis of arms",
-            f"its shape is {pulls.shape}",
-        )
+        allowed = f"shape {samples.shape} and an axis of arms"
+        raise ArgumentError("pulls", pulls, allowed, f"its shape is {pulls.shape}")
     distance = np.sum(np.abs(pulls / samples[..., None] - allocation), axis=-1) / 2
     return samples / sample_bound(delta, value), distance
 
@@ -132,20 +128,15 @@ def _checked(delta, information):
 
 
 def first_time(needed: Callable[[int], float], start: int = 2) -> int:
-    """The first integer t >= start with t >= needed(t), for `needed` concave in t.
-
-    Raises:
-        ArgumentError: there is none up to 2^60.
-    """
+    """The first integer t >= start with t >= needed(t), for `needed` concave in t."""
     if start >= needed(start):
         return start
     low, high = start, 2 * start
     while high < needed(high):
         low, high = high, 2 * high
         if high > _LATEST:
-            raise ArgumentError(
-                "threshold", needed, "one that grows slower than t H*", f"no time up to {_LATEST}"
-            )
+            allowed = "one that grows slower than t H*"
+            raise ArgumentError("threshold", needed, allowed, f"no time up to {_LATEST}")
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if middle >= needed(middle) else (middle, high)
@@ -158,7 +149,6 @@ def beta_at(threshold: Threshold, t: float, delta: float) -> float:
     with scope.float64():
         value = float(threshold(float(t), float(delta)))
     if not (math.isfinite(value) and value >= 0):
-        raise ArgumentError(
-            "threshold", threshold, "finite values >= 0", f"{value} at t = {t}, delta = {delta}"
-        )
+        note = f"{value} at t = {t}, delta = {delta}"
+        raise ArgumentError("threshold", threshold, "finite values >= 0", note)
     return value

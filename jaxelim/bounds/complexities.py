@@ -1,7 +1,7 @@
 """`complexity`: H*, T* and the optimal allocation of an instance or a batch, in float64."""
 
 import functools
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,8 +11,7 @@ from jax.core import Tracer
 
 from jaxelim import checks, scope
 from jaxelim.bounds.optimal import Optimum, refuse_float32, solved
-from jaxelim.bounds.pieces import pieces_of
-from jaxelim.bounds.truth import Truth, each, information_of
+from jaxelim.bounds.pieces import Truth, each, information_of, pieces_of
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pieces
 from jaxelim.errors import ArgumentError
@@ -82,34 +81,11 @@ class Complexity:
 
     def __repr__(self) -> str:
         if np.ndim(self.value):
-            worst = np.max(self.gap)
-            return (
-                f"<Complexity of {len(self.value)} instances: H* {self.value.min():.6g} "
-                f"to {self.value.max():.6g}, gap <= {worst:.1e}>"
-            )
+            low, high, gap = self.value.min(), self.value.max(), np.max(self.gap)
+            several = f"<Complexity of {len(self.value)} instances: H* {low:.6g} to "
+            return several + f"{high:.6g}, gap <= {gap:.1e}>"
         by = "" if self.costs is None else " per unit of cost"
         return f"<Complexity: H* {self.value:.6g}{by}, T* {self.time:.6g}, gap {self.gap:.1e}>"
-
-
-def _largest(complexities: list[Complexity], gap: float) -> Complexity:
-    """Of complexities of several answers, the one of largest H* in each instance.
-
-    The bound on H* is the largest of theirs.
-    """
-    values = np.stack([solution.value for solution in complexities])
-    upper = np.max([solution.value * (1 + solution.gap) for solution in complexities], axis=0)
-    at = np.argmax(values, axis=0)
-    chosen: dict[str, Any] = {}
-    for field in fields(Complexity):
-        if field.name not in ("pieces", "costs"):
-            stacked = np.stack([getattr(solution, field.name) for solution in complexities])
-            chosen[field.name] = stacked[at, np.arange(at.size)] if at.ndim else stacked[at]
-    index, rank = np.arange(np.size(at)), np.atleast_1d(at)
-    every = [solution.pieces for solution in complexities]
-    pieces = jax.tree.map(lambda *x: np.stack(x)[rank, index], *every)
-    chosen["gap"] = upper / chosen["value"] - 1
-    rest: dict[str, Any] = {"pieces": pieces, "costs": complexities[0].costs}
-    return Complexity(**chosen | {"converged": chosen["gap"] <= gap}, **rest)
 
 
 def complexity(instance: Instance, problem: Problem, gap: float = 1e-6) -> Complexity:
@@ -152,17 +128,22 @@ def complexity(instance: Instance, problem: Problem, gap: float = 1e-6) -> Compl
         identification problems; Garivier & Kaufmann (2016), Theorem 5.
     """
     gap = checks.real("gap", gap, low=0, open=True)
-    answers = pieces_of(instance, problem)
-    found = []
+    answers, found = pieces_of(instance, problem), []
     for pieces in answers:
         with scope.float64():
             own = jax.device_get([_solved(one, instance.K, gap) for one in each(instance, pieces)])
-        numbers: dict[str, Any] = jax.tree.map(lambda *x: np.stack(x), *own)._asdict()
-        if not instance.batched:
-            numbers = {name: array[0] for name, array in numbers.items()}
-        numbers["converged"] = numbers["gap"] <= gap
-        found.append(Complexity(**numbers, pieces=pieces, costs=instance.costs))
-    return found[0] if len(found) == 1 else _largest(found, gap)
+        found.append(jax.tree.map(lambda *x: np.stack(x), *own))
+    best, pieces = found[0], answers[0]
+    if len(found) > 1:  # of each instance the answer of largest H*; so is the bound on H*
+        at = np.argmax([one.value for one in found], axis=0), np.arange(instance.size)
+        upper = np.max([one.value * (1 + one.gap) for one in found], axis=0)
+        choose = functools.partial(jax.tree.map, lambda *x: np.stack(x)[at])
+        best, pieces = choose(*found), choose(*answers)
+        best = best._replace(gap=upper / best.value - 1)
+    if not instance.batched:
+        best = jax.tree.map(lambda x: x[0], best)
+    numbers: dict[str, Any] = best._asdict()
+    return Complexity(**numbers, converged=best.gap <= gap, pieces=pieces, costs=instance.costs)
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -201,28 +182,26 @@ def information(instance: Instance, problem: Problem, weights) -> Any:
             allowed = f"float64 weights of shape {' or '.join(map(str, shapes))}"
             raise ArgumentError("weights", weights, allowed, "jax.vmap takes many")
         with jax.ensure_compile_time_eval():  # else jit would trace what is on the host
-            answers = [list(each(instance, pieces)) for pieces in pieces_of(instance, problem)]
-            answers = jax.tree.map(jnp.asarray, answers)
-        own: Any = jnp.broadcast_to(weights, (instance.size, instance.K))
-        values = jnp.stack([
-            jnp.stack([_least(one)(w) for one, w in zip(every, own, strict=True)])
-            for every in answers
-        ])  # fmt: skip
-        largest = jnp.max(values, 0)
+            answers = jax.tree.map(jnp.asarray, _truths(instance, problem))
+        xp, least, array = jnp, _least, weights
     else:
-        answers = [list(each(instance, pieces)) for pieces in pieces_of(instance, problem)]
-        shape = shapes[-1] if np.ndim(weights) == 2 else shapes[0]
+        answers = _truths(instance, problem)
+        shape = shapes[-1 if np.ndim(weights) == 2 else 0]
         array = checks.real_array("weights", weights, shape=shape)
         checks.refuse_off_simplex("weights", weights, array)
-        own = np.broadcast_to(np.maximum(array, 0), (instance.size, instance.K))
-        largest = np.max([
-            [np.min(information_of(one, w)) for one, w in zip(every, own, strict=True)]
-            for every in answers
-        ], 0)  # fmt: skip
+        xp, least, array = np, lambda *x: np.min(information_of(*x)), np.maximum(array, 0)
+    own: Any = xp.broadcast_to(array, (instance.size, instance.K))
+    values = [xp.stack(list(map(least, truths, own))) for truths in answers]
+    largest = xp.max(xp.stack(values), 0)
     return largest if instance.batched else largest[0]
 
 
-def _least(truth: Truth) -> Any:
+def _truths(instance: Instance, problem: Problem) -> list[list[Truth]]:
+    """The truth of each instance with the pieces of each right answer."""
+    return [list(each(instance, pieces)) for pieces in pieces_of(instance, problem)]
+
+
+def _least(truth: Truth, weights: Any) -> Any:
     """min_p H_p of traced weights [K], with a derivative."""
 
     @jax.custom_jvp
@@ -237,4 +216,4 @@ def _least(truth: Truth) -> Any:
         tied = (level <= low * (1 + _TIED)).astype(level.dtype)
         return low, product(product(at.gradient, tied / jnp.sum(tied)), *tangents)
 
-    return least
+    return least(weights)

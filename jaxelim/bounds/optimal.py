@@ -21,8 +21,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.bounds.pieces import half_spaces_of
-from jaxelim.bounds.truth import Truth
+from jaxelim.bounds.pieces import Truth, half_spaces_of
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.pieces import Pieces
 from jaxelim.contracts.views import Estimate
@@ -74,7 +73,8 @@ def optimum(
     Reference: Danskin's theorem and the implicit function theorem at the saddle point of
         Tirinzoni & Degenne (2022), section 2.
     """
-    if not (isinstance(family, Family) and differentiable(family)):
+    known = isinstance(family, Family) and family.has("truth")
+    if not (known and (family.linear or getattr(family, "exponential", False))):
         raise ArgumentError("family", family, "a family such as Bernoulli(): one unknown an arm")
     if arms is not None and not family.linear:
         raise ArgumentError("arms", arms, f"None, for independent arms, with family={family!r}")
@@ -101,19 +101,10 @@ def optimum(
 
 
 def refuse_float32() -> None:
-    """Refuse to trace H* where JAX computes in float32.
-
-    Raises:
-        SetupError: it does.
-    """
+    """Refuse to trace H* where JAX computes in float32."""
     if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
         note = "H* is computed in float64, and JAX is set to float32"
         raise SetupError(note, "call it within `with jax.enable_x64(True):`")
-
-
-def differentiable(family: Family) -> bool:
-    """Whether H* has derivatives: an arm has one unknown, or a theta is the only one."""
-    return family.has("truth") and (family.linear or getattr(family, "exponential", False))
 
 
 def _shape_at(problem: Any, arms, theta, family: Family) -> tuple[Pieces, Any]:

@@ -8,8 +8,7 @@ import pytest
 import jaxelim as je
 from jaxelim import bounds, scope
 from jaxelim.bounds import complexity
-from jaxelim.bounds.pieces import pieces_of
-from jaxelim.bounds.truth import each
+from jaxelim.bounds.pieces import each, pieces_of
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM

@@ -10,7 +10,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.bounds import complexity, information, optimal, optimum
-from jaxelim.bounds.truth import Truth
+from jaxelim.bounds.pieces import Truth
 from jaxelim.contracts import pieces as pieces_lib
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
