@@ -33,13 +33,9 @@ class GaussianWeights(NamedTuple):
 
 
 def gaussian_weights(
-    lanes: LaneOps,
-    means: Array,
-    best: Array,
-    counted: Array,
-    costs: Array | None = None,
+    lanes: LaneOps, means: Array, best: Array, counted: Array, costs: Array | None = None,
     start: Array | None = None,
-) -> GaussianWeights:
+) -> GaussianWeights:  # fmt: skip
     """The allocation w* that maximises min_{a != i} H_a(w), i the best arm.
 
     The relative duality gap is below 1e-12. A lane's result does not depend on other

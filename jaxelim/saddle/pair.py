@@ -16,8 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.lanes import LaneOps
-from jaxelim.saddle.newton import State
-from jaxelim.saddle.solver import Saddle
+from jaxelim.saddle.solver import Saddle, State
 
 
 @jax.tree_util.register_dataclass

@@ -5,8 +5,12 @@ Solves
     H* = max_{w in simplex} min_p H_p(w) + c . w        (c = 0 but in the optimistic form)
 
 as "maximise s + c . w subject to H_p(w) >= s, w >= 0, sum_k w_k = 1", by a primal-dual
-interior-point method: Newton steps on the perturbed optimality conditions. All that it
-reads is `Evidence`: how far the truth lies outside each piece, and H_p at weights.
+interior-point method: Newton steps on the perturbed optimality conditions
+
+    sum_p q_p dH_p/dw_k + c_k + z_k = nu,   H_p(w) - s = r_p,   sum_k w_k = 1,
+    sum_p q_p = 1,   q_p r_p = mu,   w_k z_k = mu.
+
+All that it reads is `Evidence`: how far the truth lies outside each piece, and H_p at weights.
 
 The whole pair, at its own distance mu from complementarity (w z = q r = mu), is one or
 two steps away from the solution of a nearby problem. A start from (w, q) alone takes ten
@@ -26,20 +30,40 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax import Array
 
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.half_spaces import Derivatives
 from jaxelim.lanes import PLAIN, LaneOps
 from jaxelim.lanes import where as where_
 from jaxelim.matrices import product
-from jaxelim.saddle.newton import State, newton
-
-Array = jax.Array | np.ndarray
 
 _CENTRED = 0.3  # the complementarity mu is this share of what the gap allows
 _WARM = 30  # most steps from a pair; more are taken from the centre
 _FAR = 300  # relative gap of a pair that is no start
+# Least share of the complementarity mu that a step aims at. Less centring, and Mehrotra's
+# second-order correction, save steps but cycle on some instances of few arms.
+_CENTRING = 1e-2
+_LONG = 0.9  # a step to `floor` of at least this length needs no centring
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class State:
+    """An iterate or a step. All but s and nu stay positive; the conditions need not hold."""
+
+    w: Array  # [K] allocation
+    s: Array  # [] level
+    r: Array  # [P] slack of H_p >= s; 1 on padding
+    q: Array  # [P] multipliers of the slack: the mixture; 0 on padding
+    z: Array  # [K] multipliers of w >= 0
+    nu: Array  # [] multiplier of sum w = 1
+
+    @staticmethod
+    def none(arms: Array, pieces: Array) -> "State":
+        """No pair yet: uniform weights; arms [K] and pieces [P] give the shapes, in float64."""
+        one, zero, unit = jnp.ones_like(arms), jnp.zeros_like(pieces), jnp.ones_like(arms[0])
+        return State(one / arms.shape[0], unit, zero + 1, zero, one, unit)
 
 
 class Saddle(NamedTuple):
@@ -58,9 +82,9 @@ class _Look(NamedTuple):
     """A pair and its certificate, in one unit."""
 
     pair: State
-    levels: jax.Array  # [Q] H_p(w)
-    slope: jax.Array  # [K]
-    gap: jax.Array  # [] relative gap
+    levels: Array
+    slope: Array
+    gap: Array
 
 
 def climb(
@@ -118,7 +142,7 @@ class _Problem(NamedTuple):
     go: Any  # [] bool
     lanes: LaneOps
 
-    def at(self, w) -> tuple[Derivatives, jax.Array]:
+    def at(self, w) -> tuple[Derivatives, Array]:
         """H_p at weights [K], and its values [Q], inf where not live."""
         at = self.evidence.weighted(w).derivatives()
         return at, jnp.where(self.live, at.value, jnp.inf)
@@ -161,7 +185,7 @@ class _Problem(NamedTuple):
         state = dataclasses.replace(pair, r=r, q=q)
         return self._climbed(state, at.over(unit), unit, _WARM, warm=True)
 
-    def _floor(self, w) -> jax.Array:
+    def _floor(self, w) -> Array:
         """The complementarity mu that steps aim at; less would only increase rounding errors."""
         goal = jnp.maximum(self.goal, jnp.finfo(w.dtype).eps)
         return _CENTRED * goal / (jnp.sum(self.live) + w.shape[0]).astype(w.dtype)
@@ -169,14 +193,9 @@ class _Problem(NamedTuple):
     def _climbed(
         self, state: State, at: Derivatives, unit, most: int, warm: bool = False
     ) -> Saddle:
-        """At most so many steps from a pair.
+        """At most so many steps from a pair; `at`: H_p at its weights, over the unit [].
 
-        Args:
-            state: the pair.
-            at: H_p at its weights, over the unit.
-            unit: [].
-            most: bound on the steps.
-            warm: give up a pair that is far off. Else return the best pair of all steps.
+        With `warm` a pair that is far off is given up. Else it returns the best pair of all steps.
         """
         live, goal, bonus = self.live, self.goal, self.bonus / unit
         mu = self._floor(state.w)
@@ -190,12 +209,12 @@ class _Problem(NamedTuple):
 
         def body(carry: tuple) -> tuple:
             last, best, at, n = carry
-            state = newton(last.pair, at, live, bonus, mu, lanes=self.lanes)
+            state = _newton(last.pair, at, live, bonus, mu, self.lanes)
             at = self.at(state.w)[0].over(unit)
             last = look(state, at)
             return last, best if warm else where_(last.gap < best.gap, last, best), at, n + 1
 
-        def more(carry: tuple) -> jax.Array:
+        def more(carry: tuple) -> Array:
             last, _, _, n = carry
             return self.go & (last.gap > goal) & (last.gap < jnp.inf) & (n < most)
 
@@ -209,3 +228,65 @@ class _Problem(NamedTuple):
         value, gap = jnp.where(usable, low * unit, 0), jnp.where(usable, last.gap, jnp.inf)
         levels, slope = last.levels * unit, last.slope * unit
         return Saddle(last.pair, levels, slope, value, gap, steps - n, steps - n + 1)
+
+
+def _newton(
+    state: State, at: Derivatives, live: Array, bonus: Array, floor: Array, lanes: LaneOps
+) -> State:
+    """The next iterate, by a step to complementarity `floor`; one cut short is centred."""
+    w, s, r, q, z, nu = (getattr(state, name) for name in ("w", "s", "r", "q", "z", "nu"))
+    slopes, terms = at.gradient, (jnp.sum(live) + w.shape[0]).astype(w.dtype)
+
+    def here(x: Array, other: float = 0.0) -> Array:
+        """x [P] on live pieces, else `other`."""
+        return jnp.where(live, x, other)
+
+    primal, pull = here(at.value - s - r), here(q / r)
+    matrix = at.curvature(q, pull)
+    # Scale to a unit diagonal, since w spans many orders of magnitude.
+    # XLA computes 1/sqrt(x) by an approximation that depends on the processor.
+    size = jnp.sqrt(1 / (jnp.diagonal(matrix) + z / w))
+    eps = 9 * jnp.finfo(w.dtype).eps
+    matrix = matrix * size[:, None] * size[None] + jnp.diag(z / w * size * size + eps)
+    solver = lanes.solver(matrix)
+    pulled = product(slopes, pull)
+    push = here((floor - q * r) / r) - pull * primal
+    right = product(slopes, q) + bonus + z - nu + product(slopes, push) + (floor - z * w) / w
+    per_mu = product(slopes, here(1 / r)) + 1 / w  # of a complementarity above `floor`
+    columns = jnp.stack([right, per_mu, pulled, jnp.ones_like(w)], 1)
+    to_floor, more, along, level = (size[:, None] * solver(size[:, None] * columns)).T
+
+    def direction(target: Array | float) -> State:
+        base, push = to_floor + (target - floor) * more, here((target - q * r) / r)
+        # The sums remain: two equations for ds and dnu.
+        a, b, e = jnp.sum(along), -jnp.sum(level), 1 - jnp.sum(w) - jnp.sum(base)
+        c, d = jnp.sum(pull) - product(pulled, along), product(pulled, level)
+        f = 1 - jnp.sum(q) - jnp.sum(push) + product(pull, primal) + product(pulled, base)
+        det = a * d - b * c
+        ds, dnu = (d * e - b * f) / det, (a * f - c * e) / det
+        dw = base + along * ds - level * dnu
+        dr = here(product(slopes.T, dw) - ds + primal)
+        return State(dw, ds, dr, push - pull * dr, (target - z * w - z * dw) / w, dnu)
+
+    def reach(step: State) -> Array:
+        """The largest step that keeps w, r, q and z non-negative."""
+        x = jnp.concatenate([w, r, q, z])
+        dx = jnp.concatenate([step.w, step.r, step.q, step.z])
+        return jnp.min(jnp.where(dx < 0, -x / jnp.where(dx < 0, dx, 1), jnp.inf))
+
+    def complementarity(x: State) -> Array:
+        return (jnp.sum(here(x.q * x.r)) + product(x.z, x.w)) / terms
+
+    def move(step: State, length: Array) -> State:
+        return jax.tree.map(lambda x, dx: x + length * dx, state, step)
+
+    def centred() -> State:
+        """Mehrotra's predictor says how far down mu can go."""
+        far, mu = direction(0.0), complementarity(state)
+        after = complementarity(move(far, jnp.minimum(1, reach(far))))
+        return direction(jnp.maximum(mu * jnp.clip((after / mu) ** 3, _CENTRING, 1), floor))
+
+    step = direction(floor)
+    step = jax.lax.cond(reach(step) < _LONG, centred, lambda: step)
+    new = move(step, jnp.minimum(1, 0.995 * reach(step)))
+    return dataclasses.replace(new, w=new.w / jnp.sum(new.w))

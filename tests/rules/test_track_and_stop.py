@@ -14,8 +14,7 @@ from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.evidence.half_spaces import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
 from jaxelim.rules.parts import schedule, tracking
-from jaxelim.saddle.newton import State
-from jaxelim.saddle.solver import climb
+from jaxelim.saddle.solver import State, climb
 from jaxelim.testing.rules import run_by_run
 
 

@@ -27,8 +27,7 @@ from jaxelim.lanes import where as where_
 from jaxelim.rules.parts.runs import by_run
 from jaxelim.saddle.best_arm import best_arm_weights
 from jaxelim.saddle.gaussian_best_arm import gaussian_weights
-from jaxelim.saddle.newton import State
-from jaxelim.saddle.solver import climb
+from jaxelim.saddle.solver import State, climb
 
 QUICK = 6
 """Newton steps at every choice; most solves from the last solution take no more."""
