@@ -52,12 +52,9 @@ class Text(str):
 
 
 def parse(
-    text: Any,
-    argument: str,
-    known: Mapping[str, Any],
-    inner: Mapping[str, Any] | None = None,
+    text: Any, argument: str, known: Mapping[str, Any], inner: Mapping[str, Any] | None = None,
     files: bool = False,
-) -> Any:
+) -> Any:  # fmt: skip
     """The value of a text: a number, a string, a tuple, or what a named class makes.
 
     Upper case, hyphens and underscores of a name do not count: "top-m(3)" is "TopM(3)". A name
@@ -88,21 +85,18 @@ def parse(
         if thing not in known.values() and _plain(outer.id) not in _CONSTANTS:
             raise unknown_name(argument, head[0] if head else text, known)
 
-    def value(node: ast.AST) -> Any:
+    def value(node: Any) -> Any:
         match node:
             case ast.Constant():
                 return node.value
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
+            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float()) | ast.Name("inf")):
                 return -value(node.operand)
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
-                return -math.inf
             case ast.Tuple():
                 return tuple(map(value, node.elts))
             case ast.List():
                 return list(map(value, node.elts))
             case ast.Dict() if None not in node.keys:
-                entries = zip(node.keys, node.values, strict=True)
-                return {value(key): value(entry) for key, entry in entries if key is not None}
+                return dict(zip(map(value, node.keys), map(value, node.values), strict=True))
             case ast.Name() if _plain(node.id) in _CONSTANTS:
                 return _CONSTANTS[_plain(node.id)]
             case ast.Name() | ast.Attribute():
@@ -171,10 +165,10 @@ def text_of(argument: str, value: Any) -> str:
     text = lambda entry: text_of(argument, entry)  # noqa: E731
     if isinstance(value, Text):
         return value.description
-    if value is None or isinstance(value, bool | str | int):
+    if isinstance(value, np.number | np.bool_):
+        value = value.item()
+    if value is None or isinstance(value, bool | str | int | float):
         return repr(value)
-    if isinstance(value, float | np.number | np.bool_):
-        return repr(value.item() if isinstance(value, np.generic) else value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         return f"array({text(value.ravel().tolist())}, {value.dtype.name!r}, {value.shape})"
     if isinstance(value, list):
