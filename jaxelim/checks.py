@@ -99,18 +99,23 @@ def refuse_off_simplex(name: str, value: Any, weights: np.ndarray) -> None:
         raise ArgumentError(name, value, allowed, note)
 
 
-def deltas(value: Any) -> np.ndarray:
-    """Convert error probabilities, a number or a 1-D array, to a float64 array [deltas]."""
-    kind = "a number strictly between 0 and 1, or a non-empty 1-D array of such numbers"
+def fractions(name: str, value: Any, high: float = 1.0, said: str = "1") -> np.ndarray:
+    """Convert numbers strictly between 0 and `high`, in words `said`, to float64: [] or [n]."""
+    kind = f"a number strictly between 0 and {said}, or a non-empty 1-D array of such numbers"
     try:
-        array = np.atleast_1d(real_array("delta", value, ndim=(0, 1)))
+        array = real_array(name, value, ndim=(0, 1))
     except ArgumentError as error:
-        raise ArgumentError("delta", value, kind, error.note) from None
-    bad = (array <= 0) | (array >= 1)
+        raise ArgumentError(name, value, kind, error.note) from None
+    bad = (array <= 0) | (array >= high)
     if array.size == 0 or bad.any():
         note = f"{array[bad][0]} at [{np.argmax(bad)}]" if array.size > 1 else ""
-        raise ArgumentError("delta", value, kind, note)
+        raise ArgumentError(name, value, kind, note)
     return array
+
+
+def deltas(value: Any) -> np.ndarray:
+    """Convert error probabilities, a number or a 1-D array, to a float64 array [deltas]."""
+    return np.atleast_1d(fractions("delta", value))
 
 
 def runs(value: Any) -> np.ndarray:

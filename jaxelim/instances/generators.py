@@ -4,8 +4,7 @@ The paper: Tirinzoni & Degenne, On Elimination Strategies for Bandit Fixed-Confi
 Identification (NeurIPS 2022), appendix "Bandit instances".
 
 Instance i of a seed has its own random stream. So it is the same for every size n of
-the batch, and `generator(seed)` is instance 0. The correct answer of every drawn
-instance is unique for its problem.
+the batch, and `generator(seed)` is instance 0. Every drawn instance has one correct answer.
 """
 
 import math
@@ -58,9 +57,8 @@ def linear_d20(
         theta_interval: the bounds (low, high) of theta[10:].
 
     Raises:
-        ArgumentError: the top m arms are not unique for this m.
-        ArgumentError: any other argument is out of bounds, or (almost) no direction
-            meets the condition of thresholding for this theta_interval.
+        ArgumentError: an argument is out of bounds, the top m arms are not unique, or (almost)
+            no direction meets the condition of thresholding for this theta_interval.
     """
     K = checks.integer("K", K, low=10)
     m = _top(problem, m, default=5, high=K - 1)
@@ -111,13 +109,12 @@ def linear_d10(
     Raises:
         UnsupportedError: thresholding, for which the paper has no such protocol: means
             may be arbitrarily close to 0.
-        ArgumentError: any other argument is out of bounds, or (almost) no direction has
-            its mean in mean_interval.
+        ArgumentError: another argument is out of bounds, or (almost) no direction has its mean
+            in mean_interval.
     """
     m = _top(problem, m, default=3, high=10)
     if problem == "thresholding":
-        allowed = "'best-arm' or 'top-m': these instances may have means arbitrarily near the "
-        allowed += "threshold 0"
+        allowed = "'best-arm' or 'top-m': means may be arbitrarily near the threshold 0"
         raise UnsupportedError("problem", problem, allowed)
     K = checks.integer("K", K, low=m + 1)
     low, high = _interval("mean_interval", mean_interval)
@@ -167,8 +164,7 @@ def unstructured(
             (0.5, 1), with low > 0.
 
     Raises:
-        ArgumentError: m > 5 with a mean_interval of length 0.
-        ArgumentError: any other argument is out of bounds.
+        ArgumentError: an argument is out of bounds, or m > 5 with a mean_interval of length 0.
     """
     K = checks.integer("K", K, low=1 if problem == "thresholding" else 2)
     m = _top(problem, m, default=min(3, K - 1), high=K - 1)
@@ -206,11 +202,12 @@ def two_dimensional(K: int, eps: ArrayLike) -> Instance:
         eps: a number strictly between 0 and 1/2; a 1-D array makes a batch.
 
     Raises:
-        ArgumentError: eps is so small that 1 - eps is 1 in float64.
-        ArgumentError: any other argument is out of bounds.
+        ArgumentError: an argument is out of bounds, or 1 - eps is 1 in float64.
     """
     K = checks.integer("K", K, low=3)
-    values = _numbers("eps", eps, 0.5, "1/2", lambda eps: 1 - eps, "1 - eps")
+    values = checks.fractions("eps", eps, 0.5, "1/2")
+    if (1 - values == 1).any():
+        raise ArgumentError("eps", eps, "numbers with 1 - eps < 1 in float64")
     angles = math.pi * (1 + np.arange(1, K - 1) / (2 * (K - 1)))
     arms = np.concatenate([np.eye(2), np.stack([np.cos(angles), np.sin(angles)], axis=1)])
     return Instance(arms, np.stack([np.ones_like(values), 1 - values], axis=-1))
@@ -229,11 +226,12 @@ def soare(d: int, omega: ArrayLike) -> Instance:
             makes a batch.
 
     Raises:
-        ArgumentError: omega is so small that cos(omega) is 1 in float64.
-        ArgumentError: any other argument is out of bounds.
+        ArgumentError: an argument is out of bounds, or cos(omega) is 1 in float64.
     """
     d = checks.integer("d", d, low=2)
-    angles = _numbers("omega", omega, math.pi / 2, "pi/2", np.cos, "cos(omega)")
+    angles = checks.fractions("omega", omega, math.pi / 2, "pi/2")
+    if (np.cos(angles) == 1).any():
+        raise ArgumentError("omega", omega, "numbers with cos(omega) < 1 in float64")
     arms = np.zeros((*angles.shape, d + 1, d))
     arms[..., :d, :] = np.eye(d)
     arms[..., d, 0], arms[..., d, 1] = np.cos(angles), np.sin(angles)
@@ -291,18 +289,3 @@ def _interval(name: str, value: Any) -> tuple[float, float]:
     if low > high or not math.isfinite(high - low):
         raise ArgumentError(name, value, "bounds (low, high) with low <= high and a finite length")
     return low, high
-
-
-def _numbers(
-    name: str, value: ArrayLike, high: float, said: str, f: Callable, of: str
-) -> np.ndarray:
-    """A number or a 1-D array, strictly between 0 and `high`, where f is not 1 in float64."""
-    numbers = checks.real_array(name, value, ndim=(0, 1))
-    if numbers.size == 0 or (numbers <= 0).any() or (numbers >= high).any():
-        allowed = f"a number strictly between 0 and {said}, or a non-empty 1-D array of such "
-        allowed += "numbers"
-        raise ArgumentError(name, value, allowed)
-    if (f(numbers) == 1).any():
-        allowed = f"numbers large enough for {of} to differ from 1 in float64"
-        raise ArgumentError(name, value, allowed)
-    return numbers
