@@ -62,18 +62,13 @@ def _loss(change):
     return dict(loss=lambda self, stat, by: change(Geometric.loss(self, stat, by), stat.mean, by))
 
 
-def _plain(d, m, by):
-    return m * jnp.log(m / (m + by)) - (1 + m) * jnp.log((1 + m) / (1 + m + by))
-
-
-def _other_way(d, m, by):
-    return Geometric().loss(Stat(m, m + by), -by)
-
-
 LOSSES = {
     "squares": (_loss(lambda d, m, by: by**2 / (2 * (m + by) * (1 + m + by))), "an exponential"),
-    "other way round": (_loss(_other_way), "finite inside the range"),
-    "no number at the end": (_loss(_plain), "nan"),
+    "other way round": (
+        _loss(lambda d, m, by: Geometric().loss(Stat(m, m + by), -by)), "finite inside the range"),
+    "no number at the end": (
+        _loss(lambda d, m, by: m * jnp.log(m / (m + by))
+              - (1 + m) * jnp.log((1 + m) / (1 + m + by))), "nan"),
     "0": (_loss(lambda d, m, by: 0 * by), "second derivative"),
     "minus": (_loss(lambda d, m, by: -d), "second derivative"),
     "not 0": (_loss(lambda d, m, by: 0.1 + d), "it has to be 0"),
@@ -127,31 +122,9 @@ class Doubled(ArmEvidence):
         return 2 * super().gradient(piece)
 
 
-def _doubled(self, space, stats, shape):
-    return Doubled.of(self, space, shape, self.stat(stats), stats.counts)
-
-
-def _more_counts(self, space, stats, shape):
-    return ArmEvidence.of(self, space, shape, self.stat(stats), 2 * stats.counts)
-
-
-def _goes_on(self, seen, arm, reward, go):
-    return Geometric.update(self, seen, arm, reward, go | True)
-
-
-def _forgets(self, seen, arm, reward, go):
-    return dataclasses.replace(
-        Geometric.update(self, seen, arm, reward, go), reward_sums=seen.stats.reward_sums
-    )
-
-
 def _starts_at_0(self, space, problem, tables, rewards):
     start = Gaussian.start(self, space, problem, tables, rewards)
     return dataclasses.replace(start, counts=0 * start.counts)
-
-
-def _late(self, seen, arms, beta):
-    return Geometric.refuted_pairs(self, seen, arms, 2 * beta)
 
 
 def _with_neighbours(self, seen, arms, beta):
@@ -159,12 +132,70 @@ def _with_neighbours(self, seen, arms, beta):
     return [(i, row | jnp.roll(row, 1, -1)) for i, row in pairs]
 
 
-def _midway(self, w_a, a, w_b, b, off):
-    return off / 2
+SHORT = dict(reach=lambda self, stat, radius, up: 0.9 * Geometric.reach(self, stat, radius, up))
+LATE = dict(refuted_pairs=lambda self, seen, arms, beta: Geometric.refuted_pairs(
+    self, seen, arms, 2 * beta))  # fmt: skip
+WALKS, RUNS = evidence.walks, families.runs
+INHERITED = {
+    "start": (WALKS, dict(start=_starts_at_0), "after start"),
+    "gradient": (
+        WALKS, dict(evidence=lambda self, space, stats, shape: Doubled.of(
+            self, space, shape, self.stat(stats), stats.counts)), "gradient is not that of"),
+    "meet": (WALKS, dict(meet=lambda self, w_a, a, w_b, b, off: off / 2), "not that of the losses"),
+    "reach": (WALKS, SHORT, "not the radius"),
+    "go": (WALKS, dict(update=lambda self, seen, arm, reward, go: Geometric.update(
+        self, seen, arm, reward, go | True)), "after update"),
+    "sums": (WALKS, dict(update=lambda self, seen, arm, reward, go: dataclasses.replace(
+        Geometric.update(self, seen, arm, reward, go), reward_sums=seen.stats.reward_sums)),
+        "after update"),
+    "counts": (WALKS, dict(evidence=lambda self, space, stats, shape: ArmEvidence.of(
+        self, space, shape, self.stat(stats), 2 * stats.counts)), "not the LLR at the counts"),
+    "pairs": (WALKS, LATE, "refuted_pairs is not where"),
+    "order": (RUNS, LATE, "tau_full = .*, tau_selective"),
+    "lanes": (RUNS, dict(refuted_pairs=_with_neighbours), "a run alone and the same run in"),
+}  # fmt: skip
+"""Faults of geometric rewards, but for the first two: of Gaussians, whose programs are small."""
+GAUSSIAN = ("start", "gradient")
+CASES = {
+    **{f"loss: {name}": (families.loss, *case) for name, case in LOSSES.items()},
+    **{f"draws: {name}": (families.draws, dict(draw=draw), sentence)
+       for name, (draw, sentence) in DRAWS.items()},
+}  # fmt: skip
 
 
-def _short(self, stat, radius, up):
-    return 0.9 * Geometric.reach(self, stat, radius, up)
+def fails(law, members, sentence, made=wrong):
+    """One law is broken by a wrong family."""
+    with pytest.raises(ContractError, match=sentence):
+        one(law, made(**members))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_laws_of_wrong_families(case):
+    fails(*CASES[case])
+
+
+@pytest.mark.parametrize("cases", rows([GAUSSIAN, (*INHERITED,)[2:]], [GAUSSIAN], " ".join))
+def test_laws_of_wrong_methods(cases):
+    for case in cases:
+        fails(*INHERITED[case], faults.family if case in GAUSSIAN else wrong)
+
+
+@pytest.mark.slow
+def test_the_whole_check_says_all_that_is_wrong():
+    """The laws that hold are in the report; values of no exponential family have other slopes."""
+    fails(WALKS, dict(exponential=True, **LOSSES["squares"][0]),
+          "the gradient at weights .* is no cut")  # fmt: skip
+    with pytest.raises(ContractError) as caught:
+        check(wrong(**SHORT, draw=DRAWS["biased"][0]), seed=1)
+    text, report = str(caught.value), caught.value.report
+    assert "draws: mean" in text and "not the radius" in text
+    assert report.verdict.endswith("laws are broken") and "400 shifts" in str(report)
+
+
+def test_what_raises_is_said_by_the_name_of_its_method():
+    kind = dataclasses.dataclass(frozen=True)(Raises)
+    with pytest.raises(ContractError, match="loss: loss raised ValueError"):
+        check(kind(), draws=100)
 
 
 SETTINGS = {
@@ -179,68 +210,6 @@ SETTINGS = {
     "docstring": (dict(__doc__="Args:\n    size: none."), "docstring"),
     "repr": (dict(__repr__=lambda self: "Other()"), "repr"),
 }
-
-
-def fails(law, sentence, **members):
-    """One law is broken by a wrong family."""
-    with pytest.raises(ContractError, match=sentence):
-        one(law, wrong(**members))
-
-
-WALKS, RUNS = evidence.walks, families.runs
-INHERITED = {
-    "start": (WALKS, dict(start=_starts_at_0), "after start"),
-    "gradient": (WALKS, dict(evidence=_doubled), "gradient is not that of"),
-    "meet": (WALKS, dict(meet=_midway), "not that of the losses"),
-    "reach": (WALKS, dict(reach=_short), "not the radius"),
-    "go": (WALKS, dict(update=_goes_on), "after update"),
-    "sums": (WALKS, dict(update=_forgets), "after update"),
-    "counts": (WALKS, dict(evidence=_more_counts), "not the LLR at the counts"),
-    "pairs": (WALKS, dict(refuted_pairs=_late), "refuted_pairs is not where"),
-    "order": (RUNS, dict(refuted_pairs=_late), "tau_full = .*, tau_selective"),
-    "lanes": (RUNS, dict(refuted_pairs=_with_neighbours), "a run alone and the same run in"),
-}  # fmt: skip
-"""Faults of geometric rewards, but for the first two: of Gaussians, whose programs are small."""
-GAUSSIAN = ("start", "gradient")
-
-
-CASES = {
-    **{f"loss: {name}": (families.loss, *case) for name, case in LOSSES.items()},
-    **{f"draws: {name}": (families.draws, dict(draw=draw), sentence)
-       for name, (draw, sentence) in DRAWS.items()},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_laws_of_wrong_families(case):
-    law, members, sentence = CASES[case]
-    fails(law, sentence, **members)
-
-
-@pytest.mark.parametrize("cases", rows([GAUSSIAN, (*INHERITED,)[2:]], [GAUSSIAN], " ".join))
-def test_laws_of_wrong_methods(cases):
-    for case in cases:
-        law, members, sentence = INHERITED[case]
-        with pytest.raises(ContractError, match=sentence):
-            one(law, faults.family(**members) if case in GAUSSIAN else wrong(**members))
-
-
-@pytest.mark.slow
-def test_the_whole_check_says_all_that_is_wrong():
-    """The laws that hold are in the report; values of no exponential family have other slopes."""
-    fails(WALKS, "the gradient at weights .* is no cut", exponential=True, **LOSSES["squares"][0])
-    members = dict(reach=_short, draw=DRAWS["biased"][0])
-    with pytest.raises(ContractError) as caught:
-        check(wrong(**members), seed=1)
-    text, report = str(caught.value), caught.value.report
-    assert "draws: mean" in text and "not the radius" in text
-    assert report.verdict.endswith("laws are broken") and "400 shifts" in str(report)
-
-
-def test_what_raises_is_said_by_the_name_of_its_method():
-    kind = dataclasses.dataclass(frozen=True)(Raises)
-    with pytest.raises(ContractError, match="loss: loss raised ValueError"):
-        check(kind(), draws=100)
 
 
 @pytest.mark.parametrize("case", SETTINGS)
