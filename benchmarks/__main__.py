@@ -64,9 +64,8 @@ class Options:
 
 
 def _cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+    usable = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+    return sorted(usable(0))
 
 
 def _said(*command: str) -> str | None:
@@ -122,16 +121,11 @@ def main(options: Options) -> int:
     output = options.output or ROOT / "benchmarks" / "results" / named
     output.parent.mkdir(parents=True, exist_ok=True)
     state = f"{commit} and changes" if here["changed_since_commit"] else commit
-    print(
-        f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; "
-        f"jax {here['versions']['jax']}"
-    )
+    print(f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; "
+          f"jax {here['versions']['jax']}")  # fmt: skip
     print(f"commit {state}; load average {here['load_average']}")
-    found = {
-        "environment": here,
-        "options": {**dataclasses.asdict(options), "output": str(output)},
-        "sections": {},
-    }
+    found = {"environment": here, "options": {**dataclasses.asdict(options), "output": str(output)},
+             "sections": {}}  # fmt: skip
     failed = False
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
         core = None

@@ -21,9 +21,8 @@ def draw(count, seed=0):
     """Instances with features uniform on the sphere and normal theta."""
     rng = np.random.default_rng(seed)
     arms = rng.standard_normal((count, K, D))
-    return Instance(
-        arms / np.linalg.norm(arms, axis=2, keepdims=True), rng.standard_normal((count, D))
-    )
+    arms /= np.linalg.norm(arms, axis=2, keepdims=True)
+    return Instance(arms, rng.standard_normal((count, D)))
 
 
 def scipy_solve(arms, theta):
@@ -70,19 +69,15 @@ def main(count=1000):
     batch = draw(count)
     found = complexity(batch, BestArm(), GAP)
     spent = seconds(lambda: complexity(batch, BestArm(), GAP), 2)
-    print(
-        f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: "
-        f"{count / spent:.0f} solves/s on one core, checks included"
-    )
+    print(f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: {count / spent:.0f} solves/s on one "
+          "core, checks included")  # fmt: skip
     print(f"  converged {found.converged.sum()}, gap <= {found.gap.max():.1e}")
     for i in range(4):
         start = time.process_time()
         other = scipy_solve(batch.arms[i], batch.theta[i])
         once = time.process_time() - start
-        print(
-            f"scipy SLSQP, instance {i}: {once:.3f} s, {once / (spent / count):.0f} times one "
-            f"of the batch; it reaches H* {other / found.value[i] - 1:+.1e}"
-        )
+        print(f"scipy SLSQP, instance {i}: {once:.3f} s, {once / (spent / count):.0f} times one "
+              f"of the batch; it reaches H* {other / found.value[i] - 1:+.1e}")  # fmt: skip
     with jax.enable_x64(True):
         arms, theta = batch.arms[:64], batch.theta[:64]
 

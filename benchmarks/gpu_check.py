@@ -97,12 +97,8 @@ class Options:
 def computed(name: str, runs: bool, traces: list, margins: list) -> dict[str, np.ndarray]:
     """What is compared of a job, on JAX's default device.
 
-    Args:
-        name: of the job.
-        runs: whether to give its samples, pulls and answers, "runs" [run, numbers].
-        traces: runs whose arms to give, "trace/<run>".
-        margins: (run, pull): "margin/<run>", that of the pull, 1-based; NaN where there is
-            none.
+    With `runs` its samples, pulls and answers, "runs" [run, numbers]. Of each run of `traces` its
+    arms, "trace/<run>". Of each (run, pull) of `margins` that of the pull, "margin/<run>".
     """
     import jaxelim as je
     from tests import digests
@@ -205,16 +201,12 @@ def timed(name: str, lanes: int, graphs: bool, options: Options, ends: float) ->
                   seconds=ends - time.monotonic())  # fmt: skip
     wall = typical(found, "wall")  # us a useful sample
     return {
-        "rule": name,
-        "lanes": lanes,
-        "graphs": graphs,
-        "us/sample": wall,
-        "M samples/s": 1 / wall,
+        "rule": name, "lanes": lanes, "graphs": graphs, "us/sample": wall, "M samples/s": 1 / wall,
         "us/step": wall * lanes * useful(found),
         "device MiB": (found.get("device_peak_bytes") or 0) / 2**20 or None,
         "host MiB": found["peak_memory_bytes"] / 2**20,
         "compile s": found["first"]["compile_seconds"],
-    }
+    }  # fmt: skip
 
 
 def checked(options: Options) -> dict:

@@ -10,6 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,21 @@ from benchmarks.processes import MeasurementError, child
 from benchmarks.report import Section, Sitting
 
 ROWS = {
-    "ebtci, 4 coins": ("EBTCI", 4),
-    "lucb, 4 coins": ("LUCB", 4),
-    "uniform, 4 coins": ("Uniform", 4),
-    "lingape, linear-d20": ("LinGapE", None),
-    "lazy-tas, linear-d20": ("LazyTaS", None),
-    "fws, linear-d20": ("FWS", None),
+    "ebtci, 4 coins": ("EBTCI", 4), "lucb, 4 coins": ("LUCB", 4),
+    "uniform, 4 coins": ("Uniform", 4), "lingape, linear-d20": ("LinGapE", None),
+    "lazy-tas, linear-d20": ("LazyTaS", None), "fws, linear-d20": ("FWS", None),
     "tas, 4 coins": ("TrackAndStop", 4),
-}
+}  # fmt: skip
 """A rule, and its number of coins; None: the arms of linear-d20."""
-QUICK = ("ebtci, 4 coins", "lingape, linear-d20")
-SINGLY = ("ebtci, 4 coins", "lingape, linear-d20")
-"""Rows that take all rewards one by one too."""
+QUICK = SINGLY = ("ebtci, 4 coins", "lingape, linear-d20")
+"""Rows of --quick; and those that take all rewards one by one too."""
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """The wall time of a call."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 def measured(name: str, pulls: int, many: int) -> dict[str, Any]:
@@ -60,36 +64,26 @@ def measured(name: str, pulls: int, many: int) -> dict[str, Any]:
     def timed(count: int) -> dict[str, float]:
         wall, processor = [], time.process_time()
         for reward in rewards(count):
-            began = time.perf_counter()
-            run.tell(run.ask(), reward)
-            wall.append(1e3 * (time.perf_counter() - began))
+            wall.append(1e3 * seconds(lambda x=reward: run.tell(run.ask(), x)))
         processor = 1e3 * (time.process_time() - processor) / count
         tail = sorted(wall)[int(0.99 * count)]
         return {"median": statistics.median(wall), "99%": tail, "processor": processor}
 
     found: dict[str, Any] = {"first s": first, **timed(pulls)}
     with tempfile.TemporaryDirectory() as folder:
-        run.save(Path(folder) / "run.live")
+        path, again = Path(folder) / "run.live", Path(folder) / "again.live"
+        run.save(path)
         found["in a file"] = timed(pulls)["median"]
         run.close()
-    began = time.perf_counter()
-    run.tell(np.resize(np.arange(len(run.names)), many), rewards(many))
-    found["many at once s"] = time.perf_counter() - began
-    if name in SINGLY:
-        began = time.perf_counter()
-        for reward in rewards(many):
-            run.tell(run.ask(), reward)
-        found["many one by one s"] = time.perf_counter() - began
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "run.live"
-            began = time.perf_counter()
-            run.save(path)
-            found["save s"] = time.perf_counter() - began
-            found["file MB"] = path.stat().st_size / 1e6
+        asked = np.resize(np.arange(len(run.names)), many), rewards(many)
+        found["many at once s"] = seconds(lambda: run.tell(*asked))
+        if name in SINGLY:
+            each = rewards(many)
+            found["many one by one s"] = seconds(lambda: [run.tell(run.ask(), x) for x in each])
+            found["save s"] = seconds(lambda: run.save(again))
+            found["file MB"] = again.stat().st_size / 1e6
             run.close()
-            began = time.perf_counter()
-            je.LiveRun.load(path)
-            found["load s"] = time.perf_counter() - began
+            found["load s"] = seconds(lambda: je.LiveRun.load(again))
     found["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     found["told"] = run.told
     return found

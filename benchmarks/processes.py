@@ -7,8 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,6 @@ ROOT = Path(__file__).parents[1]
 
 class MeasurementError(Exception):
     """A timing process ended without a result."""
-
-
-@contextmanager
-def fresh_cache() -> Iterator[dict]:
-    """An environment with an empty cache of compiled programs, removed on exit."""
-    with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
-        yield {"JAX_COMPILATION_CACHE_DIR": folder}
 
 
 def child(

@@ -59,20 +59,14 @@ class Section:
             print(f"  {label}: FAILED: {error}", flush=True)
             return None
         self.rows.append({**row(found), "raw": found})
-        figures = (
-            f"{key} {value:.4g}" for key, value in self.rows[-1].items() if isinstance(value, float)
-        )
-        print(
-            f"  {label}: {found['process_wall_seconds']:.0f} s in all; {', '.join(figures)}",
-            flush=True,
-        )
+        figures = [f"{key} {x:.4g}" for key, x in self.rows[-1].items() if isinstance(x, float)]
+        took = f"{found['process_wall_seconds']:.0f} s in all"
+        print(f"  {label}: {took}; {', '.join(figures)}", flush=True)
         return found
 
     def __str__(self) -> str:
-        shown = [
-            {key: "-" if value is None else value for key, value in row.items() if key != "raw"}
-            for row in self.rows
-        ]
+        shown = [{key: "-" if x is None else x for key, x in row.items() if key != "raw"}
+                 for row in self.rows]  # fmt: skip
         lines = ["", self.title]
         for keys in dict.fromkeys(tuple(row) for row in shown):  # one table per kind of row
             lines += aligned([row for row in shown if tuple(row) == keys])
@@ -84,11 +78,7 @@ class Section:
 
 
 def per_sample(found: dict, clock: str = "cpu") -> list[float]:
-    """Microseconds per useful sample of each timed call, in processor or wall time.
-
-    Args:
-        clock: "cpu" or "wall".
-    """
+    """Microseconds per useful sample of each timed call, in processor ("cpu") or "wall" time."""
     return [1e6 * call[f"{clock}_seconds"] / call["samples_drawn"] for call in found["calls"]]
 
 
@@ -104,15 +94,10 @@ def useful(found: dict) -> float:
 
 
 def to_anchor(found: dict) -> list[float]:
-    """Each timed call's time per sample over the C loop's time per step.
-
-    The C loop's time is the mean of its runs just before and just after the call.
-    """
+    """Each timed call's time per sample over the C loop's time per step, just before and after."""
     anchors = [one["us_per_step"] for one in found["anchors"]]
-    return [
-        2 * own / (a + b)
-        for own, a, b in zip(per_sample(found), anchors[:-1], anchors[1:], strict=True)
-    ]
+    each = zip(per_sample(found), anchors[:-1], anchors[1:], strict=True)
+    return [2 * own / (a + b) for own, a, b in each]
 
 
 def described(case: Case) -> str:

@@ -2,10 +2,11 @@
 
 import dataclasses
 import statistics
+import tempfile
 
 from benchmarks import anchor
 from benchmarks.measure import Case, whole_chunks
-from benchmarks.processes import apart, fresh_cache
+from benchmarks.processes import apart
 from benchmarks.report import Section, Sitting, described, per_sample, to_anchor, typical, useful
 
 
@@ -71,9 +72,8 @@ def run(sitting: Sitting) -> Section:
         case = dataclasses.replace(target.case, runs=runs, max_samples=cap)
 
         def measure(case=case):
-            if sitting.quick:
-                return apart(case, timing, anchor=sitting.anchor)
-            with fresh_cache() as cache:
+            with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
+                cache = None if sitting.quick else {"JAX_COMPILATION_CACHE_DIR": folder}
                 return apart(case, timing, anchor=sitting.anchor, environment=cache)
 
         def row(found, name=name, target=target, case=case):

@@ -122,11 +122,6 @@ def studied(options: Options, files: Sequence[Path], *grid: Any, **more: Any) ->
     return found
 
 
-def _stop(number: int, frame: Any) -> None:
-    """Treat SIGTERM like Ctrl-C."""
-    raise KeyboardInterrupt
-
-
 def script(
     name: str, kind: type, act: Callable[[Any], None], given: list[str], about: str | None = None
 ) -> int:
@@ -140,7 +135,7 @@ def script(
     try:
         config = tyro.cli(kind, args=given, description=about or kind.__doc__)
         cli.use_all_cores()
-        signal.signal(signal.SIGTERM, _stop)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
         program_cache.delete_unreadable()
         act(config)
     except KeyboardInterrupt:
@@ -152,5 +147,3 @@ def script(
         return 2
     return 0
 
-
-__all__ = ["Options", "script", "studied"]

@@ -53,14 +53,11 @@ def main(config: Demo) -> None:
         print("†: runs were cut off, and the mean is of min(tau, cap).")
     watched = {row.algorithm: study[row.name] for row in rows if row.column == "stopping"}
     figure = figures.active_arms_figure(watched)
-    figure.axes[0].set_title(
-        f"linear-d20, best arm, selective elimination at stopping, {config.runs} runs"
-    )
+    title = f"linear-d20, best arm, selective elimination at stopping, {config.runs} runs"
+    figure.axes[0].set_title(title)
     figures.save(figure, config.figure)
-    print(
-        f"\n{config.figure}: active arms against time. "
-        f"{time.perf_counter() - began:.0f} s in all, compilation included."
-    )
+    took = f"{time.perf_counter() - began:.0f} s in all, compilation included."
+    print(f"\n{config.figure}: active arms against time. {took}")
 
 
 if __name__ == "__main__":

@@ -184,15 +184,10 @@ class InformationRegret:
         return float(self._bound[min(math.ceil(t), len(self._bound)) - 1])
 
 
-def regret_of(instance: je.Instance, rule: Any, length: int, ridge: float = 0.0, run: int = 0):
+def regret_of(instance: je.Instance, rule: Any, length: int, ridge: float = 0.0):
     """R(t) of a run of a rule with best arm, whatever its rewards say about stopping."""
-
-    def never(t, delta):
-        return 1e9 + 0 * t
-
-    trace = je.trace(
-        instance, je.BestArm(), rule, ridge=ridge, max_samples=length, threshold=never, run=run
-    )
+    trace = je.trace(instance, je.BestArm(), rule, ridge=ridge, max_samples=length,
+                     threshold=lambda t, delta: 1e9 + 0 * t)  # fmt: skip
     return InformationRegret(trace.arms, instance, je.BestArm())
 
 
@@ -204,10 +199,8 @@ def main(length: int = 20_000) -> None:
         R = regret_of(instance, rule, length, ridge=1.0) if rule else None
         bounds = elimination_bounds(instance, je.BestArm(), 0.01, regret=R)
         last = R(length) / bounds.value if R else 0.0
-        print(
-            f"  {name:8s} R/H* = {last:7.1f}   LLR {bounds.llr}, full {bounds.full.tolist()}, "
-            f"selective {bounds.selective.tolist()}, f = {bounds.difference:.0f}"
-        )
+        print(f"  {name:8s} R/H* = {last:7.1f}   LLR {bounds.llr}, full {bounds.full.tolist()}, "
+              f"selective {bounds.selective.tolist()}, f = {bounds.difference:.0f}")  # fmt: skip
 
 
 if __name__ == "__main__":

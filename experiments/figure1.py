@@ -66,11 +66,7 @@ class Right(Left):
 def chosen(
     options: cells.Options, rules: tuple[str, ...], at_sampling: bool = False
 ) -> dict[tuple[str, str], tables.Row]:
-    """Rows of Table 3, best arm, by (algorithm, column).
-
-    The oracle is the paper's own. Rules that the table lacks get the rows that they
-    would have in it.
-    """
+    """Rows of Table 3, best arm, by (algorithm, column); the oracle is the paper's own."""
     shared = options.as_in(tables.TableOptions, problems=("bai",))
     rows = [row for name in rules
             for row in tables.rows("table3", dataclasses.replace(shared, rules=(name,)))
@@ -90,12 +86,8 @@ def left(options: Left) -> None:
          for (algorithm, column), row in rows.items() if column == wanted}
         for wanted in ("none", "selective")
     )  # fmt: skip
-    drawn = (
-        figures.active_arms_figure(selective),
-        figures.tau_figure(plain),
-        figures.survival_figure(plain),
-        figures.pulls_figure(plain),
-    )
+    drawn = (figures.active_arms_figure(selective), figures.tau_figure(plain),
+             figures.survival_figure(plain), figures.pulls_figure(plain))  # fmt: skip
     for name, figure in zip(LEFT, drawn, strict=True):
         print(*figures.save(figure, options.output / name))
 
@@ -149,10 +141,7 @@ def middle(options: Middle) -> None:
 
 
 def rules_of(options: Right) -> dict[str, je.contracts.SamplingRule]:
-    """The rules by their names.
-
-    The oracle has two: one with the exact w*, one with the authors' approximation.
-    """
+    """The rules by their names; the oracle once more, with the authors' approximation of w*."""
     found: dict[str, je.contracts.SamplingRule] = {}
     for name in options.rules:
         kind = catalogue.find_rule(name)

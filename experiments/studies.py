@@ -251,8 +251,8 @@ def lines(study: je.Study) -> list[dict[str, Any]]:
     """
     found: list[dict[str, Any]] = []
     first: dict[tuple, float] = {}
-    values = {key[1:]: result for key, result in study.results.items()}
-    values = {key: hardness(result) for key, result in values.items()}  # H*
+    values = {tuple(where.values()): hardness(next(iter(named.values())))  # H*
+              for where, named in study.groups()}  # fmt: skip
     for (rule, instance, problem), result in study.results.items():
         value = values[instance, problem]
         for s, d in np.ndindex(result.samples.shape[:2]):

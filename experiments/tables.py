@@ -24,8 +24,6 @@ from jaxelim.simulation.results.two_samples import rate
 
 EXACT = "Oracle, exact w*"
 """The oracle's second row; the paper's oracle tracks an approximation of w*."""
-LEVEL = 0.95
-"""Confidence level of the Clopper-Pearson intervals."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +112,7 @@ def rows(table: str, options: TableOptions) -> list[Row]:
     paper's numbers.
 
     Raises:
-        ArgumentError: an unknown rule or problem.
-        ArgumentError: no row is left.
+        ArgumentError: an unknown rule or problem, or no row is left.
     """
     layout, found = LAYOUTS[table], []
     wanted = {catalogue.find_rule(name) for name in options.rules}
@@ -147,10 +144,7 @@ def rows(table: str, options: TableOptions) -> list[Row]:
 def _unpublished(
     layout: Layout, problem: str, kind: type[je.contracts.SamplingRule], options: TableOptions
 ) -> list[Row]:
-    """The rows that a rule would have in a table that lacks it.
-
-    Problems, instances and columns that do not apply to the rule give no row.
-    """
+    """The rows that a rule would have in a table that lacks it, where they apply to the rule."""
     traits, found = kind.traits, []
     structure = je.load_instance(layout.instances[problem]).structure
     if not traits.defined_for(_problem(layout, problem).name) or structure not in traits.structures:
@@ -196,12 +190,8 @@ def _experiment(
         kind = _kind(algorithm)
         rule = je.Oracle(paper.oracle_weights(name, problem)) if kind is je.Oracle else kind()
     selective, full = je.SelectiveElimination(), je.FullElimination()
-    observers: dict[str, Any] = {
-        "none": je.LLR(),
-        "stopping": selective,
-        "selective": selective,
-        "full": full,
-    }
+    observers: dict[str, Any] = {"none": je.LLR(), "stopping": selective, "selective": selective,
+                                 "full": full}  # fmt: skip
     elimination = None
     if rule.traits.stopping == ("native",):
         stopping, variant = (je.Native(),), "native"
@@ -234,24 +224,13 @@ def observed(row: Row, held: je.Study) -> xr.Dataset:
 
 
 def measures(found: Sequence[Row], held: je.Study) -> list[dict[str, Any]]:
-    """Measures of each row, NaN if undefined.
+    """Measures of each row, NaN if undefined; the paper's begin with paper_.
 
-    - problem, algorithm, column: the row. Table 3's algorithm contains "+ elim".
-    - runs, truncated, stopped: counts of runs.
-    - samples_k, sd_k: thousands. With truncated runs, the restricted mean
-      E[min(tau, cap)] and the sd of min(tau, cap).
-    - paper_samples_k, paper_sd_k: the paper's.
-    - z: NaN if runs were truncated at another cap than the paper's.
-    - errors: wrong answers among the runs that stopped.
-    - error_low, error_high: Clopper-Pearson interval, level 0.95.
-    - tests_stopping, tests_sampling: half-space tests per sample.
-    - samples_saved, tests_saved: percent of the samples without elimination, and of its
-      tests per sample.
-    - paper_samples_saved, paper_time_saved: the paper's, the latter of its milliseconds
-      per iteration.
-    - us_per_sample: wall time of one device here.
-    - paper_ms_per_sample: the paper's milliseconds per iteration.
-    - reproduces: see `Row`.
+    samples_k and sd_k are in thousands: with truncated runs of min(tau, cap). z is NaN if runs
+    were truncated at another cap than the paper's. errors are among the runs that stopped, with
+    the Clopper-Pearson interval of level 0.95. tests_stopping and tests_sampling are half-space
+    tests per sample. What is saved is in percent of the same rule without elimination; the
+    paper's time is its milliseconds per iteration, us_per_sample the wall time of one device.
     """
     lines: list[dict[str, Any]] = []
     without: dict[tuple[str, str], dict] = {}
@@ -259,7 +238,7 @@ def measures(found: Sequence[Row], held: je.Study) -> list[dict[str, Any]]:
         data, work = observed(row, held), held[row.name].timings
         tau, stopped = data["samples"].values.astype(float), data["stopped"].values
         wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
-        low, high = clopper_pearson(wrong, n)
+        _, low, high = rate(wrong, n) if n else (math.nan,) * 3
         # The paper's means include runs cut off at its cap.
         comparable = n == tau.size or row.experiment.max_samples == paper.CAP
         comparable = comparable and bool(row.paper) and tau.size > 1
@@ -293,27 +272,17 @@ def measures(found: Sequence[Row], held: je.Study) -> list[dict[str, Any]]:
     return lines
 
 
-def clopper_pearson(wrong: int, n: int) -> tuple[float, float]:
-    """The exact interval of a probability after `wrong` of n; (NaN, NaN) for n = 0."""
-    if n == 0:
-        return math.nan, math.nan
-    return rate(wrong, n, LEVEL)[1:]
-
-
 def agreement(lines: Sequence[dict]) -> str:
     """Counts of the paper's rows by standard errors; names those beyond three."""
     scores = [line for line in lines if line["reproduces"] and not math.isnan(line["z"])]
-    far = [line for line in scores if abs(line["z"]) > 3]
+    far = [f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})"
+           for line in scores if abs(line["z"]) > 3]  # fmt: skip
     near = sum(abs(line["z"]) <= 2 for line in scores)
     text = (
         f"{len(scores)} of the paper's cells: |z| <= 2 in {near}, 2 < |z| <= 3 in "
         f"{len(scores) - near - len(far)}, |z| > 3 in {len(far)}."
     )
-    named = [
-        f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})"
-        for line in far
-    ]
-    return f"{text} The last: {'; '.join(named)}." if far else text
+    return f"{text} The last: {'; '.join(far)}." if far else text
 
 
 # The files of a table: Markdown, CSV, and its study with every run.

@@ -17,7 +17,7 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -68,10 +68,6 @@ class TwoDimensional(cells.Options):
     """Path of the figures, without ending."""
     results: Path = Path("results")
     """Folder of the finished blocks of runs."""
-    dpi: int = 150
-    """Dots per inch of the PNGs."""
-    endings: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
-    """Kinds of files to write."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -132,7 +128,7 @@ def cell(
                                ridge=0.0, **config.settings)  # fmt: skip
 
 
-def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def moments(values: np.ndarray) -> Pair:
     """Mean and standard error over the last axis, without NaN."""
     n = np.isfinite(values).sum(-1)
     mean = np.nanmean(values, -1)
@@ -145,10 +141,7 @@ def stopping_times(result: Observed, stopping: int) -> np.ndarray:
 
 
 def falls(result: Observed, stopping: int) -> np.ndarray:
-    """Elimination times of the far arms (3 ..), [instance, delta, run, K - 2].
-
-    NaN for runs cut off.
-    """
+    """Elimination times of the far arms (3 ..), [instance, delta, run, K - 2]; NaN if cut off."""
     times = result.elimination_times[:, stopping, :, :, 2:].astype(float)
     return np.where(result.stopped[:, stopping, :, :, None] & (times > 0), times, np.nan)
 
@@ -180,22 +173,15 @@ def slope(x, y) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def worst_arm(result: Observed, stopping: int) -> tuple[np.ndarray, np.ndarray]:
-    """Elimination time of the far arm that is eliminated last on average.
-
-    Returns:
-        Mean and standard error, [instance] each.
-    """
+def worst_arm(result: Observed, stopping: int) -> Pair:
+    """Elimination time of the far arm that is eliminated last on average, by instance."""
     mean, error = moments(np.moveaxis(falls(result, stopping)[:, 0], 1, -1))
     last = mean.argmax(-1)[:, None]
     return np.take_along_axis(mean, last, 1)[:, 0], np.take_along_axis(error, last, 1)[:, 0]
 
 
 def bounds_of(config: TwoDimensional, batch: je.Instance) -> dict[str, np.ndarray]:
-    """Bounds by name, [eps]: on tau and on the far arms' elimination times.
-
-    R is the oracle's own.
-    """
+    """Bounds on tau and the far arms' elimination times by name, [eps]. R is the oracle's own."""
     rows = []
     for one in batch.unbatched:
         R = regret_of(one, je.Oracle(), 2000)  # its pulls are periodic long before
@@ -252,12 +238,9 @@ def panels_of_times(
 
 def tests(found: Observed, at: Any) -> dict[str, Pair]:
     """Half-space tests per sample by observer, at an index of [instance, delta]."""
-    costs = {
-        "LLR": tests_per_sample(found, 0),
-        "full": tests_per_sample(found, FULL),
-        "full, nested loops": nested_tests_per_sample(found),
-        "selective": tests_per_sample(found, SELECTIVE),
-    }
+    costs = {"LLR": tests_per_sample(found, 0), "full": tests_per_sample(found, FULL),
+             "full, nested loops": nested_tests_per_sample(found),
+             "selective": tests_per_sample(found, SELECTIVE)}  # fmt: skip
     return {name: moments(cost[at]) for name, cost in costs.items()}
 
 
@@ -277,10 +260,8 @@ def panels_of_tests(
     K, eps = np.array(config.test_arms), np.array(config.test_eps)
     logs, log = np.log(1 / np.array(config.delta)), np.log(1 / config.at_delta)
     each = [tests(found, FIRST) for found in by_arms]
-    of_K = {
-        name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1))
-        for name in each[0]
-    }
+    of_K = {name: tuple(map(np.concatenate, zip(*(one[name] for one in each), strict=True)))
+            for name in each[0]}  # fmt: skip
     arms, near = f"K = {config.at_arms}", f"eps = {config.at_eps:g}"
     level, word = f"delta = {config.at_delta:g}", "half-space tests per sample"
     return [
@@ -339,7 +320,7 @@ def run(config: TwoDimensional) -> None:
     paths = [config.output, config.output.with_name(f"{config.output.name}-bounds")]
     files = []
     if cells.parse_shard(config.shard) == (1, 1):  # shards draw nothing
-        files = [one.with_name(f"{one.name}.{end}") for one in paths for end in config.endings]
+        files = [one.with_name(f"{one.name}.{end}") for one in paths for end in ("png", "pdf")]
     batch = two_dimensional(config.arms, config.eps)
     one_eps, one_delta = [config.at_eps], [config.at_delta]
     twin = je.Instance(np.tile(np.eye(batch.K), (batch.size, 1, 1)), batch.means)
@@ -380,10 +361,8 @@ def run(config: TwoDimensional) -> None:
     for name, one in (("the example", by_eps), ("its unstructured twin", twins)):
         far, whole = moments(falls(one, FULL)[:, 0].mean(-1)), moments(stopping_times(one, 0)[:, 0])
         share = far[0] / whole[0]
-        print(
-            f"{name}: arms 3.. fall at {share.min():.1e} to {share.max():.1e} of tau, "
-            "full elimination"
-        )
+        print(f"{name}: arms 3.. fall at {share.min():.1e} to {share.max():.1e} of tau, "
+              "full elimination")  # fmt: skip
     by_arms = [found[f"K = {K}"] for K in config.test_arms]
     of_tests = panels_of_tests(config, by_arms, found["tests by eps"], found["tests by delta"])
     for panel in of_tests:
@@ -394,7 +373,7 @@ def run(config: TwoDimensional) -> None:
     written = []
     drawn = [*of_times, *of_tests], panels_of_bounds(config, measured, curves)
     for path, some in zip(paths, drawn, strict=True):
-        written += figures.save(scaling_figure(some), path, config.dpi, config.endings)
+        written += figures.save(scaling_figure(some), path, endings=("png", "pdf"))
     cut = sum(int((~one.stopped).sum()) for one in found.values())
     told = f" and in no mean: {BIASED}" if cut else ""
     print(f"{', '.join(map(str, written))}; {cut} observations cut off{told}; "

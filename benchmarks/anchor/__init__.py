@@ -15,11 +15,7 @@ _LINE = re.compile(r"runs (\d+) mean tau (\S+) err (\d+)\s+us/step (\S+)")
 
 
 def build(folder: Path) -> dict | None:
-    """Compile the anchor into a folder and write its instance.
-
-    Returns:
-        The arguments of `measure` but for `runs`; None without gcc.
-    """
+    """Compile the anchor into a folder: the arguments of `measure` but `runs`; None without gcc."""
     compiler = shutil.which("gcc")
     if compiler is None:
         return None
@@ -38,19 +34,12 @@ def measure(program: str, instance: str, runs: int) -> dict:
     found = _LINE.search(said)
     if found is None:
         raise RuntimeError(f"the anchor said {said!r}")
-    return {
-        "runs": int(found[1]),
-        "mean_tau": float(found[2]),
-        "errors": int(found[3]),
-        "us_per_step": float(found[4]),
-    }
+    return {"runs": int(found[1]), "mean_tau": float(found[2]), "errors": int(found[3]),
+            "us_per_step": float(found[4])}  # fmt: skip
 
 
 def prototype(core: int | None) -> float | None:
-    """Microseconds of LinGapE's step alone in plain JAX (`lanes_last.py`), on one core.
-
-    None if it fails.
-    """
+    """Microseconds of LinGapE's step in plain JAX, `lanes_last.py`, on one core; None: failed."""
     try:
         said = child("benchmarks.anchor.lanes_last", core=core)
     except MeasurementError:

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from scipy import stats
 
 import jaxelim as je
 from experiments import __main__, cells, paper, tables
@@ -187,13 +186,6 @@ def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
     # Figure 1, left, shares these runs, and refuses to draw runs that were cut off.
     assert run("figure1_left", tiny) == 2
     assert "ArgumentError" in capsys.readouterr().err
-
-
-def test_clopper_pearson():
-    for wrong, n in ((0, 100), (3, 100), (7, 7)):
-        exact = stats.binomtest(wrong, n).proportion_ci(0.95)
-        assert tables.clopper_pearson(wrong, n) == pytest.approx((exact.low, exact.high))
-    assert all(math.isnan(x) for x in tables.clopper_pearson(0, 0))
 
 
 def test_an_interrupt_prints_the_command_to_go_on(tmp_path, capsys, monkeypatch):
