@@ -22,7 +22,7 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxelim.cache import KEPT, Cache, Jitted
-from jaxelim.engine import records, watching
+from jaxelim.engine import one_lane, records, watching
 from jaxelim.engine.one_lane import Traced, as_one_kernel, at_run_time
 from jaxelim.engine.state import Carry, Inputs, Lane, Log, Queue, Spec
 from jaxelim.engine.step import Step, outline
@@ -318,4 +318,5 @@ def compiled(spec: Spec, inputs: Inputs) -> bool:
 
 def may_be_alone(spec: Spec, inputs: Inputs) -> bool:
     """Whether a single lane may take runs: its steps are one kernel, or it would be slow."""
-    return spec.may_be_alone and outline(spec.executed(lanes=1), inputs).in_one_kernel
+    many = spec.by_vmap or spec.execution.gpu or spec.log
+    return one_lane.WORKS and not many and outline(spec.executed(lanes=1), inputs).in_one_kernel

@@ -11,7 +11,6 @@ from jax import Array
 
 from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
-from jaxelim.engine import one_lane
 from jaxelim.lanes import LaneOps
 from jaxelim.thresholds.mixture import Mixture
 
@@ -107,7 +106,7 @@ class Spec:
     evidence: Mixture | None = None  # whose largest log e of each piece is kept
     record: tuple[str, ...] = ()  # what else is kept: "pair_times", "means"
     places: int | None = None
-    """Room for pending rewards; 0: they come from outside; None: each enters after its pull."""
+    """Room for pending rewards, a power of two; 0: they come from outside; None: none waits."""
     execution: Execution
     dtype: ClassVar[Any] = jnp.dtype("float64")
 
@@ -120,16 +119,6 @@ class Spec:
     def by_vmap(self) -> bool:
         """Whether the rule's methods are called under `jax.vmap`."""
         return not self.rule.traits.lanes_last
-
-    @property
-    def may_be_alone(self) -> bool:
-        """Whether one lane may take runs, which then are those of many lanes."""
-        return one_lane.WORKS and not (self.by_vmap or self.execution.gpu or self.log)
-
-    @staticmethod
-    def room(batch: int, delay: int, most: int) -> int:
-        """`places` for a batch and a delay, in runs of at most so many samples: a power of two."""
-        return max(2, 1 << min(batch + delay, most).bit_length())
 
     def executed(self, **changes: Any) -> "Spec":
         """The same spec, executed otherwise."""

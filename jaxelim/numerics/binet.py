@@ -21,10 +21,11 @@ _PAIRS = (0.0, 6.0, 10.0, 12.0)
 """x (x + 7) = y, (x + 1)(x + 6) = y + 6, and so on: x (x + 1) .. (x + 7) has four factors."""
 
 
-def _parts(x: Array) -> tuple[Array, Array, Array]:
-    """Where x is below the shift; a number below it; and one above it with the same rest."""
+def _parts(x: Array) -> tuple[Array, Array, Array, Array]:
+    """Where x is below the shift; a number below it; 1/y and 1/y^2 of y above it."""
     small = x < _SHIFT
-    return small, jnp.where(small, x, 1), jnp.where(small, x + _SHIFT, x)
+    inverse = 1 / jnp.where(small, x + _SHIFT, x)
+    return small, jnp.where(small, x, 1), inverse, inverse * inverse
 
 
 def _polynomial(z: Array, coefficients: list[float]) -> Array:
@@ -38,9 +39,8 @@ def _polynomial(z: Array, coefficients: list[float]) -> Array:
 @jax.jit
 def remainder(x: Array) -> Array:
     """s(x) of x above 0; any shape."""
-    small, low, high = _parts(x)
-    inverse = 1 / high
-    value = inverse * _polynomial(inverse * inverse, list(_SERIES))
+    small, low, inverse, square = _parts(x)
+    value = inverse * _polynomial(square, list(_SERIES))
     y, over = low * (low + 7), low + _SHIFT
     scale = 1 / (over * over)
     product = 1.0
@@ -54,9 +54,7 @@ def remainder(x: Array) -> Array:
 @jax.jit
 def _slope(x: Array) -> Array:
     """s'(x)."""
-    small, low, high = _parts(x)
-    inverse = 1 / high
-    square = inverse * inverse
+    small, low, _, square = _parts(x)
     value = -square * _polynomial(square, [(2 * i + 1) * a for i, a in enumerate(_SERIES)])
     y, over = low * (low + 7), low + _SHIFT
     shifted = log1p(_SHIFT / low) + _SHIFT / over - (low - 0.5) * (_SHIFT / (low * over))
@@ -68,9 +66,7 @@ def _slope(x: Array) -> Array:
 @jax.jit
 def _curvature(x: Array) -> Array:
     """s''(x)."""
-    small, low, high = _parts(x)
-    inverse = 1 / high
-    square = inverse * inverse
+    small, low, inverse, square = _parts(x)
     weights = [(2 * i + 1) * (2 * i + 2) * a for i, a in enumerate(_SERIES)]
     value = inverse * square * _polynomial(square, weights)
     y, over = low * (low + 7), 1 / (low + _SHIFT)

@@ -75,7 +75,7 @@ def used_devices(layout: Engine) -> int:
 def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
     """The spec of a call's program, of many lanes; `log` is the length of the log of a trace."""
     gpu = (jax.default_backend() if backend is None else backend) != "cpu"
-    source = call.instance.source
+    source, most = call.instance.source, min(call.batch + call.delay, call.cap)  # pending rewards
     family = call.instance.family.settled(
         instance=call.computed, problem=call.problem, ridge=call.ridge,
         max_samples=call.max_samples, sums="rewards" in call.rule.traits.reads, theta=log > 0,
@@ -94,7 +94,7 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
         log=log,
         initial_pulls=call.initial_pulls,
         record=call.record,
-        places=Spec.room(call.batch, call.delay, call.cap) if call.waits else None,
+        places=max(2, 1 << most.bit_length()) if call.waits else None,
         execution=_execution(call, gpu),
     )
 

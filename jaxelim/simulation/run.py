@@ -100,7 +100,7 @@ class HostLoop:
         for as long as that of many lanes has compiled.
         """
         spec, shrink = self.plan.spec, self.plan.call.engine.shrink
-        if shrink is False or spec == single or not spec.may_be_alone:
+        if shrink is False or spec == single:
             return False
         waiting = np.asarray(self.plan.queue.length) - np.asarray(self.carry.next)
         if np.any(waiting > 0) or not (shrink or np.max(self.live) <= ALONE):
