@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import time
 from typing import ClassVar
 
 import jax
@@ -13,6 +14,7 @@ import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.cache import Cache
 from jaxelim.engine import one_lane
+from jaxelim.engine.one_lane import Traced, as_one_kernel, at_run_time, blocking
 from jaxelim.simulation import plan
 from tests import jobs
 from tests.calls import planned
@@ -277,3 +279,83 @@ def test_a_lane_alone_rounds_as_one_of_many(given, lanes, chunk, begun, chunks):
                         if x.shape != y.shape:
                             np.testing.assert_array_equal(y[..., 0], x[..., b])
         assert compared > 50
+
+
+# The tagged call, and what blocks it.
+
+STEPS, SIZE = 10_000, 4
+OPTIONS = {
+    "xla_disable_hlo_passes": "small-while-loop-hoisting",
+    "xla_backend_optimization_level": "3",
+    "xla_llvm_disable_expensive_passes": False,
+}
+"""XLA makes a kernel of some loops by itself: of those up to 1 kB, from jaxlib 0.12 on of most."""
+
+
+def looped(flag, matrix, x, kernel):
+    """A loop of products, argmax and selects: some ten kernels a step."""
+
+    def step(n, x):
+        k = jnp.argmax(matrix @ x)
+        y = matrix[k] - x * jnp.sum(x * x)
+        y = y / (1 + jnp.sqrt(jnp.sum(y * y)))
+        return jnp.where(y > x[jnp.argmin(matrix @ y)], y, -x)
+
+    loop = lambda x: jax.lax.fori_loop(0, STEPS, step, x)  # noqa: E731
+    return as_one_kernel(loop, flag, x) if kernel else loop(x)
+
+
+def test_the_tag_makes_one_kernel():
+    """The program calls one function, with the loop inside it; the numbers are the same.
+
+    A loop of one kernel makes no calls, and takes less processor time: an update of JAX that
+    ignores the tag would take as long with it. The best of seven calls each, by turns; a share
+    below 0.8 by luck would need each of the seven untagged calls to take a quarter longer.
+    """
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(SIZE, SIZE)).astype(np.float32)
+    given = np.int32(1), matrix, rng.normal(size=SIZE).astype(np.float32)
+    f = jax.jit(looped, static_argnums=3, compiler_options=OPTIONS)
+    tagged, plain = both = [f.lower(*given, kernel).compile() for kernel in (True, False)]
+    text = tagged.as_text()
+    entry = text[text.index("ENTRY") :]
+    assert len(re.findall(r"= .* call\(.*xla_cpu_small_call=\"true\"", entry)) == 1
+    assert "while(" not in entry and "while(" in text
+    assert "while(" in plain.as_text().partition("ENTRY")[2]
+    np.testing.assert_allclose(tagged(*given), plain(*given), rtol=1e-4)
+    best = [np.inf, np.inf]
+    for _ in range(7):
+        for n, compiled in enumerate(both):
+            began = time.process_time()
+            jax.block_until_ready(compiled(*given))
+            best[n] = min(best[n], time.process_time() - began)
+    assert best[0] < 0.8 * best[1], best
+
+
+@pytest.mark.parametrize(
+    "f, found",
+    [
+        (lambda x: jnp.sort(x), {"sort"}),
+        (lambda x: x.at[jnp.argsort(x)].add(1.0), {"sort", "scatter-add"}),
+        (lambda x: jnp.linalg.cholesky(jnp.outer(x, x)), {"cholesky"}),
+        (lambda x: jnp.outer(x, x) @ jnp.outer(x, x), {"dot_general"}),
+        (lambda x: jnp.sum(x[None] * np.ones((1366, 1))), {"reduce_sum"}),
+        (lambda x: jnp.sum(x[None] > np.ones((1366, 1))), set()),
+        (lambda x: jax.lax.cond(x[0] > 0, jnp.sort, lambda x: x, x), {"sort"}),
+        (lambda x: jax.lax.while_loop(lambda x: x[0] < 9, lambda x: jnp.outer(x, x) @ x, x), set()),
+    ],
+    ids=["sort", "scatter", "library", "matrices", "long sum", "long count", "branch", "nothing"],
+)
+def test_what_blocks_a_kernel(f, found):
+    x = jnp.ones(3)
+    blocks = blocking(jax.make_jaxpr(f)(x).jaxpr)
+    assert found <= blocks and bool(blocks) == bool(found)
+    assert Traced(f, x).allowed == (not found)
+    np.testing.assert_array_equal(Traced(f, x)(x), f(x))
+
+
+def test_a_number_known_at_run_time_is_itself():
+    for x in (jnp.int32(3), jnp.zeros((2, 2)), jnp.array([True, False])):
+        found = jax.jit(at_run_time)(x, jnp.int32(1))
+        np.testing.assert_array_equal(found, x)
+        assert found.dtype == x.dtype
