@@ -3,10 +3,10 @@
 from jaxelim.rules.fws import FWS as FWS
 from jaxelim.rules.lazy_tas import LazyTaS as LazyTaS
 from jaxelim.rules.lingame import LinGame as LinGame
+from jaxelim.rules.lingame import OptimisticLinGame as OptimisticLinGame
 from jaxelim.rules.lingape import LinGapE as LinGapE
 from jaxelim.rules.lingifa import LinGIFA as LinGIFA
 from jaxelim.rules.lucb import LUCB as LUCB
-from jaxelim.rules.optimistic_lingame import OptimisticLinGame as OptimisticLinGame
 from jaxelim.rules.optimistic_tas import OptimisticTaS as OptimisticTaS
 from jaxelim.rules.oracle import Oracle as Oracle
 from jaxelim.rules.racing import Racing as Racing

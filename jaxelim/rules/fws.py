@@ -12,9 +12,8 @@ from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
 from jaxelim.evidence.designs import SquareDesign
 from jaxelim.lanes import index_like
-from jaxelim.rules.parts import moving_design, tracking
+from jaxelim.rules.parts import games, moving_design, tracking
 from jaxelim.rules.parts.indices import of_pairs_alone
-from jaxelim.rules.parts.piece_games import play
 
 
 @jax.tree_util.register_dataclass
@@ -93,7 +92,7 @@ class FWS(SamplingRule):
         vertex = lanes.argmax(f.gradient(least))
         several = ~even & (lanes.sum(near) != 1)
         corner = (index_like(state.x) == vertex).astype(state.x.dtype)
-        z = rarely(several, lambda: play(f, values, near & several), corner)
+        z = rarely(several, lambda: games.play(f, values, near & several), corner)
         z = jnp.where(even, 1 / arms, z)
         x = lanes.materialize(lambda x, z, t: ((t - 1) * x + z) / t, state.x, z, view.time)
         arm = lanes.argmax(view.per_price(x) / view.counts)

@@ -13,8 +13,7 @@ from jaxelim.contracts.traits import Traits
 from jaxelim.numerics.jacobi import svd
 from jaxelim.rules.parts import tracking
 from jaxelim.rules.parts.indices import of_pairs_alone
-from jaxelim.rules.parts.lazy_weights import frank_wolfe
-from jaxelim.rules.parts.least_eigenvalue import LeastEigenvalue
+from jaxelim.rules.parts.lazy import LeastEigenvalue, frank_wolfe
 
 
 @jax.tree_util.register_dataclass

@@ -1,18 +1,54 @@
-"""LinGame."""
+"""LinGame, and its form with optimistic gains."""
 
 import dataclasses
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
+from jaxelim.lanes import LaneOps
 from jaxelim.rules.parts import tracking
 from jaxelim.rules.parts.indices import of_pairs_alone
-from jaxelim.rules.parts.learners import AdaHedge
+
+_FLOOR = 1e-12  # least weight inside H
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class AdaHedge:
+    """Exponential weights with a rate that adapts to the mixability gap.
+
+    eta = ln K/gap; the gap starts at 0.01. Losses enter as differences from the
+    smallest, so nothing overflows. (de Rooij et al. 2014)
+    """
+
+    losses: Array  # [K], summed
+    gap: Array  # [], summed mixability gap
+
+    @staticmethod
+    def start(like: Array) -> "AdaHedge":
+        """The learner with K equal weights; `like` [K] gives shape and dtype."""
+        return AdaHedge(jnp.zeros_like(like), jnp.full_like(like[0], 0.01))
+
+    def _rate(self) -> Array:
+        return float(np.log(self.losses.shape[0])) / self.gap
+
+    def weights(self, lanes: LaneOps) -> Array:
+        """w_k proportional to exp(-eta (L_k - min L)): [K], on the simplex."""
+        raw = jnp.exp(-self._rate() * (self.losses - lanes.min(self.losses)))
+        return raw / lanes.sum(raw)
+
+    def learn(self, lanes: LaneOps, weights: Array, loss: Array) -> "AdaHedge":
+        """The learner after it played `weights` [K] and suffered `loss` [K]."""
+        rate = self._rate()
+        least = lanes.min(loss)
+        mixed = least - jnp.log(lanes.sum(weights * jnp.exp(-rate * (loss - least)))) / rate
+        return AdaHedge(self.losses + loss, self.gap + (lanes.sum(weights * loss) - mixed))
 
 
 @jax.tree_util.register_dataclass
@@ -22,9 +58,6 @@ class LinGameState:
 
     learner: AdaHedge
     target: Array  # [K] the sum of all weights, plus the counts after the initial pulls
-
-
-_FLOOR = 1e-12  # least weight inside H
 
 
 @jax.tree_util.register_static
@@ -80,3 +113,25 @@ class LinGame(SamplingRule):
     def gain(self, view: View, evidence: Evidence, piece: Array) -> Array:
         """What a pull of each arm gains against the closest point of a piece []: [K]."""
         return evidence.gradient(piece)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class OptimisticLinGame(LinGame):
+    """`LinGame` with the largest gain of each arm over its confidence interval at level log t.
+
+    g_k = (|phi_k . (theta_hat - lambda)| + c_k)^2/2, c_k = sqrt(2 log(t) ||phi_k||^2_{V^-1});
+    the learner suffers -g. For Gaussian rewards of one standard deviation. The paper's
+    experiments use the greedy rule.
+
+    Degenne, Menard, Shang & Valko 2020.
+    """
+
+    traits: ClassVar[Traits] = dataclasses.replace(
+        LinGame.traits, families=("gaussian",), source="Degenne et al. 2020",
+        name="optimistic-lingame",
+    )  # fmt: skip
+
+    def gain(self, view, evidence, piece):
+        bonus = jnp.sqrt(2 * jnp.log(view.time) * view.linear.design.g)
+        return (jnp.sqrt(2 * super().gain(view, evidence, piece)) + bonus) ** 2 / 2

@@ -11,7 +11,7 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.sets import largest
 from jaxelim.contracts.traits import Traits
-from jaxelim.lanes import index_like
+from jaxelim.lanes import index_like, where
 from jaxelim.rules.parts.indices import observed
 
 
@@ -86,22 +86,17 @@ class Racing(SamplingRule):
         return state.accepted | taken, state.remaining & ~taken & ~(discards & (here == worst))
 
     def choose(self, view, state):
-        lanes = view.lanes
-        arms = index_like(view.means)
+        lanes, arms = view.lanes, index_like(view.means)
         over = ~lanes.any(state.remaining & (arms > state.last))
         tests = over & ~self.native(view, state)[0]  # an end stays, until it is asked for
-        accepted, remaining = self._changed(view, state)
-        accepted = jnp.where(tests, accepted, state.accepted)
-        remaining = jnp.where(tests, remaining, state.remaining)
+        old = state.accepted, state.remaining
+        accepted, remaining = where(tests, self._changed(view, state), old)
         waiting = remaining & (over | (arms > state.last))
         arm = lanes.argmax(waiting.astype(view.means.dtype))
         return arm, RacingState(accepted, remaining, arm)
 
     def native(self, view, state):
-        lanes, m = view.lanes, view.problem.m
-        accepted, remaining = lanes.sum(state.accepted), lanes.sum(state.remaining)
-        discarded = state.accepted.shape[0] - accepted - remaining
-        full = accepted == m
-        return full | (discarded == state.accepted.shape[0] - m), state.accepted | (
-            state.remaining & ~full
-        )
+        accepted, remaining = view.lanes.sum(state.accepted), view.lanes.sum(state.remaining)
+        full = accepted == view.problem.m
+        ends = full | (accepted + remaining == view.problem.m)
+        return ends, state.accepted | (state.remaining & ~full)

@@ -5,16 +5,18 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.lanes import index_like
+from jaxelim.evidence.linear import LinearEvidence
+from jaxelim.lanes import LaneOps, index_like, over, where
 from jaxelim.rules.parts.indices import dominated
-from jaxelim.rules.parts.xy_design import efficiently_rounded, xy_design
 
 _LONGEST = 2**30  # most samples of a phase, whose counts must fit int32; above any cap
+_SMALL = 1e-5  # smaller entries of a design are dropped
 
 
 @jax.tree_util.register_dataclass
@@ -100,15 +102,40 @@ class RAGE(SamplingRule):
         )
         # With one active arm no phase follows, and the run ends.
         begins = over & (view.lanes.sum(active) > 1)
-        weights, rho = xy_design(view, active, begins, self.accuracy, self.steps)
+        weights, rho = self._design(view, active, begins)
         support = view.lanes.sum(weights > 0)
         scale = jnp.ldexp(8 * rho, 2 * state.phase) * (1 + self.slack)
         samples = jnp.ceil(scale * (self._width(view, state) / 2))
         samples = jnp.maximum(
             jnp.where(begins, jnp.minimum(samples, _LONGEST), 0).astype(jnp.int32), 20 * support
         )
-        left = efficiently_rounded(view.lanes, weights, samples, support, begins)
+        left = _efficiently_rounded(view.lanes, weights, samples, support, begins)
         return RAGEState(state.phase + 1, active, jnp.where(begins, left, 0))
+
+    def _design(self, view, active, begins):
+        """argmin_w rho(w) by Frank-Wolfe, in lanes where `begins` [] holds: w [K], and rho []."""
+        lanes, index = view.lanes, index_like(view.means)
+
+        def body(c):
+            n, w, rho, runs = c
+            now = view.linear.weighted(w)
+            far, i, j = _farthest(now, active)
+            along = now.along_pair(i, j)
+            arm = lanes.argmax(along**2)
+            # The order matters: where arms tie exactly in turn, rounding decides between them.
+            step = over(-w * 2, n + 2)
+            step = step + jnp.where(index == arm, 2 / (n + 2), 0)
+            after = w + step
+            more = jnp.sqrt(lanes.sum(step**2) / lanes.sum(after**2)) >= self.accuracy
+            return n + 1, *where(runs, (after, far), (w, rho)), runs & more
+
+        uniform = jnp.full_like(view.means, 1 / view.means.shape[0])
+        start = (jnp.ones((), view.means.dtype), uniform, jnp.ones_like(view.beta), begins)
+        _, w, rho, _ = jax.lax.while_loop(
+            lambda c: (c[0] <= self.steps) & jnp.any(c[3]), body, start
+        )
+        w = jnp.where(w < _SMALL, 0, w)
+        return over(w, lanes.sum(w)), rho
 
     def _width(self, view, state):
         """2 log(2 K^2/delta_l), with delta_0 = delta_1."""
@@ -117,3 +144,47 @@ class RAGE(SamplingRule):
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active
+
+
+def _farthest(linear: LinearEvidence, active: Array) -> tuple[Array, Array, Array]:
+    """The largest ||phi_i - phi_j||^2_{V^-1} over active i < j, and the first such pair."""
+    lanes, index = linear.space.lanes, index_like(active)
+
+    def body(i, c):
+        best, first = c
+        distance = jnp.where(active & active[i] & (index > i), linear.distances(i), -jnp.inf)
+        return jnp.where(distance > best, distance, best), jnp.where(distance > best, i, first)
+
+    arms = active.shape[0]
+    least = jnp.full(active.shape, -jnp.inf, linear.means.dtype)
+    start = (least, jnp.full(active.shape, arms, jnp.int32))
+    best, first = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
+    most = lanes.max(best)
+    i = lanes.min(jnp.where(best == most, first, arms).astype(best.dtype)).astype(jnp.int32)
+    return most, i, lanes.argmax(((best == most) & (first == i)).astype(best.dtype))
+
+
+def _efficiently_rounded(
+    lanes: LaneOps, weights: Array, samples: Array, support: Array, begins: Array
+) -> Array:
+    """Integers [K] close to samples * weights [K], with sum `samples` [], where `begins` [] holds.
+
+    Efficient rounding (Pukelsheim & Rieder 1992). `support` [] is the number of positive weights.
+    """
+    index = index_like(weights)
+    held = weights > 0
+    some = jnp.where(held, weights, 1)
+
+    def body(c):
+        n, missing = c
+        real = n.astype(weights.dtype)
+        short = lanes.argmin(jnp.where(held, real / some, jnp.inf))
+        long = lanes.argmax(jnp.where(held, (real - 1) / some, -jnp.inf))
+        change = jnp.sign(missing)
+        arm = jnp.where(missing > 0, short, long)
+        return n + jnp.where(index == arm, change, 0), missing - change
+
+    target = samples.astype(weights.dtype) - support.astype(weights.dtype) / 2
+    n = jnp.ceil(target * weights).astype(jnp.int32)
+    missing = jnp.where(begins, samples - lanes.sum(n), 0)
+    return jax.lax.while_loop(lambda c: jnp.any(c[1] != 0), body, (n, missing))[0]

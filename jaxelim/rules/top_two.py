@@ -203,7 +203,8 @@ class TopTwo(SamplingRule):
             tried, challenger = carry
             if i.ndim:
                 return self._attempts(view, i, tried, challenger)
-            return self._attempt(view, i, tried)
+            best = view.lanes.argmax(self._drawn(view, tried + 1))
+            return tried + 1, jnp.where(best == i, none, best)
 
         def goes_on(carry):
             tried, challenger = carry
@@ -212,13 +213,8 @@ class TopTwo(SamplingRule):
         _, challenger = jax.lax.while_loop(goes_on, again, (jnp.zeros_like(i), none))
         return jnp.where(challenger == none, otherwise, challenger)
 
-    def _attempt(self, view, i, tried):
-        """The number of draws after one more, and its best arm; K if that is i."""
-        best = view.lanes.argmax(self._drawn(view, tried + 1))
-        return tried + 1, jnp.where(best == i, view.means.shape[0], best).astype(i.dtype)
-
     def _attempts(self, view, i, tried, challenger):
-        """The same in lanes: those without a challenger share B draws among them evenly.
+        """The draws and challengers of lanes after one more: those without one share B draws.
 
         So the loop is as long as all lanes need together, not as the longest of them needs.
         """

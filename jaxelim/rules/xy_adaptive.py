@@ -5,15 +5,16 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import LLR_OF_PAIRS
 from jaxelim.contracts.traits import Traits
-from jaxelim.lanes import where
+from jaxelim.evidence.linear import LinearEvidence
+from jaxelim.lanes import index_like, where
 from jaxelim.rules.parts.indices import dominated
-from jaxelim.rules.parts.xy_design import farthest_after_pulls
 
 
 @jax.tree_util.register_dataclass
@@ -91,7 +92,7 @@ class XYAdaptive(SamplingRule):
         unbeaten = ~dominated(view, jnp.ones_like(state.active), 2 * view.beta)
         active = jnp.where(changes, unbeaten, state.active)
         old_rho, old_t = where(changes, (state.rho, view.time), (state.old_rho, state.old_t))
-        worst = farthest_after_pulls(view.linear, active)
+        worst = _farthest_after_pulls(view.linear, active)
         rho = view.lanes.min(worst)
         tied = worst == rho
         assert view.chance is not None  # drawn, as `reads` says
@@ -104,3 +105,31 @@ class XYAdaptive(SamplingRule):
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active
+
+
+def _farthest_after_pulls(linear: LinearEvidence, active: Array) -> Array:
+    """max over active i < j of ||phi_i - phi_j||^2_{(V + phi_k phi_k')^-1}, for every k: [K].
+
+    Active arms come first in every lane: the loop is as long as the most of them need.
+    """
+    space, lanes, index = linear.space, linear.space.lanes, index_like(active)
+    # The index of the n-th active arm; the inactive arms follow.
+    order = jnp.argsort(~active, axis=0, stable=True).astype(jnp.int32)
+    held = index < lanes.sum(active)
+    norm = 1 / (1 + linear.design.g)
+    along = jax.lax.map(linear.toward, order)  # [n, k]: phi_k' V^-1 phi_n
+    apart = jax.lax.map(lambda c: linear.distances(*c), (order, along))
+
+    def pair(n, m, worst):
+        if space.cancellation_safe:
+            fall = linear.along_pair(order[n], order[m], along[n])
+        else:
+            fall = along[n] - along[m]
+        left = lanes.take(apart[n], order[m]) - fall**2 * norm
+        return jnp.where(held[m] & (left > worst), left, worst)
+
+    def body(n, worst):
+        return jax.lax.fori_loop(n + 1, count, lambda m, worst: pair(n, m, worst), worst)
+
+    count = jnp.max(lanes.sum(active))
+    return jax.lax.fori_loop(np.int32(0), count - 1, body, jnp.full_like(norm, -jnp.inf))

@@ -11,7 +11,6 @@ from scipy.optimize import linprog
 from jaxelim.contracts.views import ArmContext
 from jaxelim.lanes import LaneOps
 from jaxelim.rules.parts import games
-from jaxelim.rules.parts.piece_games import play
 
 COLUMNS = 12
 KINDS = {
@@ -133,7 +132,7 @@ def test_games_beside_a_large_one_round_as_without_it():
     @jax.jit
     def strategies(flag, gradients, values, counts):
         space = ArmContext(LaneOps(flag=flag), jnp.zeros((COLUMNS, 3)))
-        return play(Gradients(space, gradients), values, jnp.arange(pieces)[:, None] < counts)
+        return games.play(Gradients(space, gradients), values, jnp.arange(pieces)[:, None] < counts)
 
     plain, beside = (
         np.asarray(strategies(jnp.int32(1), gradients, values, np.array([first, *few[1:]])))

@@ -22,7 +22,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
 from jaxelim.numerics.jacobi import orthonormal
-from jaxelim.rules.parts.runs import by_run
+from jaxelim.rules.parts.schedule import by_run
 from jaxelim.saddle.pair import Pair
 from jaxelim.saddle.solver import climb
 
@@ -77,14 +77,9 @@ def start(view: View) -> Allocation:
 
 def frames(instance: Instance) -> Frame:
     """Host: the frame of an instance; a batch has a leading axis."""
-    every = [_frame(arms) for arms in instance.arms.reshape(-1, instance.K, instance.d)]
+    every = map(orthonormal, instance.arms.reshape(-1, instance.K, instance.d))
+    every = [Frame(unit, to, np.all(to == 0, 0).astype(np.float64)) for unit, to in every]
     return jax.tree.map(lambda *x: np.stack(x), *every) if instance.batched else every[0]
-
-
-def _frame(arms: np.ndarray) -> Frame:
-    """The frame of features [K, d]."""
-    unit, map = orthonormal(arms)
-    return Frame(unit, map, np.all(map == 0, 0).astype(np.float64))
 
 
 def solve(
@@ -104,14 +99,6 @@ def solve(
         rarely: the third argument of `choose`.
         bonus: [K] c, or None for 0.
     """
-    kept, holds, at = _looked(view, last, tolerance, now, bonus)
-    return rarely(~holds, lambda: _solved(view, kept, holds, at, tolerance, bonus), kept)
-
-
-def _looked(
-    view: View, last: Allocation, tolerance: Array, now: Array, bonus: Array | None
-) -> tuple[Allocation, Array, _Aligned]:
-    """The last allocation, and whether it holds: [] bool; False where a solve is needed."""
     at, lanes = _aligned(view, last.answer), view.lanes
     reached = last.pair.certificate(lanes, at.gaps, at.live, bonus)
     reached = jnp.where(at.same & at.solvable, reached, jnp.inf)
@@ -130,7 +117,8 @@ def _looked(
         evaluations=now.astype(jnp.int32) * jnp.ones_like(view.t),
         solves=jnp.zeros_like(view.t),
     )
-    return kept, ~now | ~at.solvable | (reached <= tolerance), at
+    holds = ~now | ~at.solvable | (reached <= tolerance)
+    return rarely(~holds, lambda: _solved(view, kept, holds, at, tolerance, bonus), kept)
 
 
 def _solved(

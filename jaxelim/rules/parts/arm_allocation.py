@@ -20,12 +20,11 @@ from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.pieces import Pieces, pairs_of
 from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import Estimate, Evidence, View
-from jaxelim.families.one_parameter import OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
-from jaxelim.rules.parts.runs import by_run
-from jaxelim.saddle.best_arm import best_arm_weights
+from jaxelim.rules.parts.schedule import by_run
+from jaxelim.saddle.best_arm import ArmWeights, best_arm_weights
 from jaxelim.saddle.gaussian_best_arm import gaussian_weights
 from jaxelim.saddle.solver import State, climb
 
@@ -109,7 +108,9 @@ def solve(
         now: [] bool.
         rarely: the third argument of `choose`.
     """
-    go, idle = now & view.lanes.any(view.active), _idle(view, last)
+    lanes, none = view.lanes, jnp.zeros_like(view.t)
+    go = now & lanes.any(view.active)
+    idle = dataclasses.replace(last, evaluations=none, solves=none)
     several = view.shape.slack and not (view.shape.signs or view.shape.several)
     if view.shape.slack and view.shape.signs:
         view = _farther(view)
@@ -117,56 +118,34 @@ def solve(
         by_lane = _of_answers if several else _of_pieces
         active = _of_every_answer(view) if several else view.active
         return rarely(go, lambda: _by_lane(view, by_lane, active, last, gap, now), idle)
-    if view.shape.signs:
-        new = _signs(view, last)
-    elif _secular(view):
-        new = _gaussian_best_arm(view, last)
-    else:
-        new, converged = _best_arm(view, last, QUICK)
-        new = rarely(go & ~converged, lambda: _best_arm(view, last)[0], new)
-    return where_(go, new, idle)
 
+    def found(weights: Array, dual: Array) -> ArmAllocation:
+        return ArmAllocation(_rounded(weights, last.weights), dual, none + 1, none + 1)
 
-def _idle(view: View, last: ArmAllocation) -> ArmAllocation:
-    """The last allocation, without a solve."""
-    none = jnp.zeros_like(view.t)
-    return dataclasses.replace(last, evaluations=none, solves=none)
-
-
-def _family(view: View) -> OneParameter:
     family: Any = view.family  # `needs` of the rules refuses others
-    return family
+    means, costs, best = view.means, view.priced.costs, pairs_of(view.shape).first
+    if view.shape.signs:
+        return where_(go, found(_signs(view), last.dual), idle)
+    counted = view.active | (index_like(view.active) == best)
+    if _secular(view):
+        new = gaussian_weights(lanes, means, best, counted, costs, last.dual)
+        return where_(go, found(new.weights, new.root), idle)
 
+    def newton(steps: int | None = None) -> ArmWeights:
+        return best_arm_weights(
+            family, means, costs, last.dual, counted=counted, lanes=lanes, steps=steps
+        )
 
-def counted(view: View) -> Array:
-    """The arms of the active pieces of best arm: [K] bool."""
-    return view.active | (index_like(view.active) == pairs_of(view.shape).first)
+    def whole() -> ArmAllocation:
+        new = newton()
+        return found(new.weights, new.log_x)
+
+    new = newton(QUICK)
+    return where_(go, rarely(go & ~new.converged, whole, found(new.weights, new.log_x)), idle)
 
 
 def _rounded(weights: Array, like: Array) -> Array:
     return (jnp.round(weights * _GRID) / _GRID).astype(like.dtype)
-
-
-def _by_equation(view: View, last: ArmAllocation, weights: Array, dual: Array) -> ArmAllocation:
-    """The allocation of a closed form, or of equations of its own."""
-    once = jnp.ones_like(view.t)
-    return ArmAllocation(_rounded(weights, last.weights), dual, once, once)
-
-
-def _best_arm(
-    view: View, last: ArmAllocation, steps: int | None = None
-) -> tuple[ArmAllocation, Array]:
-    new = best_arm_weights(
-        _family(view), view.means, view.priced.costs, last.dual,
-        counted=counted(view), lanes=view.lanes, steps=steps,
-    )  # fmt: skip
-    return _by_equation(view, last, new.weights, new.log_x), new.converged
-
-
-def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
-    best, costs = pairs_of(view.shape).first, view.priced.costs
-    new = gaussian_weights(view.lanes, view.means, best, counted(view), costs, last.dual)
-    return _by_equation(view, last, new.weights, new.root)
 
 
 def _farther(view: View) -> View:
@@ -177,13 +156,14 @@ def _farther(view: View) -> View:
     return dataclasses.replace(view, shape=shape, evidence=view.evidence.about(shape))
 
 
-def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
+def _signs(view: View) -> Array:
+    """w_k ~ c_k/d(m_k, level): [K]."""
     lanes = view.lanes
     slope = view.priced.weighted(jnp.ones_like(view.means)).values()  # d(m_k, level)/c_k
     least = lanes.min(jnp.where(view.active, slope, jnp.inf))
     ratio = jnp.where(slope > least, least / jnp.where(slope > least, slope, 1), 1)
     weights = jnp.where(view.active, ratio, 0)
-    return _by_equation(view, last, weights / lanes.sum(weights), last.dual)
+    return weights / lanes.sum(weights)
 
 
 def _of_pieces(
