@@ -89,7 +89,8 @@ def of_answer(
     """log e of the answer's pieces, or of all answers'; -inf of runs that are not wanted: [.., Q].
 
     `wanted` [] bool are the runs that look. With a `level` only those matter where log e may
-    exceed it, by a bound that costs less: of some piece, or of every one.
+    exceed it, by a bound that costs less: of some piece, or of every one. A snapshot that has
+    log e of every piece is read.
     """
     if level is not None and seen.log_e is None and not hasattr(seen.family, "log_e"):
         may = _in_groups(seen, wanted, others, True) > level
