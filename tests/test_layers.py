@@ -127,4 +127,4 @@ def test_the_engine_and_the_simulation_name_no_family_and_no_rule():
         tree = ast.parse(path.read_text())
         used = {getattr(one, key, None) for one in ast.walk(tree) for key in ("id", "attr", "name")}
         assert not used & names, path
-    assert len(files) > 18
+    assert len(files) > 12
