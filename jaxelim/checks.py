@@ -123,15 +123,12 @@ def runs(value: Any) -> np.ndarray:
 
     A number n gives 0 .. n-1. A 1-D array of indices keeps its order.
     """
-    kind = (
-        "an integer n >= 1 (runs 0 .. n-1), or a non-empty 1-D array of distinct integers from 0 "
-        "to 2^31 - 1"
-    )
+    kind = "an integer n >= 1 (runs 0 .. n-1), or a non-empty 1-D array of distinct integers from "
+    kind += "0 to 2^31 - 1"
     if isinstance(value, int | np.integer):
-        try:
-            return np.arange(integer("runs", value, low=1, high=MAX_RUNS), dtype=np.int64)
-        except ArgumentError:
-            raise ArgumentError("runs", value, kind) from None
+        if isinstance(value, bool) or not 1 <= value <= MAX_RUNS:
+            raise ArgumentError("runs", value, kind)
+        return np.arange(value, dtype=np.int64)
     array, note = _as_array("runs", value, kind), ""
     if array.ndim != 1 or array.size == 0:
         note = f"its shape is {array.shape}"
@@ -156,9 +153,7 @@ def seed(value: Any) -> int:
 def choice(name: str, value: Any, known: Iterable[str]) -> str:
     """Check that `value` is one of the `known` names, and return it."""
     known = tuple(known)
-    if not isinstance(value, str):
-        raise ArgumentError(name, value, ", ".join(repr(option) for option in known))
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise unknown_name(name, value, known)
     return value
 

@@ -199,7 +199,8 @@ def unknown_name(argument: str, given: Any, known: Iterable[str]) -> ArgumentErr
     """The error of an unknown name: with the known names, and the one most similar to it."""
     names = tuple(known)
     lowered = {name.lower(): name for name in reversed(names)}
-    near = difflib.get_close_matches(str(given).lower(), list(lowered), n=1, cutoff=_NEAR)
+    asked = given.lower() if isinstance(given, str) else ""
+    near = difflib.get_close_matches(asked, lowered, n=1, cutoff=_NEAR)
     allowed = ", ".join(map(repr, names)) or "nothing: no name is known"
     note = f"nearest: {lowered[near[0]]!r}" if near else ""
     return ArgumentError(argument, given, allowed, note)
