@@ -11,7 +11,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,34 +52,37 @@ class Store:
         places = [path for path in listed(self.folder) if (path / CELL).is_file()]
         return {path.name: _told(path / CELL) for path in places}
 
-    def blocks(self, key: str) -> Iterator[tuple[Path, np.ndarray]]:
-        """The files of a cell's blocks, with their run indices; opens none."""
-        for path in listed(self.folder / key):
-            if named := _NAME.fullmatch(path.name):
-                yield path, np.arange(int(named[1]), int(named[2]) + 1)
+    def blocks(self, key: str) -> list[tuple[int, int, Path]]:
+        """The first and last run of each block of a cell, in order, and its file; opens none."""
+        named = [(path, _NAME.fullmatch(path.name)) for path in listed(self.folder / key)]
+        return sorted((int(runs[1]), int(runs[2]), path) for path, runs in named if runs)
 
     def damaged(self) -> list[Path]:
         """Files that were set aside, as they cannot be read."""
         return sorted(self.folder.glob("*/*.damaged"))
 
     def read(self, key: str, wanted: np.ndarray | None = None) -> list[Part]:
-        """The blocks of a cell with some of the wanted runs; None: all.
+        """The wanted runs of a cell by blocks, each run once; None: all.
 
-        Blocks whose wanted runs others have are left out. A file that is damaged is set aside,
-        under a name that ends in `.damaged`.
+        Blocks that have no further wanted run are not opened. A file that is damaged is set
+        aside, under a name that ends in `.damaged`.
 
         Raises:
             StoreError: a file cannot be read.
         """
+        wanted = None if wanted is None else np.sort(wanted)
         parts: list[Part] = []
-        have = np.zeros(0, np.int64)
-        for path, runs in self.blocks(key):
-            new = ~np.isin(runs, have)
+        start = 0  # blocks are in order: what was opened has all wanted runs below
+        for first, last, path in self.blocks(key):
+            runs = np.arange(max(first, start), last + 1)
             if wanted is not None:
-                new &= np.isin(runs, wanted)
-            if new.any() and (found := opened(path, runs.size)) is not None:
-                parts.append((runs, *found))
-                have = np.concatenate([have, runs[new]])
+                runs = wanted[slice(*np.searchsorted(wanted, (max(first, start), last + 1)))]
+            if runs.size and (found := opened(path, last + 1 - first)) is not None:
+                arrays, work = found
+                axis = arrays["samples"].ndim - 1
+                arrays = {name: np.take(x, runs - first, axis) for name, x in arrays.items()}
+                parts.append((runs, arrays, work))
+                start = last + 1
         return parts
 
     def write(self, key: str, runs: np.ndarray, arrays: dict, work: dict) -> Path:
@@ -103,14 +106,12 @@ class Store:
             StoreError: as `write`, or what it has cannot be read.
         """
         path = self.folder / key / CELL
-        make_folder(path.parent)
-        if path.is_file():
-            known = _told(path)["labels"]
-            labels = known + [one for one in told["labels"] if one not in known]
-            if labels == known:
-                return
-            told = {**told, "labels": labels}
-        write_whole(path, json.dumps(told, indent=1, allow_nan=False).encode())
+        known = _told(path)["labels"] if path.is_file() else []
+        more = [one for one in told["labels"] if one not in known]
+        if more or not path.is_file():
+            make_folder(path.parent)
+            told = {**told, "labels": known + more}
+            write_whole(path, json.dumps(told, indent=1, allow_nan=False).encode())
 
     def __repr__(self) -> str:
         return f"Store({str(self.directory)!r})"
@@ -163,25 +164,23 @@ def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[s
     cells = [(one, *cell) for one in map(Store, sources) for cell in one.cells().items()]
     for store, key, told in cells:
         target.tell(key, told)
-        for path, runs in store.blocks(key):
+        for first, last, path in store.blocks(key):
+            runs = np.arange(first, last + 1)
             if (found := opened(path, runs.size)) is None:
                 continue
-            missing = runs
-            for other_runs, others, _ in target.read(key, runs):
-                _refuse_conflict(path, runs, found[0], other_runs, others)
-                missing = np.setdiff1d(missing, other_runs)
-            if missing.size:
+            known = target.read(key, runs)
+            for have, others, _ in known:
+                _refuse_conflict(path, have - first, found[0], others)
+            if sum(have.size for have, *_ in known) < runs.size:
                 copied.append(target.write(key, runs, *found))
     return copied
 
 
-def _refuse_conflict(path: Path, runs: Any, arrays: dict, other: Any, others: dict) -> None:
-    """Refuse two blocks whose arrays differ in a run that both have."""
-    _, mine, theirs = np.intersect1d(runs, other, return_indices=True)
-    axis = arrays["samples"].ndim - 1
+def _refuse_conflict(path: Path, rows: np.ndarray, arrays: dict, others: dict) -> None:
+    """Refuse a block whose arrays, at some rows, differ from others of the same runs."""
     for name, x in arrays.items():
-        same = np.take(x, mine, axis), np.take(others[name], theirs, axis)
-        if not np.array_equal(*same, equal_nan=x.dtype.kind == "f"):
+        mine = np.take(x, rows, arrays["samples"].ndim - 1)
+        if not np.array_equal(mine, others[name], equal_nan=x.dtype.kind == "f"):
             words = f"has other numbers than the output for {name} of a run of the same call"
             raise StoreError(path, words)
 

@@ -109,7 +109,6 @@ def simulate(
             blocks; it is None where there are none.
     """
     call = Experiment(of_truth(instance), problem, rule, **settings)
-    blocks.check(call, progress, executor, block)
     return blocks.run_calls([call], lambda found: found[0], [{}], progress, executor, block, store)
 
 

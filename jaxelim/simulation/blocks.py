@@ -15,7 +15,7 @@ from jaxelim.progress import Progress
 from jaxelim.progress import check as check_progress
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import planned
-from jaxelim.simulation.results.descriptions import ARRAYS, experiment_of, origin
+from jaxelim.simulation.results.descriptions import ARRAYS, experiment_of, numbers_of, origin
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.run import HostLoop, ordered
 from jaxelim.store import Part, Store
@@ -33,7 +33,7 @@ def compute(call: Experiment, bar: Progress | None = None) -> tuple[dict, dict]:
         return ordered(plan, carry), {**timings, "layout": plan.layout}
 
 
-def check(call: Experiment, progress: Any, executor: Any, block: Any) -> None:
+def _check(call: Experiment, progress: Any, executor: Any, block: Any) -> None:
     """Refuse arguments of `simulate` that do not go together, and progress that is none."""
     check_progress(progress)
     if block is not None:
@@ -69,6 +69,7 @@ def run_calls(
     interruption has what it makes of the finished blocks. `labels` are the names of the calls
     in a store, empty without a study. The others are as for `simulate`.
     """
+    _check(calls[0], progress, executor, block)
     if executor is not None:
         calls = [call.on_one_device() for call in calls]
     total = sum(call.runs.size for call in calls)
@@ -109,7 +110,7 @@ def run_calls(
                 if executor is not None:
                     bar.update(0, 0)
     except KeyboardInterrupt:
-        over = sum(np.isin(call.runs, _runs(kept[n])).sum() for n, call in enumerate(calls))
+        over = sum(_runs(parts).size for parts in kept)
         words = f"interrupted: {over} of {total} runs are in finished blocks. {_remain(store)}"
         raise Interrupted(words, finished() if over else None) from None
     except WorkerError as error:
@@ -138,59 +139,53 @@ def _stretches(runs: np.ndarray, size: int | None, consecutive: bool) -> Iterato
 
 def _result(call: Experiment, parts: Sequence[Part]) -> Result | None:
     """The result of finished blocks, in the order of the call; None where there is none."""
-    have = _runs(parts)
-    over = np.isin(call.runs, have)
-    if not over.any():
+    if not parts:
         return None
+    over = np.isin(call.runs, _runs(parts))
     call = call if over.all() else call.part(call.runs[over])
-    timings, layout = worked([took for *_, took in parts])
-    found = joined(parts, call.runs)
+    found, tables = joined(parts, call.runs)
     arrays: Any = {name: found.get(name) for name in ARRAYS}
     with scope.engine():
-        return Result(call, **arrays, timings=timings, layout=layout, origin=origin(call))
+        return Result(call, **arrays, **tables, origin=origin(call))
 
 
 def _told(call: Experiment, took: dict, labels: dict[str, str]) -> dict[str, Any]:
     """What tells a call in a store: its experiment and the numbers of its instance."""
-    timings, layout = worked([took])
-    truth = call.instance
-    numbers = {"arms": truth.arms, "theta": truth.theta}
-    if truth.costs is not None:
-        numbers["arm_costs"] = truth.costs
     with scope.engine():
-        tables = {"origin": origin(call), "layout": layout, "timings": timings}
+        tables = {"origin": origin(call), **_tables([took])}
     return {
         "experiment": experiment_of(call, **tables),
-        "numbers": {name: text_of(name, x) for name, x in numbers.items()},
+        "numbers": {name: text_of(name, x) for name, x in numbers_of(call.instance).items()},
         "labels": [labels] if labels else [],
     }
 
 
-def joined(parts: Sequence[Part], runs: np.ndarray) -> dict[str, np.ndarray]:
-    """The arrays of these runs, in their order, from the first part that has each."""
+def joined(parts: Sequence[Part], runs: np.ndarray) -> tuple[dict[str, np.ndarray], dict]:
+    """The arrays of these runs, in their order, and the timings and the layout of all."""
     have = _runs(parts)
-    order = np.argsort(have, kind="stable")
+    order = np.argsort(have)
     place = order[np.searchsorted(have, runs, sorter=order)]
     same = np.array_equal(place, np.arange(have.size))
     axis, arrays = parts[0][1]["samples"].ndim - 1, {}
-    for name, first in parts[0][1].items():
-        several = [one[name] for _, one, _ in parts]
-        x = np.concatenate(several, axis) if len(parts) > 1 else first
+    for name, x in parts[0][1].items():
+        if len(parts) > 1:
+            x = np.concatenate([one[name] for _, one, _ in parts], axis)
         arrays[name] = x if same else np.take(x, place, axis)
-    return arrays
+    return arrays, _tables([took for *_, took in parts])
 
 
-def worked(works: Sequence[dict]) -> tuple[dict, dict]:
-    """The sums of what blocks have taken, and the layout; warns where versions differ."""
-    layouts = [took["layout"] for took in works]
+def _tables(works: Sequence[dict]) -> dict[str, dict]:
+    """The sums of what blocks have taken, and their layout; warns where versions differ."""
     names = dict.fromkeys(name for took in works for name in took if name != "layout")
-    timings = {name: sum(took.get(name, 0) for took in works) for name in names}
-    by = sorted({layout["computed_by"] for layout in layouts})
+    by = sorted({took["layout"]["computed_by"] for took in works})
     if len(by) > 1:
         note = "Where rounding decides they may differ from runs of one alone"
         warn(f"the runs come from {' and '.join(by)}. {note}", UserWarning)
     more = {"blocks": len(works)} if len(works) > 1 else {}
-    return timings, {**layouts[0], **more, "computed_by": " and ".join(by)}
+    return {
+        "timings": {name: sum(took.get(name, 0) for took in works) for name in names},
+        "layout": {**works[0]["layout"], **more, "computed_by": " and ".join(by)},
+    }
 
 
 def _size(runs: int, workers: int) -> int:

@@ -1,10 +1,11 @@
 """Reads results and studies from files, and from the blocks of a store."""
 
+import contextlib
 import dataclasses
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError, DamagedFileError, JaxelimError, StoreError, warn
 from jaxelim.files import path_of
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.blocks import joined, worked
+from jaxelim.simulation.blocks import joined
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.results import descriptions
 from jaxelim.simulation.results.descriptions import ARRAYS, FORMAT, TABLES, made, recovered
@@ -48,7 +49,7 @@ def load_result(path: str | os.PathLike[str], **parts: Any) -> Result:
         StoreError: the file cannot be read, or holds no result, or one of a newer format.
     """
     path = path_of(path)
-    return result_of(path, opened(path, xr.load_dataset), **parts)
+    return _result_of(path, opened(path, xr.load_dataset), **parts)
 
 
 def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
@@ -64,21 +65,13 @@ def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
         StoreError: the file cannot be read, or holds no study, or one of a newer format.
     """
     path = path_of(path)
-    tree = opened(path, xr.load_datatree)
-    if "jaxelim_study" not in tree.attrs:
-        raise StoreError(path, "it holds no study of jaxelim")
-    StoreError.refuse_other(path, int(tree.attrs["jaxelim_study"]), FORMAT)
-    try:
-        found = {}
+    tree, found = opened(path, xr.load_datatree), {}
+    with _as_written(path, tree.attrs, "study"):
         for group in sorted(tree.children.values(), key=lambda one: int(str(one.name))):
             data = group.to_dataset(inherit=False)
             rule, instance, problem = json.loads(data.attrs.pop("key"))
-            found[rule, instance, problem] = result_of(path, data, **parts)
-        return Study(found)
-    except JaxelimError:
-        raise
-    except Exception as error:
-        raise DamagedFileError(path, f"it cannot be read ({type(error).__name__})") from error
+            found[rule, instance, problem] = _result_of(path, data, **parts)
+    return Study(found)
 
 
 def is_study(path: Path) -> bool:
@@ -128,14 +121,13 @@ def _result(store: Store, cell: str, told: dict, passed: dict[str, Any]) -> Resu
         return None
     try:
         numbers = {name: made(x) for name, x in told["numbers"].items()}
-        runs = np.unique(np.concatenate([runs for runs, *_ in parts]))
-        arrays = joined(parts, runs) | numbers | {"run": runs}
-        result = assembled(path, told["experiment"], arrays, **passed)
+        runs = np.concatenate([runs for runs, *_ in parts])  # in order
+        arrays, tables = joined(parts, runs)
+        arrays |= numbers | {"run": runs}
+        return dataclasses.replace(_assembled(path, told["experiment"], arrays, **passed), **tables)
     except KeyError as error:
         warn(f"left out: {path}, which lacks {error}", UserWarning)
         return None
-    timings, layout = worked([took for *_, took in parts])
-    return dataclasses.replace(result, timings=timings, layout=layout)
 
 
 def _apart(several: Sequence[tuple[str, Result]]) -> list[str]:
@@ -168,25 +160,31 @@ def opened(path: Path, read: Any) -> Any:
         raise DamagedFileError(path, f"it is no readable NetCDF file ({kind})") from error
 
 
-def result_of(path: Path, data: xr.Dataset, **passed: Any) -> Result:
-    """The result in a dataset of a file, with the parts that are passed."""
-    if "jaxelim_result" not in data.attrs:
-        raise StoreError(path, "it holds no result of jaxelim")
+@contextlib.contextmanager
+def _as_written(path: Path, attributes: Mapping[Any, Any], kind: str) -> Iterator[None]:
+    """Refuse a file of another kind or format; an error inside is that of a damaged file."""
+    if f"jaxelim_{kind}" not in attributes:
+        raise StoreError(path, f"it holds no {kind} of jaxelim")
     try:
-        StoreError.refuse_other(path, int(data.attrs["jaxelim_result"]), FORMAT)
+        StoreError.refuse_other(path, int(attributes[f"jaxelim_{kind}"]), FORMAT)
+        yield
+    except JaxelimError:
+        raise
+    except Exception as error:
+        raise DamagedFileError(path, f"it cannot be read ({type(error).__name__})") from error
+
+
+def _result_of(path: Path, data: xr.Dataset, **passed: Any) -> Result:
+    """The result in a dataset of a file, with the parts that are passed."""
+    with _as_written(path, data.attrs, "result"):
         told = str(data.attrs["experiment"])
         if descriptions.checksum(data, told) != data.attrs["checksum"]:
             raise DamagedFileError(path, "it does not have the checksum that was written with it")
         arrays = {str(name): np.asarray(x.values) for name, x in data.variables.items()}
-        return assembled(path, json.loads(told), arrays, **passed)
-    except JaxelimError:
-        raise
-    except Exception as error:
-        kind = type(error).__name__
-        raise DamagedFileError(path, f"its attributes cannot be read ({kind})") from error
+        return _assembled(path, json.loads(told), arrays, **passed)
 
 
-def assembled(
+def _assembled(
     path: Path, told: dict, arrays: Mapping[str, np.ndarray], *, stopping: Any = None, **passed: Any
 ) -> Result:
     """The result of an experiment; `arrays` has the numbers of its instance too."""

@@ -3,7 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from jaxelim import catalogue, checks
 from jaxelim.contracts import Problem, SamplingRule
@@ -13,7 +13,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.simulation import blocks
 from jaxelim.simulation.experiment import Experiment, Settings, of_truth, takes_settings
 from jaxelim.simulation.results.comparison import numbered
-from jaxelim.studies.study import AXES, Study
+from jaxelim.studies.study import AXES, Key, Study
 
 OF_A_RULE = sorted(Settings.__annotations__.keys() - {"runs", "seed", "engine", "noise"})
 """Arguments of `simulate` that an entry of `rules` may have for itself."""
@@ -66,79 +66,60 @@ def study(
         >>> found = study("linear-d10", "best-arm", rules, runs=100)  # doctest: +SKIP
         >>> print(found.compare(baseline="LUCB"))  # doctest: +SKIP
     """
-    found = places(instances, problem, rules, **settings)
-    calls, keys = [place.call for place in found], [place[:3] for place in found]
-    blocks.check(calls[0], progress, executor, block)
-    labels: Any = [dict(zip(AXES, key, strict=True)) for key in keys]
+    calls = places(instances, problem, rules, **settings)
+    labels = [dict(zip(AXES, key, strict=True)) for key in calls]
     return blocks.run_calls(
-        calls, lambda results: Study.of(zip(keys, results, strict=True)), labels,
+        list(calls.values()), lambda results: Study.of(zip(calls, results, strict=True)), labels,
         progress, executor, block, store,
     )  # fmt: skip
 
 
-class Place(NamedTuple):
-    """A combination, by its names, and its call."""
-
-    rule: str
-    instance: str
-    problem: str
-    call: Experiment
-
-
-def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Place]:
-    """The combinations of a study, checked."""
+def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> dict[Key, Experiment]:
+    """The calls of a study, checked, by the names of their rule, instance and problem."""
     if problem is None and rules is None:
         return _experiments(instances, shared)
     axes = (_named("rules", rules, _rule), _named("instances", instances, _instance),
             _named("problem", problem, _problem))  # fmt: skip
-    found = []
-    for one in itertools.product(*(named.items() for named in axes)):
-        key, (own, (source, instance), asked) = zip(*one, strict=True)
+    found = {}
+    for rule, instance, asked in itertools.product(*axes):
+        key, (source, one), of = (rule, instance, asked), axes[1][instance], axes[2][asked]
         try:
-            if isinstance(asked, str):
-                asked = catalogue.problem_on(source, asked)
-            settings = catalogue.resolved({**shared, **own})
-            call = Experiment(of_truth(instance), asked, **settings)
-            found.append(Place(key[0], key[1], key[2], call))
+            of = catalogue.problem_on(source, of) if isinstance(of, str) else of
+            settings = catalogue.resolved({**shared, **axes[0][rule]})
+            found[key] = Experiment(of_truth(one), of, **settings)
         except ArgumentError as error:
-            where = "rule {!r}, instance {!r}, problem {!r}".format(*key)
-            error.note = f"{error.note}; of {where}" if error.note else f"of {where}"
+            where = "of rule {!r}, instance {!r}, problem {!r}".format(*key)
+            error.note = f"{error.note}; {where}" if error.note else where
             raise
     return found
 
 
-def _experiments(given: Any, settings: dict[str, Any]) -> list[Place]:
-    """The places of experiments by name."""
+def _experiments(given: Any, settings: dict[str, Any]) -> dict[Key, Experiment]:
+    """Experiments by name, as of a study."""
     several = isinstance(given, Mapping) and given
     if not several or not all(isinstance(one, Experiment) for one in given.values()):
         allowed = "experiments by name; else problem and rules too"
         raise ArgumentError("instances", given, allowed)
     for name, value in settings.items():
         raise ArgumentError(name, value, "nothing: an experiment has its own")
-    return [
-        Place(str(name), one.instance.name or "instance", one.problem.name, one)
-        for name, one in given.items()
-    ]
+    return {(str(name), one.instance.name or "instance", one.problem.name): one
+            for name, one in given.items()}  # fmt: skip
 
 
-class Entry(NamedTuple):
-    """A rule, an instance or a problem of a grid, with a short name and one that tells more."""
-
-    value: Any
-    short: str
-    long: str
+Entry = tuple[Any, str, str]
+"""A rule, an instance or a problem of a grid, with a short name and one that says more."""
 
 
 def _named(argument: str, given: Any, made: Callable[[Any], Entry]) -> dict[str, Any]:
     """Entries by name: one, a sequence, or a mapping from names."""
     if isinstance(given, Mapping) and argument.removesuffix("s") not in given:
-        entries = {str(name): made(entry).value for name, entry in given.items()}
+        entries = {str(name): made(entry)[0] for name, entry in given.items()}
     else:
         several = isinstance(given, Sequence) and not isinstance(given, str)
         listed = list(map(made, given if several else [given]))
-        short = [one.short for one in listed]
-        names = [one.short if short.count(one.short) == 1 else one.long for one in listed]
-        entries = dict(zip(numbered(names), (one.value for one in listed), strict=True))
+        short = [name for _, name, _ in listed]
+        names = [name if short.count(name) == 1 else long for _, name, long in listed]
+        entries = dict(zip(numbered(names), (value for value, *_ in listed), strict=True))
     if not entries:
         raise ArgumentError(argument, given, "at least one, alone, in a list or by name")
     return entries
@@ -155,7 +136,7 @@ def _rule(entry: Any) -> Entry:
         allowed = "a sampling rule such as LinGapE(), its text, or a mapping with the key 'rule'"
         raise ArgumentError("rules", rule, allowed)
     short = type(rule).__name__
-    return Entry(own, short, given if isinstance(given, str) else _long(short, rule))
+    return own, short, given if isinstance(given, str) else _long(short, rule)
 
 
 def _long(short: str, thing: Any) -> str:
@@ -165,25 +146,24 @@ def _long(short: str, thing: Any) -> str:
 
 def _instance(entry: Any) -> Entry:
     """The name or the path of an instance, if it has one, and the instance."""
+    source, single = None, entry
     if isinstance(entry, Mapping):
         for name in entry:
             checks.choice("instances", name, ("instance", "costs"))
-        source, single = _instance(entry.get("instance")).value
+        (source, single), *_ = _instance(entry.get("instance"))
         if not isinstance(single, Instance):
             raise ArgumentError("instances", entry, "an instance under the key 'instance'")
-        value = source, single.replace(costs=entry.get("costs", single.costs))
+        single = single.replace(costs=entry.get("costs", single.costs))
     elif isinstance(entry, str | os.PathLike):
-        value = os.fspath(entry), load_instance(entry)
-    else:
-        value = None, entry
-    name = getattr(value[1], "name", None) or "instance"
-    return Entry(value, name, name)
+        source, single = os.fspath(entry), load_instance(entry)
+    name = getattr(single, "name", None) or "instance"
+    return (source, single), name, name
 
 
 def _problem(entry: Any) -> Entry:
     """A problem, or its text, which is of an instance."""
     if isinstance(entry, str):
-        return Entry(entry, entry, entry)
+        return entry, entry, entry
     if not isinstance(entry, Problem):
         raise ArgumentError("problem", entry, "a problem such as BestArm(), or its text")
-    return Entry(entry, entry.name, _long(entry.name, entry))
+    return entry, entry.name, _long(entry.name, entry)

@@ -188,10 +188,10 @@ class Study:
         """
         import xarray as xr  # slow to import
 
-        parts = {f"/{n}": dataset_of(result).assign_attrs(key=json.dumps(key))
-                 for n, (key, result) in enumerate(self.results.items())}  # fmt: skip
-        root = xr.Dataset(attrs={"jaxelim_study": FORMAT})
-        write(path, xr.DataTree.from_dict({"/": root, **parts}), parts)
+        parts = {"/": xr.Dataset(attrs={"jaxelim_study": FORMAT})}
+        for n, (key, result) in enumerate(self.results.items()):
+            parts[f"/{n}"] = dataset_of(result).assign_attrs(key=json.dumps(key))
+        write(path, parts)
 
     def equals(self, other: "Study") -> bool:
         """Whether both have the same names, and equal results: see `Result.equals`.

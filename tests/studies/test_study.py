@@ -216,8 +216,7 @@ def test_names_of_entries():
     """Of a list they are short where that tells entries apart."""
 
     def names(rules, instances=EASY, problem="best-arm"):
-        found = places(instances, problem, rules, stopping="llr", max_samples=99)
-        return [place[:3] for place in found]
+        return list(places(instances, problem, rules, stopping="llr", max_samples=99))
 
     assert names([je.LinGapE(), "uniform"])[0] == ("LinGapE", "easy", "best-arm")
     two = names([je.LinGapE(), je.LinGapE(rate=1.0)])
@@ -228,8 +227,8 @@ def test_names_of_entries():
     problems = names(je.FWS(), problem=[je.TopM(1), "TopM(2)", "best-arm"])
     assert [name for *_, name in problems] == ["top-m", "TopM(2)", "best-arm"]
     priced = [{"instance": EASY, "costs": [1, 2, 5]}]
-    (place,) = places(priced, "best-arm", ["uniform"])
-    assert place.call.instance == EASY.replace(costs=[1, 2, 5])
+    (call,) = places(priced, "best-arm", ["uniform"]).values()
+    assert call.instance == EASY.replace(costs=[1, 2, 5])
     shipped = names(je.FWS(), instances=["unstructured-k40"], problem="top-m")
     assert shipped == [("FWS", "unstructured-k40", "top-m")]
 

@@ -113,25 +113,25 @@ def experiment_of(call: Any, **tables: dict) -> dict[str, Any]:
     }
 
 
-def write(path: Any, data: Any, parts: "Mapping[str, Dataset] | None" = None) -> None:
-    """Write a dataset, or a tree of `parts` by their places, to a NetCDF file, compressed."""
-    target = writable_file("path", path)
-    packed = {place: {str(name): {"zlib": True, "complevel": 4} for name in part.data_vars}
-              for place, part in ({"/": data} if parts is None else parts).items()}  # fmt: skip
-    encoding = packed["/"] if parts is None else packed
-    write_whole(target, bytes(data.to_netcdf(engine="h5netcdf", encoding=encoding)))
+def write(path: Any, parts: "Mapping[str, Dataset]") -> None:
+    """Write datasets by their groups to a NetCDF file, compressed."""
+    from xarray import DataTree
+
+    target, tree = writable_file("path", path), DataTree.from_dict(parts)
+    packed: Any = {group: {name: {"zlib": True, "complevel": 4} for name in part.data_vars}
+                   for group, part in parts.items()}  # fmt: skip
+    write_whole(target, bytes(tree.to_netcdf(engine="h5netcdf", encoding=packed)))
 
 
 def dataset_of(result: Any) -> "Dataset":
     """A result with all that `load_result` needs, as a dataset."""
     told = experiment_of(result.experiment, **{name: getattr(result, name) for name in TABLES})
     told = json.dumps(told, separators=(",", ":"), allow_nan=False)
-    data, one = result.to_xarray(), result.instance
-    lead = ("instance",) if result.batched else ()
-    data["arms"] = (*lead, "arm", "dimension"), one.arms
-    data["theta"] = (*lead, "dimension"), one.theta
-    if one.costs is not None:
-        data["arm_costs"] = ("arm",), one.costs
+    data, lead = result.to_xarray(), ("instance",) * result.batched
+    axes = {"arms": (*lead, "arm", "dimension"), "theta": (*lead, "dimension"),
+            "arm_costs": ("arm",)}  # fmt: skip
+    for name, x in numbers_of(result.instance).items():
+        data[name] = axes[name], x
     data.attrs |= {"jaxelim_result": FORMAT, "experiment": told, "checksum": checksum(data, told)}
     return data
 
@@ -186,12 +186,13 @@ def hash_of(instance: Instance) -> str:
             text += text_of("instance", one)
         except ArgumentError:
             text += repr(one)
-    return sha256(*_numbers(instance), text=text)
+    return sha256(*numbers_of(instance).values(), text=text)
 
 
-def _numbers(instance: Any) -> list[np.ndarray]:
-    costs = [] if instance.costs is None else [instance.costs]
-    return [instance.arms, instance.theta, *costs]
+def numbers_of(instance: Any) -> dict[str, np.ndarray]:
+    """The numbers of an instance, by their names in files."""
+    costs = {} if instance.costs is None else {"arm_costs": instance.costs}
+    return {"arms": instance.arms, "theta": instance.theta, **costs}
 
 
 def same(x: Any, y: Any) -> bool:
@@ -208,11 +209,10 @@ def same(x: Any, y: Any) -> bool:
 def same_experiment(result: Any, other: Any) -> bool:
     """Whether two results are of the same experiment; names of instances do not count."""
     mine, theirs = (
-        {**described(one.experiment), "runs": one.runs, "arms": one.instance.arms,
-         "theta": one.instance.theta, "costs": one.instance.costs,
+        {**described(one.experiment), **numbers_of(one.instance), "runs": one.runs,
          "noise": one.origin.get("noise_sha256")} for one in (result, other)
     )  # fmt: skip
-    return all(same(mine[name], theirs[name]) for name in mine)
+    return mine.keys() == theirs.keys() and all(same(x, theirs[name]) for name, x in mine.items())
 
 
 def key_of(call: Any) -> str:
@@ -235,7 +235,8 @@ def key_of(call: Any) -> str:
                 allowed = "with a store, a class whose source is in a file"
                 raise ArgumentError(name, kind, allowed, str(error)) from error
             sources[name_of(kind)] = hashlib.sha256(source.encode()).hexdigest()[:20]
-    arrays = _numbers(call.instance) + ([] if call.noise is None else [call.noise, call.runs])
+    noise = [] if call.noise is None else [call.noise, call.runs]
+    arrays = [*numbers_of(call.instance).values(), *noise]
     text = json.dumps(told | {"sources": sources, "arrays": len(arrays)}, sort_keys=True)
     return sha256(*arrays, text=text)[:20]
 

@@ -322,7 +322,7 @@ class Result:
                 with `__call__` is one that it can.
             StoreError: the file cannot be written, such as on a full disk.
         """
-        descriptions.write(path, descriptions.dataset_of(self))
+        descriptions.write(path, {"/": descriptions.dataset_of(self)})
 
     def equals(self, other: "Result") -> bool:
         """Whether both have the same experiment and equal arrays, NaN equal to NaN.
