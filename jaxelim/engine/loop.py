@@ -159,7 +159,7 @@ class Loop:
         )
         lane = carry.lane
         live = jnp.sum(~lane.done, dtype=jnp.int32) + (queue.length - carry.next)
-        return dataclasses.replace(carry, live=live, failed=jnp.any(lane.fault.any))
+        return dataclasses.replace(carry, live=live, failed=jnp.any(lane.fault != 0))
 
     def one_step(
         self, inputs: Inputs, first: Lane, noise: Array, n: Array, c: Varying, light: bool = False

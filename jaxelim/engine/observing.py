@@ -156,15 +156,6 @@ class Observing:
         answers = [self._over_deltas(partial(answer, rule), state, beta) for rule, state in rules]
         return jnp.stack(answers)
 
-    def bad_answer(self, seen: Snapshot, lane: Lane) -> tuple[Array | None, Array]:
-        """An answer out of range, [B], and which lanes are live without one, [B] bool."""
-        live, checked = ~lane.done, self.spec.problem.out_of_range(seen)
-        if checked is None:
-            return None, live
-        answer, beyond = checked
-        bad = jnp.where(live & beyond, answer, jnp.asarray(lane.fault.answer))
-        return bad, live & ~beyond
-
     def first_states(self, seen: Snapshot) -> tuple[tuple, Tree]:
         """`Lane.observers` and `Lane.sampling` before the first check."""
         spec, pair_times = self.spec, "pair_times" in self.spec.record

@@ -196,22 +196,6 @@ class Record:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Fault:
-    """What ended a run that fails; 0 for nothing."""
-
-    arm: Array  # [B] int32: the arm out of range
-    answer: Array | None  # [B] int32: likewise the answer; None if answers have no range
-    number: Array  # [B] int32: what was not finite, as in `watching`
-
-    @property
-    def any(self) -> Array:
-        """Whether there is one: [B] bool."""
-        some = (self.arm != 0) | (self.number != 0)
-        return some if self.answer is None else some | (self.answer != 0)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Pending:
     """The pending rewards of B lanes (see `observing`)."""
 
@@ -234,7 +218,7 @@ class Lane:
     record: Record
     work: tuple  # pieces tested for sampling so far, and solves if the rule counts them: [B] int64
     done: Array  # [B] bool
-    fault: Fault
+    fault: Array  # [B] int64: what ended a run that fails, as in `watching`; 0: nothing
     log_e: Array | None = None  # [.., B]: the largest log e of each piece, if it is recorded
     pending: Pending | None = None  # pulls whose rewards have not entered; None: there are none
 

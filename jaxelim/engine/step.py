@@ -25,7 +25,7 @@ from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records, watching
 from jaxelim.engine.asking import Asking
 from jaxelim.engine.one_lane import Traced
-from jaxelim.engine.state import Fault, Inputs, Lane, Outline, Queue, Record, Run, of_run
+from jaxelim.engine.state import Inputs, Lane, Outline, Queue, Record, Run, of_run
 from jaxelim.families import noise as random
 from jaxelim.lanes import where
 
@@ -95,10 +95,9 @@ class Step(Asking):
             if self.spec.evidence is not None:
                 checked = dataclasses.replace(checked, log_e=looks.of_every_answer(checked))
             observed = self.observed(checked, lane, beta)
-        bad_answer, live = self.bad_answer(seen, lane)
         sampling = self.sampling(checked, lane)
         view = self.view(inputs, seen, lane.run, observed.states, sampling)
-        fault, live = watching.seen(self.spec, view, lane, live)
+        fault, live = watching.seen(self.spec, seen, view, lane)
         wanted = live & jnp.any((record.closed_at == 0) & ~observed.stops, (0, 1)) & ~waits
         wanted = wanted if work else jnp.zeros_like(wanted)
         arm, state, asks = self.asked(view, lane.rule_state, wanted, light)
@@ -157,7 +156,6 @@ class Step(Asking):
             work=where(closing, lane.work, record.work),
             estimates=estimates,
         )
-        out_of_range = jnp.where(wrong, arm, lane.fault.arm)
         stats, pending, observers = lane.stats, lane.pending, observed.states
         reward = jnp.zeros(go.shape, self.spec.dtype)
         if draw is not None:
@@ -176,7 +174,7 @@ class Step(Asking):
             record=record,
             work=worked,
             done=~goes_on | wrong,  # a finished lane has no open observers, so it stays done
-            fault=Fault(arm=out_of_range, answer=bad_answer, number=fault),
+            fault=watching.marked(fault, wrong, watching.ARM, arm),
             log_e=jax.tree.map(jnp.maximum, lane.log_e, checked.log_e) if tests else lane.log_e,
             pending=pending,
         )
@@ -294,7 +292,7 @@ class Step(Asking):
             seen = self.snapshot_of(inputs, run_of, stats)
         view = self.view(inputs, seen, run_of, observers, sampling)
         state = self.init(view)
-        counted, none = self.work(view, state), jnp.zeros((b,), jnp.int32)
+        counted, none = self.work(view, state), jnp.zeros((b,), jnp.int64)
 
         def many(dtype: Any, *more: int) -> Array:
             return jnp.zeros((len(spec.stopping), spec.deltas, *more, b), dtype)
@@ -312,7 +310,6 @@ class Step(Asking):
             work=tuple(many(jnp.int64) for _ in counted),
             estimates=estimates,
         )
-        in_range = spec.problem.out_of_range(seen) is None
         lane = Lane(
             run=run_of,
             stats=stats,
@@ -320,9 +317,9 @@ class Step(Asking):
             observers=observers,
             sampling=sampling,
             record=record,
-            work=tuple(jnp.zeros((b,), jnp.int64) for _ in counted),
+            work=tuple(none for _ in counted),
             done=item >= queue.length,
-            fault=Fault(arm=none, answer=None if in_range else none, number=none),
+            fault=none,
             log_e=None if spec.evidence is None else looks.none_so_far(seen),
             pending=pending,
         )

@@ -18,30 +18,39 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import shipped
-from jaxelim.contracts.views import View
+from jaxelim.contracts.views import Snapshot, View
 from jaxelim.engine.one_lane import is_literal
 from jaxelim.engine.state import Lane, Spec
 from jaxelim.families.draws import fold
 
-REWARD, MEANS, EVIDENCE, INTERVAL, POSTERIOR = range(1, 6)
-"""Values of `Fault.number`."""
+REWARD, MEANS, EVIDENCE, INTERVAL, POSTERIOR, ARM, ANSWER = range(1, 8)
+"""What ends a run: a number that is not finite, or an arm or an answer out of range."""
 NO_NUMBER = np.int32(-(2**30) - 7)
 """The choice of an `argmax` or `argmin` over scores with NaN; neither an arm nor a clipped one."""
 
 
-def seen(spec: Spec, view: View, lane: Lane, live: Array) -> tuple[Array, Array]:
-    """`Fault.number` after this snapshot, [B], and which lanes are live without one, [B]."""
+def marked(fault: Array, bad: Array, code: Array | int, value: Array | int = 0) -> Array:
+    """The faults [B] with this one where `bad` [B] holds: 8 v + code, v the arm or the answer."""
+    new = jnp.asarray(value, jnp.int64) * 8 + code
+    return jnp.where(bad & (fault == 0), new, fault)
+
+
+def seen(spec: Spec, seen: Snapshot, view: View, lane: Lane) -> tuple[Array, Array]:
+    """The faults after this snapshot, [B], and which lanes are live without one, [B] bool."""
+    fault, live, checked = lane.fault, ~lane.done, spec.problem.out_of_range(seen)
+    if checked is not None:
+        answer, beyond = checked
+        fault, live = marked(fault, live & beyond, ANSWER, answer), live & ~beyond
     if shipped(spec.family) and shipped(spec.problem):
-        return lane.fault.number, live
+        return fault, live
     faults = {
         MEANS: ~jnp.isfinite(view.means),
         EVIDENCE: view.shape.exists & ~jnp.isfinite(view.evidence.values()),
     }
     if not shipped(spec.family):
         faults |= _asked_of_the_family(spec, view)
-    fault = lane.fault.number
     for code, bad in faults.items():
-        fault = jnp.where((fault == 0) & live & view.lanes.any(bad), code, fault)
+        fault = marked(fault, live & view.lanes.any(bad), code)
     return fault, live & (fault == 0)
 
 
@@ -79,9 +88,7 @@ def after_chunk(spec: Spec, lane: Lane) -> Lane:
 
 def _ended(lane: Lane, bad: Array, code: int) -> Lane:
     """The lanes, ended where `bad` [B] holds."""
-    number = lane.fault.number
-    fault = dataclasses.replace(lane.fault, number=jnp.where(bad & (number == 0), code, number))
-    return dataclasses.replace(lane, fault=fault, done=lane.done | bad)
+    return dataclasses.replace(lane, fault=marked(lane.fault, bad, code), done=lane.done | bad)
 
 
 def watched(f: Callable) -> Callable:

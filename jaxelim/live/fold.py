@@ -22,7 +22,7 @@ from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import SamplingRule, StoppingRule, looks
 from jaxelim.contracts.proofs import LAWS
 from jaxelim.contracts.returned import traced_shape
-from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Spec
+from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Spec, watching
 from jaxelim.engine.step import Step
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.arms import Arms
@@ -219,11 +219,8 @@ class Fold:
 
     def refuse_failed(self, lane: Lane, told: int) -> None:
         """Raise the error of a run that its rule, its problem or its family has ended."""
-        parts = lane.fault.arm, lane.fault.answer, lane.fault.number
-        arm, answer, fault = (0 if x is None else int(np.asarray(x)[0]) for x in parts)
-        if arm or answer or fault:
-            place = Place(told, int(self.call.runs[0]), live=True)
-            raise failure(self.call, arm, answer, fault, place)
+        if fault := int(np.asarray(lane.fault)[0]):
+            raise failure(self.call, fault, Place(told, int(self.call.runs[0]), live=True))
 
     def look(self, state: State) -> dict[str, np.ndarray]:
         """Evidence, beta and answer of the present statistics; see `look`."""
@@ -384,8 +381,8 @@ def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> L
     pending = dataclasses.replace(now.pending, checked=entered.t)
     before = dataclasses.replace(now, stats=ahead)
     after = step.decide(inputs, before, work=bool(spec.rule.traits.native)).lane
-    fault = dataclasses.replace(after.fault, arm=lane.fault.arm)
-    done = lane.done | jnp.all(after.record.closed_at > 0, (0, 1)) | fault.any
+    fault = jnp.where(after.fault % 8 == watching.ARM, lane.fault, after.fault)
+    done = lane.done | jnp.all(after.record.closed_at > 0, (0, 1)) | (fault != 0)
     kept = dict(rule_state=lane.rule_state, pending=pending, fault=fault, done=done)
     return dataclasses.replace(after, **kept)
 

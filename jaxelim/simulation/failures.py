@@ -35,43 +35,38 @@ class Place(NamedTuple):
 
 def failure_of(call: Experiment, carry: Carry) -> ArgumentError:
     """The error of a carry with failed runs: of the lowest index in the earliest chunk."""
-    run, fault = carry.lane.run, carry.lane.fault
-    answers = np.zeros_like(fault.arm) if fault.answer is None else fault.answer
+    lane, run = carry.lane, carry.lane.run
     steps = np.broadcast_to(np.asarray(carry.iterations)[..., None], run.index.shape)
-    numbers = (fault.arm, answers, fault.number, carry.lane.stats.t, run.index, run.instance, steps)
+    numbers = lane.fault, lane.stats.t, run.instance, run.index, steps
     rows = np.stack([np.ravel(x) for x in numbers])
-    failed = rows[:, rows[:3].any(0)]
-    first = np.lexsort([failed[5], failed[4], failed[6]])[0]
-    arm, answer, number, t, index, instance, _ = map(int, failed[:, first])
-    of = instance if call.instance.batched else None
-    return failure(call, arm, answer, number, Place(t, index, of))
+    failed = rows[:, rows[0] != 0]
+    fault, t, instance, index, _ = map(int, failed[:, np.lexsort(failed[2:])[0]])
+    return failure(call, fault, Place(t, index, instance if call.instance.batched else None))
 
 
-def failure(call: Experiment, arm: int, answer: int, fault: int, place: Place) -> ArgumentError:
-    """The error of a run that has failed.
-
-    An arm or an answer that is not out of range is 0; a fault is as `Lane.fault`.
-    """
+def failure(call: Experiment, fault: int, place: Place) -> ArgumentError:
+    """The error of a run that has failed, by its `Lane.fault`."""
+    value, code = divmod(fault, 8)
     t, where, family = place.t, place[:3], call.instance.family
     at, after = place.said(f"at t = {t}"), place.said(f"after {t} samples")
-    if fault:  # a number that is not finite: of the family, or of a user's problem
-        what, allowed = _WRONG[fault]
-        if fault == watching.MEANS and shipped(family):  # seen at the chunk's end
+    if code in _WRONG:  # a number that is not finite: of the family, or of a user's problem
+        what, allowed = _WRONG[code]
+        if code == watching.MEANS and shipped(family):  # seen at the chunk's end
             after = place._replace(live=False).said(f"within the first {t} samples")
         first = t <= call.initial_pulls * call.instance.K
-        note = f"{what} was not finite {at if fault == watching.REWARD and not first else after}"
-        if fault == watching.EVIDENCE and shipped(family) and not shipped(call.problem):
+        note = f"{what} was not finite {at if code == watching.REWARD and not first else after}"
+        if code == watching.EVIDENCE and shipped(family) and not shipped(call.problem):
             allowed = "a shape(seen, answer) whose pieces have finite LLRs"
             return ArgumentError("problem", call.problem, allowed, note)
         return FamilyError("family", family, allowed, note, *where)
-    if arm == int(watching.NO_NUMBER):
+    if code == watching.ARM and value == int(watching.NO_NUMBER):
         note = f"it chose among scores that are NaN {at}"
         return RuleError("rule", call.rule, "a rule whose scores are numbers", note, *where)
-    if arm:
+    if code == watching.ARM:
         allowed = f"a rule that chooses arms from 0 to {call.instance.K - 1}"
-        return RuleError("rule", call.rule, allowed, f"it chose arm {arm} {at}", *where, arm)
+        return RuleError("rule", call.rule, allowed, f"it chose arm {value} {at}", *where, value)
     argument, allowed = call.problem.in_range(call.instance.K)
-    return ArgumentError(argument, call.problem, allowed, f"it gave {answer} {after}")
+    return ArgumentError(argument, call.problem, allowed, f"it gave {value} {after}")
 
 
 def refuse_degenerate(call: Experiment, arms: Any, row: np.ndarray, instance: np.ndarray) -> None:
