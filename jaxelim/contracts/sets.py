@@ -1,7 +1,7 @@
 """Sets of pieces: the contract; masks over candidates, ordered pairs of them, signs of arms."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -145,7 +145,6 @@ class PairSet(PieceSet):
     """
 
     worse: Array  # [W, C] uint32: bit k of column j is set once k is known to be worse than j
-    found: Any = None  # [C] bool: C - m candidates are known to be worse; with m
     kept_times: Array | None = None  # [C, C] int32: when each pair (j, k) was dropped, or 0
     m: int | None = dataclasses.field(default=None, metadata={"static": True})
 
@@ -154,8 +153,7 @@ class PairSet(PieceSet):
         """The set of all pairs of candidates; `like` [C] gives the number."""
         k = like.shape[0]
         worse = jnp.zeros((-(-k // _BITS), *like.shape), jnp.uint32)
-        kept = jnp.zeros((k, *like.shape), jnp.int32) if times else None
-        return PairSet(worse, None if m is None else jnp.zeros(like.shape, bool), kept, m)
+        return PairSet(worse, jnp.zeros((k, *like.shape), jnp.int32) if times else None, m)
 
     def active(self, seen):
         shape = _rows(seen.shape)
@@ -163,50 +161,42 @@ class PairSet(PieceSet):
         worse = jnp.swapaxes(unpack(words, shape.candidates), 0, 1)
         return shape.flat(~worse) & shape.exists
 
+    def _found(self, words: Array) -> Array:
+        """Whether C - m are worse, by words [W, ..] of candidates: [..] bool; with m."""
+        return _count(words) >= self.worse.shape[1] - self.m  # type: ignore[operator]
+
     def drop(self, seen, refuted):
         lanes, shape = seen.lanes, _rows(seen.shape)
         top: Array = shape.first  # type: ignore[assignment]
-        now = shape.apart(refuted & shape.exists)
-        if self.found is not None:
-            now = now & ~lanes.take(self.found, top)[:, None]
-        words = lanes.column(self.worse, top) | pack(lanes, jnp.swapaxes(now, 0, 1))
-        worse, found, times = self.worse, self.found, self.kept_times
-        index = index_like(worse[0])
+        now, words = shape.apart(refuted & shape.exists), lanes.column(self.worse, top)
+        if self.m is not None:
+            now = now & ~self._found(words)[:, None]
+        words = words | pack(lanes, jnp.swapaxes(now, 0, 1))
+        worse, times, index = self.worse, self.kept_times, index_like(self.worse[0])
         for r in range(top.shape[0]):
             here = index == top[r]
             worse = jnp.where(here[None], words[:, r][:, None], worse)
-            if found is not None:
-                found = found | (here & self._beats_enough(words[:, r]))
             if times is not None:
                 fresh = here[:, None] & now[r][None] & (times == 0)
                 times = jnp.where(fresh, seen.stats.t, times)
-        return dataclasses.replace(self, worse=worse, found=found, kept_times=times)
-
-    def _beats_enough(self, words: Array) -> Array:
-        """Whether C - m are worse, by words [W, ..] of candidates: [..] bool."""
-        return _count(words) >= self.worse.shape[1] - self.m  # type: ignore[operator]
+        return dataclasses.replace(self, worse=worse, kept_times=times)
 
     def drop_all(self, seen, beta):
         now = jnp.swapaxes(looks.refuted_pairs(seen, beta), 0, 1)  # [k, j]
-        found, times = self.found, self.kept_times
-        if found is not None:
-            now = now & ~found[None]
-        words = self.worse | pack(seen.lanes, now)
-        if found is not None:
-            found = found | self._beats_enough(words)
+        if self.m is not None:
+            now = now & ~self._found(self.worse)[None]
+        worse, times = self.worse | pack(seen.lanes, now), self.kept_times
         if times is not None:
             times = jnp.where(jnp.swapaxes(now, 0, 1) & (times == 0), seen.stats.t, times)
-        return dataclasses.replace(self, worse=words, found=found, kept_times=times)
+        return dataclasses.replace(self, worse=worse, kept_times=times)
 
     def tests(self, seen, full):
-        lanes, shape, found = seen.lanes, _rows(seen.shape), self.found
-        if full:
-            left = self._left()
-        else:
+        lanes, shape, words, left = seen.lanes, _rows(seen.shape), self.worse, self._left()
+        if not full:
+            words = lanes.column(words, shape.first)
             outside = pack(lanes, jnp.swapaxes(shape.apart(shape.exists), 0, 1))
-            left = _count(~lanes.column(self.worse, shape.first) & outside)
-            found = None if found is None else lanes.take(found, shape.first)
-        return lanes.sum(left if found is None else jnp.where(found, 0, left))
+            left = _count(~words & outside)
+        return lanes.sum(left if self.m is None else jnp.where(self._found(words), 0, left))
 
     def _left(self) -> Array:
         """How many others each candidate is not known to beat: [C] int32."""
@@ -215,14 +205,14 @@ class PairSet(PieceSet):
     def settled(self, seen, full):
         if self.m is None:
             return super().settled(seen, full)
-        return seen.lanes.sum(self.found) >= self.m
+        return seen.lanes.sum(self._found(self.worse)) >= self.m
 
     def verdict(self, seen, full):
         if self.m is None:
             return seen.public
         # The found arms of largest mean, as one step can find more than m in all.
         means = seen.shape.with_reference(seen.means, seen.shape.level)
-        means = jnp.where(self.found, means, -jnp.inf)
+        means = jnp.where(self._found(self.worse), means, -jnp.inf)
         return largest(seen.lanes, means, self.m).member[: seen.public.shape[0]]
 
     def times(self):

@@ -120,13 +120,13 @@ class _Pairs(PairSet):
 
 
 def _of(kind, pieces):
-    return kind(pieces.worse, pieces.found, pieces.kept_times, pieces.m)
+    return kind(pieces.worse, pieces.kept_times, pieces.m)
 
 
 def pieces(**members: Any) -> Any:
     """Best arm with a set of pieces of its own, with these members."""
     kind = subclass(_Pairs, **members)
-    jax.tree_util.register_dataclass(kind, ["worse", "found", "kept_times"], ["m"])
+    jax.tree_util.register_dataclass(kind, ["worse", "kept_times"], ["m"])
     return problem(pieces=lambda self, seen, pair_times=False: _of(kind, made_from(seen)))
 
 
