@@ -1,16 +1,8 @@
 """The shipped instances, and the reader of instance files.
 
-An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d], or with
-`means` [K] of independent arms in place of both, as `Instance.unstructured`. Optional
-keys are `noise_std` (a number, 1 if missing), `name` (a string), `family`, `source` and
-`items`.
-`family` is the name of a reward family, or a call of it as text: "Bounded(0, 5)". So is
-`source`, what rewards are drawn from. Without `means` independent arms have its means.
-`items` [P][d] are those of `BestArm(items=..)`; `load_items` reads them. A leading axis
-on theta or means, or on theta and arms, makes a batch.
-
-`used_in`, `problems` and `m` describe a shipped instance. Keys that begin with `_` are
-free for users; all other keys are refused.
+An instance file is a JSON object; docs/reference/file-formats.md has its keys. `used_in`,
+`problems` and `m` describe a shipped instance. Keys that begin with `_` are free for users;
+all other keys are refused.
 """
 
 import json
@@ -84,9 +76,8 @@ def load_instance(name_or_path: str | os.PathLike[str]) -> Instance:
     for the file. A file without a name gives the instance its own, without ".json".
 
     Raises:
-        ArgumentError: a string is neither a shipped name nor similar to a path.
-        ArgumentError: the file is missing, cannot be read, or holds no instance.
-        ArgumentError: the argument is neither a string nor a path.
+        ArgumentError: it is neither a shipped name nor a path, or the file is missing, cannot
+            be read, or holds no instance.
     """
     return _read(name_or_path)[1]
 
@@ -95,8 +86,7 @@ def load_items(name_or_path: str | os.PathLike[str]) -> np.ndarray:
     """Load the items, [P, d], that the JSON file of an instance holds, for `BestArm(items=..)`.
 
     Raises:
-        ArgumentError: the file holds no items.
-        ArgumentError: as `load_instance`.
+        ArgumentError: the file holds no items; or as `load_instance`.
     """
     content, _ = _read(name_or_path)
     if content.get("items") is None:
@@ -119,12 +109,15 @@ def _read(name_or_path: str | os.PathLike[str]) -> tuple[dict[str, Any], Instanc
     if not os.path.isfile(path):
         there = os.path.exists(path)
         raise _refused(path, "it is no regular file" if there else "there is no such file")
+    usual = Path(path).name.removesuffix(".json").encode("utf-8", "replace").decode("utf-8")
     try:
-        return _parse(path, Path(path).read_text(encoding="utf-8"))
+        return _parse(Path(path).read_text(encoding="utf-8"), usual)
     except UnicodeDecodeError as error:
         problem = f"it is not UTF-8 text: byte {error.start} is {error.reason}"
     except OSError as error:
         problem = f"it cannot be read: {error.strerror}"
+    except ValueError as error:  # an ArgumentError too
+        problem = str(error)
     raise _refused(path, problem)
 
 
@@ -138,26 +131,17 @@ def _refused(path: Any, problem: str) -> ArgumentError:
 @cache
 def _shipped(name: str) -> tuple[dict[str, Any], Instance]:
     file = resources.files("jaxelim.instances") / "data" / f"{name}.json"
-    return _parse(f"{name}.json", file.read_text(encoding="utf-8"))
+    return _parse(file.read_text(encoding="utf-8"), name)
 
 
-def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
-    """Parse the JSON object in `text`, and the instance that it defines."""
+def _parse(text: str, usual: str) -> tuple[dict[str, Any], Instance]:
+    """The JSON object of a text, and the instance that it defines, named `usual` without a name."""
     try:
         content = json.loads(text, object_pairs_hook=_distinct_keys)
     except RecursionError:
-        raise _refused(path, "it is nested too deeply") from None
+        raise ValueError("it is nested too deeply") from None
     except ValueError as error:  # not JSON, a key given twice, or an integer with too many digits
-        raise _refused(path, f"it is not JSON: {error}") from None
-    usual = Path(path).name.removesuffix(".json").encode("utf-8", "replace").decode("utf-8")
-    try:
-        return content, _instance(content, usual)
-    except ValueError as error:  # an ArgumentError too
-        raise _refused(path, str(error)) from None
-
-
-def _instance(content: Any, usual: str) -> Instance:
-    """The instance of an object of JSON, whose name is as `usual` where it has none."""
+        raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(content, dict):
         raise ValueError(f"it holds a {type(content).__name__}, not an object")
     for key in content:
@@ -184,7 +168,7 @@ def _instance(content: Any, usual: str) -> Instance:
         instance = Instance(content["arms"], content["theta"], **own)
     if content.get("items") is not None:
         checks.real_array("items", content["items"], shape=(None, instance.d))
-    return instance
+    return content, instance
 
 
 def _named(key: str, content: dict[str, Any], known: dict[str, Any]) -> Any:
