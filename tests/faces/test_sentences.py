@@ -11,6 +11,7 @@ import math
 import re
 import tempfile
 from pathlib import Path
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +19,8 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli, engine
+from jaxelim.simulation.plan import planned
+from tests.calls import checked
 
 nan, inf = math.nan, math.inf
 PHI = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8], [0.3, -0.4]])
@@ -92,6 +95,108 @@ def chooses(choose):
     return je.simulate(UNSTRUCTURED, je.BestArm(), Mine(), runs=2, max_samples=60)
 
 
+# What methods and attributes of one's own may return.
+
+
+def mine(base, **members):
+    """An object of a class of one's own with these members."""
+    return dataclasses.dataclass(frozen=True)(type("Mine", (base,), members))()
+
+
+@dataclasses.dataclass(frozen=True)
+class Even(je.contracts.SamplingRule):
+    """Pulls the arms in turn."""
+
+    traits = je.contracts.Traits(reads=("pieces",))
+
+    def choose(self, view, state):
+        return view.t % 3, state
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop(je.contracts.StoppingRule):
+    """Never stops."""
+
+    name: ClassVar[str] = "mine"
+
+    def start(self, seen, pair_times=False):
+        return seen.means
+
+    def observe(self, seen, state, beta):
+        return state, jnp.zeros_like(beta, bool), jnp.zeros_like(beta, jnp.int32)
+
+
+def stopping(**members):
+    return mine(Stop, **members)
+
+
+def observes(stops=None, tests=None, state=None):
+    def observe(self, seen, old, beta):
+        right = super(type(self), self).observe(seen, old, beta)
+        given = (state, stops, tests)
+        return tuple(x if f is None else f(seen, beta) for x, f in zip(right, given, strict=True))
+
+    return stopping(observe=observe)
+
+
+def one_of(refusals):
+    """The refusal of calls whose sentences are the same; raises it."""
+    found = []
+    for call in refusals:
+        with pytest.raises(je.errors.ArgumentError) as caught:
+            call()
+        found.append(caught.value)
+    assert len({said(str(one))[:50] for one in found}) == 1
+    raise found[0]
+
+
+def stops(rule):
+    """Runs of a stopping rule, alone and beside another, of one delta and of two."""
+    given = dict(instance=arms([0.5, 0.2, 0.0]), rule=je.Uniform())
+    one_of([lambda by=by, delta=delta: sim(**given, stopping=by, delta=delta)
+            for by in (rule, (je.LLR(), rule)) for delta in (0.1, [0.1, 0.2])])  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Normal(je.families.OneParameter):
+    """Unit Gaussians."""
+
+    name: ClassVar[str] = "normal"
+    noise: ClassVar[str] = "normal"
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return lanes.take(nature, arm) + noise
+
+    def loss(self, stat, by):
+        return by**2 / 2
+
+
+def draws(**members):
+    """Runs of a family with these members, and of recorded rewards."""
+    family, means = mine(Normal, **members), [0.5, 0.2, 0.0]
+    past = je.Recorded([[mean, mean] for mean in means])
+    one_of([lambda given=given: sim(instance=arms(family=family, **given), rule=je.Uniform())
+            for given in ({"means": means}, {"source": past})])  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Shifted(je.contracts.Source):
+    """Uniform rewards about the means."""
+
+    name: ClassVar[str] = "shifted"
+
+    def nature(self, instance):
+        return instance.means.reshape(-1, instance.K) - 0.5
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return lanes.take(nature, arm) + noise
+
+
+def drawn_by(**members):
+    """A run of a source with these members."""
+    sim(instance=arms([0.5, 0.2, 0.0], source=mine(Shifted, **members)), rule=je.Uniform())
+
+
 def file(text):
     """An instance file with this text."""
     with tempfile.TemporaryDirectory() as folder:
@@ -137,3 +242,16 @@ def test_row(expression, beginning, kind):
 def test_oracle_weights_within_rounding_are_accepted():
     je.Oracle(W * (1 + 5e-10))
     je.Oracle([W, W])
+
+
+def test_how_a_rule_runs_is_not_its_own_to_say():
+    with pytest.raises(TypeError, match="one_lane"):
+        je.contracts.Traits(one_lane=True)
+
+
+def test_a_good_stopping_rule_is_traced():
+    """Its methods pass, so that the refusals above are of their faults."""
+    call = checked(UNSTRUCTURED, je.BestArm(), je.Uniform(), delta=[0.1, 0.2],
+                   stopping=(je.LLR(), Stop()))  # fmt: skip
+    with je.scope.engine():
+        planned(call)

@@ -14,7 +14,7 @@ from jaxelim.families.gaussian import Gaussian
 from jaxelim.testing import ContractError, check, evidence, families
 from jaxelim.testing.report import World
 from tests.calls import rows
-from tests.faces.test_user_code import Shifted
+from tests.faces.test_sentences import Shifted
 from tests.families.family_cases import Faces, Geometric, Proven, Textbook
 from tests.testing import faults
 
