@@ -14,7 +14,7 @@ costs at most two steps, and one where a lane's rewards enter in a step of all l
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,14 +28,6 @@ from jaxelim.lanes import where
 from jaxelim.thresholds.mixture import Mixture
 
 _SHARE = 4  # a step lets rewards enter while one lane in so many has more due: a step costs more
-
-
-class Observed(NamedTuple):
-    """The results of the stopping rules on one snapshot."""
-
-    states: tuple  # their next states, each [D, .., B]
-    stops: Array  # [S, D, B] bool
-    tested: Array  # [S, D, B] int32: pieces tested
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,20 +99,25 @@ class Observing:
             return jax.lax.map(lambda c: f(*c), (state, beta))
         return jax.vmap(f)(state, beta)
 
-    def observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
-        """What the stopping rules say of a snapshot."""
+    def observed(self, seen: Snapshot, lane: Lane, beta: Array) -> tuple[tuple, Array, Array]:
+        """What the stopping rules say of a snapshot.
+
+        Returns:
+            Their next states, each [D, .., B]; whether they stop, [S, D, B] bool; and how many
+            pieces they tested, [S, D, B] int32.
+        """
         if seen.since is None or seen.lanes.gpu:
             return self._observed(seen, lane, beta)
         # Where rewards enter in groups, most steps of most lanes have no test.
         none, some = self.untested(lane, beta), jnp.any(jnp.asarray(seen.live))
         return jax.lax.cond(some, lambda: self._observed(seen, lane, beta), lambda: none)
 
-    def untested(self, lane: Lane, beta: Array) -> Observed:
-        """What the stopping rules say where nothing is tested."""
+    def untested(self, lane: Lane, beta: Array) -> tuple[tuple, Array, Array]:
+        """`observed` where nothing is tested."""
         shape = len(self.spec.stopping), *beta.shape
-        return Observed(lane.observers, jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32))
+        return lane.observers, jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32)
 
-    def _observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
+    def _observed(self, seen: Snapshot, lane: Lane, beta: Array) -> tuple[tuple, Array, Array]:
         live, found = seen.live, []
         for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
             look, reads = partial(call_stopping, stopping, "observe", seen), state
@@ -136,7 +133,7 @@ class Observing:
         states, stops, tested = zip(*found, strict=True)
         known, ends = seen.stats.used_up, jnp.stack(stops)
         ends = ends if known is None else ends | jnp.all(known, 0)  # whatever a rule tests
-        return Observed(states, ends, jnp.stack(tested))
+        return states, ends, jnp.stack(tested)
 
     def sampling(self, seen: Snapshot, lane: Lane) -> Tree:
         """The next state of an elimination at sampling with sets of its own."""

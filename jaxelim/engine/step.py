@@ -9,7 +9,6 @@ problem or family.
 """
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -51,66 +50,48 @@ class Step(Asking):
             return random.given(kind, inputs.noise, row, start, length, dtype)
         return random.seeded(kind, inputs.key, run, start, length, dtype)
 
-    def pull(self, inputs: Inputs, lane: Lane, noise: Array, light: bool = False) -> Taken:
-        """Take one step of every lane; a `light` one leaves rare work out, and says where.
+    def pull(
+        self, inputs: Inputs, lane: Lane, noise: Array | None = None, light: bool = False,
+        work: bool = True, tests: bool = True, pulls: bool = True,
+    ) -> Taken:  # fmt: skip
+        """Take one step of every lane.
 
         An arm or an answer out of range ends a run, with observers still open. So does a
         number that is not finite.
+
+        Args:
+            inputs, lane: of all runs, and of these.
+            noise: [B], of the rewards; None: they come from outside, and pulls are pending.
+            light: leave rare work out, and say where it lacks.
+            work: whether rare work is done; not for a choice that is dropped.
+            tests: whether stopping rules test the snapshot.
+            pulls: whether the arms are pulled; else the step ends with the choice.
         """
-
-        def draw(lane: Lane, arm: Array) -> Array:
-            lanes = self.spec.execution.lane_ops(inputs.flag)
-            nature = of_run(lane.run.nature, inputs.nature)
-            pulls = lanes.take(lane.stats.counts, arm).astype(jnp.int32)
-            return self.spec.source.draw(lanes, nature, arm, pulls, noise)
-
-        taken = self._taken(inputs, lane, draw, light)
-        after = watching.sampled(self.spec, taken.lane, taken.go, taken.reward)
-        return taken._replace(lane=after, arm=jnp.where(taken.go, taken.arm, -1))
-
-    def decide(self, inputs: Inputs, lane: Lane, work: bool = True) -> Taken:
-        """A step up to its reward; without rare `work`, if its choice is dropped."""
-        return self._taken(inputs, lane, None, work=work)
-
-    def choose(self, inputs: Inputs, lane: Lane) -> Taken:
-        """A step whose reward comes from outside: the pull is pending, and nothing is tested."""
-
-        def no_reward(_: Lane, arm: Array) -> Array:
-            return jnp.zeros(arm.shape, self.spec.dtype)
-
-        return self._taken(inputs, lane, no_reward, tests=False)
-
-    def _taken(
-        self, inputs: Inputs, lane: Lane, draw: Callable[[Lane, Array], Array] | None,
-        light: bool = False, work: bool = True, tests: bool = True,
-    ) -> Taken:  # fmt: skip
-        """One step of every lane; `draw` gives the rewards of arms; else as `pull`, `decide`."""
         in_groups, record = lane.pending is not None, lane.record
         lane, waits = self.entered(inputs, lane)
         seen = self.snapshot(inputs, lane)
         checked = self.checked(inputs, lane, seen, waits)
         beta = self.betas(lane)
-        observed = self.untested(lane, beta)
-        if tests:
-            if self.spec.evidence is not None:
-                checked = dataclasses.replace(checked, log_e=looks.of_every_answer(checked))
-            observed = self.observed(checked, lane, beta)
+        if tests and self.spec.evidence is not None:
+            checked = dataclasses.replace(checked, log_e=looks.of_every_answer(checked))
+        observe = partial(self.observed, checked) if tests else self.untested
+        observers, stops, tested = observe(lane, beta)
         sampling = self.sampling(checked, lane)
-        view = self.view(inputs, seen, lane.run, observed.states, sampling)
+        view = self.view(inputs, seen, lane.run, observers, sampling)
         fault, live = watching.seen(self.spec, seen, view, lane)
-        wanted = live & jnp.any((record.closed_at == 0) & ~observed.stops, (0, 1)) & ~waits
+        wanted = live & jnp.any((record.closed_at == 0) & ~stops, (0, 1)) & ~waits
         wanted = wanted if work else jnp.zeros_like(wanted)
         arm, state, asks = self.asked(view, lane.rule_state, wanted, light)
         arm = self.playable(view, arm)
         ready: Any = True if asks is None else ~asks
-        tested: Any = True
+        entered: Any = True
         if in_groups:
-            ready, tested = ready & ~waits, checked.live
+            ready, entered = ready & ~waits, checked.live
 
         # Which observers' runs end at this snapshot, [S, D, B] bool each.
         opened = (record.closed_at == 0) & live
-        stopping = opened & observed.stops
-        native = self.natively(view, state, opened & ~stopping & ready & tested)
+        stopping = opened & stops
+        native = self.natively(view, state, opened & ~stopping & ready & entered)
         if native is not None:
             stopping = stopping | native[0]
         capped = opened & ~stopping & (lane.stats.t >= inputs.cap) & ready
@@ -119,7 +100,7 @@ class Step(Asking):
 
         def answered(before: Array) -> Array:
             """The public answers, with those of the runs that end: [S, D, W, B]."""
-            now = self.answers(checked, observed.states, beta)
+            now = self.answers(checked, observers, beta)
             if native is not None:
                 now = jnp.where(native[0][:, :, None], native[1], now)
             now = jnp.where(capped[:, :, None], checked.public, now)
@@ -152,14 +133,16 @@ class Step(Asking):
             closed_at=jnp.where(closing, lane.stats.t, record.closed_at),
             stopped=record.stopped | stopping,
             answers=answers,
-            tests=record.tests + jnp.where(counted, observed.tested, 0).astype(jnp.int64),
+            tests=record.tests + jnp.where(counted, tested, 0).astype(jnp.int64),
             work=where(closing, lane.work, record.work),
             estimates=estimates,
         )
-        stats, pending, observers = lane.stats, lane.pending, observed.states
-        reward = jnp.zeros(go.shape, self.spec.dtype)
-        if draw is not None:
-            reward = draw(lane, arm)
+        stats, pending, reward = lane.stats, lane.pending, jnp.zeros(go.shape, self.spec.dtype)
+        if noise is not None:
+            lanes, nature = seen.lanes, of_run(lane.run.nature, inputs.nature)
+            number = lanes.take(lane.stats.counts, arm).astype(jnp.int32)
+            reward = self.spec.source.draw(lanes, nature, arm, number, noise)
+        if pulls:
             stats, pending = self.chosen(seen, lane, arm, reward, go)
         if partly:
             keep = jnp.any(closing, (0, 1)) | go
@@ -178,6 +161,8 @@ class Step(Asking):
             log_e=jax.tree.map(jnp.maximum, lane.log_e, checked.log_e) if tests else lane.log_e,
             pending=pending,
         )
+        if noise is not None:
+            now, arm = watching.sampled(self.spec, now, go, reward), jnp.where(go, arm, -1)
         return Taken(now, arm, go, seen, reward, jnp.zeros_like(go) if asks is None else asks)
 
     # The start of a run.
@@ -198,8 +183,7 @@ class Step(Asking):
             (lane, view), given = _started(self, arguments)(arguments), arguments[0]
             if not all(map(shipped, spec.stopping)):
                 seen, beta = self.snapshot(given, lane), self.betas(lane)
-                observed = self.observed(seen, lane, beta)
-                self.answers(seen, observed.states, beta)
+                self.answers(seen, self.observed(seen, lane, beta)[0], beta)
             _, state, _ = self.asked(view, lane.rule_state, ~lane.done)
             if rule.rare:
                 choices["rare"] = self.ask("probe", view, state)[2] is not None

@@ -380,7 +380,7 @@ def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> L
     ahead = jax.lax.fori_loop(0, waiting.length, wait, ahead)
     pending = dataclasses.replace(now.pending, checked=entered.t)
     before = dataclasses.replace(now, stats=ahead)
-    after = step.decide(inputs, before, work=bool(spec.rule.traits.native)).lane
+    after = step.pull(inputs, before, pulls=False, work=bool(spec.rule.traits.native)).lane
     fault = jnp.where(after.fault % 8 == watching.ARM, lane.fault, after.fault)
     done = lane.done | jnp.all(after.record.closed_at > 0, (0, 1)) | (fault != 0)
     kept = dict(rule_state=lane.rule_state, pending=pending, fault=fault, done=done)
@@ -393,7 +393,7 @@ def chosen(spec: Spec, inputs: Inputs, lane: Lane, count: Array) -> tuple[Lane, 
 
     def one(carry: tuple) -> tuple:
         n, now, arms = carry
-        taken = step.choose(inputs, now.with_fixed(lane))
+        taken = step.pull(inputs, now.with_fixed(lane), tests=False)
         go = taken.go[0].astype(n.dtype)
         return n + go, taken.lane.varying, arms.at[n].set(taken.arm[0])
 
