@@ -146,7 +146,7 @@ def one_of(refusals):
         with pytest.raises(je.errors.ArgumentError) as caught:
             call()
         found.append(caught.value)
-    assert len({said(str(one))[:50] for one in found}) == 1
+    assert len({said(str(one)) for one in found}) == 1
     raise found[0]
 
 
