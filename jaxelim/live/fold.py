@@ -28,8 +28,8 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.arms import Arms
 from jaxelim.problems.arms import BestArm
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
-from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
+from jaxelim.simulation.run import failure
 from jaxelim.stopping import LLR
 from jaxelim.thresholds.mixture import Mixture
 
@@ -220,7 +220,7 @@ class Fold:
     def refuse_failed(self, lane: Lane, told: int) -> None:
         """Raise the error of a run that its rule, its problem or its family has ended."""
         if fault := int(np.asarray(lane.fault)[0]):
-            raise failure(self.call, fault, Place(told, int(self.call.runs[0]), live=True))
+            raise failure(self.call, fault, told, int(self.call.runs[0]), live=True)
 
     def look(self, state: State) -> dict[str, np.ndarray]:
         """Evidence, beta and answer of the present statistics; see `look`."""

@@ -20,10 +20,9 @@ from jaxelim.simulation.experiment import (
     of_truth,
     takes_settings,
 )
-from jaxelim.simulation.failures import refuse_degenerate
 from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.run import HostLoop
+from jaxelim.simulation.run import HostLoop, ordered
 from jaxelim.stopping import LLR
 
 
@@ -195,22 +194,22 @@ def trace(
     while length < call.cap + 2:
         length *= 2
     with scope.engine():
-        carry: Any = HostLoop(planned(call, log=length), Progress(False, 1)).run()[0]
-        raw, log, family = carry.out, carry.log, instance.family
-        first, K, samples = np.zeros(1, int), instance.K, int(raw.samples[0, 0, 0])
-        refuse_degenerate(call, raw.degenerate, first, first)
-        k = call.initial_pulls * K
+        plan = planned(call, log=length)
+        carry: Any = HostLoop(plan, Progress(False, 1)).run()[0]
+        found = {name: x[0, 0, 0] for name, x in ordered(plan, carry).items()}
+        samples, log, scale = int(found["samples"]), carry.log, instance.family.scale
+        k = call.initial_pulls * instance.K
         rewards = np.concatenate([log.first_rewards, log.reward[k:samples]])
         return Trace(
-            arms=np.concatenate([np.arange(k, dtype=np.int32) % K, log.arm[k:samples]]),
-            rewards=rewards.astype(np.float64) * family.scale,
+            arms=np.concatenate([np.arange(k, dtype=np.int32) % instance.K, log.arm[k:samples]]),
+            rewards=rewards.astype(np.float64) * scale,
             active=log.remaining[k : samples + 1],
             samples=samples,
-            stopped=bool(raw.stopped[0, 0, 0]),
-            answer=raw.answer[0, 0, 0],
-            pulls=raw.pulls[0, 0, 0],
-            elimination_times=None if raw.times[0] is None else raw.times[0][0, 0],
-            theta_hat_0=in_the_given_coordinates(call, log.theta_hat_0) * family.scale,
+            stopped=bool(found["stopped"]),
+            answer=found["answer"],
+            pulls=found["pulls"],
+            elimination_times=found.get("elimination_times"),
+            theta_hat_0=in_the_given_coordinates(call, log.theta_hat_0) * scale,
         )
 
 

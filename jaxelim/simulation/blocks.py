@@ -16,7 +16,7 @@ from jaxelim.progress import check as check_progress
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.descriptions import ARRAYS, experiment_of, numbers_of, origin
-from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.results.result import Result, correct
 from jaxelim.simulation.run import HostLoop, ordered
 from jaxelim.store import Part, Store
 from jaxelim.text import text_of
@@ -30,7 +30,9 @@ def compute(call: Experiment, bar: Progress | None = None) -> tuple[dict, dict]:
     with scope.engine():
         plan = planned(call)
         carry, timings = HostLoop(plan, bar or Progress(False, 0)).run()
-        return ordered(plan, carry), {**timings, "layout": plan.layout}
+        arrays = ordered(plan, carry)
+        arrays["correct"] = correct(call, arrays["answer"])
+        return arrays, {**timings, "layout": plan.layout}
 
 
 def _check(call: Experiment, progress: Any, executor: Any, block: Any) -> None:

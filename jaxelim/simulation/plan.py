@@ -17,14 +17,10 @@ from jaxelim.families import noise, returns
 from jaxelim.scope import ONE_DEVICE
 from jaxelim.simulation.experiment import Engine, Experiment
 
-CHUNK = 256
-"""Steps of a chunk."""
-ON_A_CPU, ON_A_GPU = 64, 8192
-"""Lanes by default, where there are runs enough."""
-RUNS_A_LANE = 8
-"""Least number of runs a lane on a CPU: with fewer, most lanes wait for the longest run."""
-ALONE = 8
-"""The last runs of a CPU device, at most, that one lane takes sooner than many lanes do."""
+CHUNK = 256  # steps
+ON_A_CPU, ON_A_GPU = 64, 8192  # lanes by default, where there are runs enough
+RUNS_A_LANE = 8  # at least, on a CPU: with fewer, most lanes wait for the longest run
+ALONE = 8  # the last runs of a CPU device, at most, that one lane takes sooner than many lanes do
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,35 +17,37 @@ from jaxelim.thresholds.mixture import Mixture
 if TYPE_CHECKING:
     from jaxelim.simulation.experiment import Experiment
 
-_TIMES = 10.0 ** np.arange(3, 7)
-"""Samples at which a test is compared with what a rule explores."""
+_TIMES = 10.0 ** np.arange(3, 7)  # samples at which a test is compared with what a rule explores
 
 
 def check(call: "Experiment") -> None:
-    """Refuse a threshold, a combination or a layout that is not defined."""
-    _check_threshold(call.threshold, call)
-    for name in ("problem", "rule", "elimination"):
-        _check_hashable(name, getattr(call, name))
-    _check_combination(call)
-    if isinstance(call.elimination, Resets):
-        own = call.elimination.alpha is not None
-        given = ("alpha", call.elimination.alpha) if own else ("threshold", call.threshold)
-        _levels(*given, _Alpha(call.elimination, call.threshold), call)
-    if type(call.rule).caution is not SamplingRule.caution:
-        _warn_of_starvation(call)
+    """Refuse a threshold, a combination or a layout that is not defined.
 
-
-def _check_threshold(threshold: Any, call: "Experiment") -> None:
-    """Refuse one that decreases in t, increases in delta, or is not finite and above 0."""
+    A threshold must not decrease in t or increase in delta, and be finite and above 0.
+    """
+    threshold = call.threshold
     if not callable(threshold) or isinstance(threshold, type):
         allowed = "a threshold such as Heuristic(), or a callable of (t, delta)"
         raise ArgumentError("threshold", threshold, allowed)
-    _check_hashable("threshold", threshold)
+    for name in ("threshold", "problem", "rule", "elimination"):  # keys in the cache of programs
+        try:
+            hash(getattr(call, name))
+        except TypeError as error:
+            allowed = "something hashable, such as a frozen dataclass of hashable fields, or a "
+            allowed, note = f"{allowed}function", in_words(error)
+            raise ArgumentError(name, getattr(call, name), allowed, note) from error
     found = _levels("threshold", threshold, threshold, call)
     slack = 1e-12 * np.abs(found).max()
     for axis, allowed in ((1, "does not decrease in t"), (0, "does not increase in delta")):
         if np.any(np.diff(found, axis=axis) < -slack):
             raise ArgumentError("threshold", threshold, f"a threshold that {allowed}")
+    _check_combination(call)
+    if isinstance(call.elimination, Resets):
+        own = call.elimination.alpha is not None
+        given = ("alpha", call.elimination.alpha) if own else ("threshold", threshold)
+        _levels(*given, _Alpha(call.elimination, threshold), call)
+    if type(call.rule).caution is not SamplingRule.caution:
+        _warn_of_starvation(call)
 
 
 def _warn_of_starvation(call: "Experiment") -> None:
@@ -93,25 +95,13 @@ def _levels(argument: str, value: Any, f: Callable, call: "Experiment") -> np.nd
     return found
 
 
-def _check_hashable(name: str, value: Any) -> None:
-    """Refuse what is no key in the cache of programs."""
-    try:
-        hash(value)
-    except TypeError as error:
-        allowed = "something hashable, such as a frozen dataclass of hashable fields, or a function"
-        raise ArgumentError(name, value, allowed, in_words(error)) from error
-
-
-_METHODS = {
+_METHODS = {  # what methods of a family are called in messages
     "design": "a design, such as Gaussian() with one standard deviation",
     "interval": "confidence intervals of means",
     "posterior": "a posterior to draw means from",
     "share": "an information-directed share",
     "truth": "an H*, as a OneParameter has",
 }
-"""What methods of a family are called in messages."""
-
-
 KNOW_COSTS = (
     "FWS, LazyTaS, LinGame, OptimisticLinGame, OptimisticTaS, Oracle, TrackAndStop, Uniform"
 )

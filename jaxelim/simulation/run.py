@@ -1,22 +1,22 @@
-"""The host's loop over the chunks of a call's program, and the arrays of its runs in order."""
+"""The host's loop over the chunks of a call's program, the arrays of its runs in order, errors."""
 
 import time
+from typing import Any
 
 import jax
 import numpy as np
 
 from jaxelim import engine
-from jaxelim.engine import Carry, Inputs, Queue, Spec
+from jaxelim.checks import shipped
+from jaxelim.engine import Carry, Inputs, Queue, Spec, watching
+from jaxelim.errors import ArgumentError, FamilyError, RuleError
 from jaxelim.progress import Progress
-from jaxelim.simulation.failures import failure_of, refuse_degenerate
+from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import ALONE, Plan
 from jaxelim.simulation.results.descriptions import ARRAYS
-from jaxelim.simulation.results.result import correct
 
-_MOST_CHUNKS = 4096
-"""Chunks between two polls, at most."""
-_PAUSE = 0.25
-"""Seconds between two polls, about."""
+_MOST_CHUNKS = 4096  # between two polls
+_PAUSE = 0.25  # seconds between two polls, about
 
 
 class HostLoop:
@@ -82,7 +82,7 @@ class HostLoop:
         finished = int(np.sum(np.asarray(carry.finished)))
         self.bar.update(finished, int(np.sum(np.asarray(carry.samples))))
         if np.any(np.asarray(carry.failed)):
-            raise failure_of(self.plan.call, carry)
+            raise _failure_of(self.plan.call, carry)
 
     def take_alone(self, single: Spec) -> None:
         """Let one lane of each device take its live runs, one after the other."""
@@ -146,7 +146,7 @@ def ordered(plan: Plan, carry: Carry) -> dict[str, np.ndarray]:
     )
     dealt = np.repeat(np.arange(devices), finished)
     which, instance, row = plan.places[:, rows.item * devices + dealt]
-    refuse_degenerate(call, rows.degenerate, row, instance)
+    _refuse_degenerate(call, rows.degenerate, row, instance)
 
     def placed(x: np.ndarray) -> np.ndarray:
         """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
@@ -170,4 +170,74 @@ def ordered(plan: Plan, carry: Carry) -> dict[str, np.ndarray]:
             arrays[name] = arrays[name].astype(np.float64) * unit
     if "entered" in arrays:
         arrays["entered"] = arrays["entered"].astype(np.int32)
-    return arrays | {"correct": correct(call, arrays["answer"])}
+    return arrays
+
+
+_WRONG = {
+    watching.REWARD: ("a reward", "a draw(lanes, nature, arm, pull, noise) of finite rewards"),
+    watching.MEANS: ("an estimate", "rewards and statistics whose means are finite"),
+    watching.EVIDENCE: ("an LLR", "evidence whose values() are finite"),
+    watching.INTERVAL: ("an interval", "an interval(seen, means, beta) without NaN"),
+    watching.POSTERIOR: ("a posterior draw", "a posterior(key, counts, means) of finite means"),
+}
+"""What was not finite, and what is allowed, in words."""
+
+
+def _failure_of(call: Experiment, carry: Carry) -> ArgumentError:
+    """The error of a carry with failed runs: of the lowest index in the earliest chunk."""
+    lane, run = carry.lane, carry.lane.run
+    steps = np.broadcast_to(np.asarray(carry.iterations)[..., None], run.index.shape)
+    numbers = lane.fault, lane.stats.t, run.instance, run.index, steps
+    rows = np.stack([np.ravel(x) for x in numbers])
+    failed = rows[:, rows[0] != 0]
+    fault, t, instance, index, _ = map(int, failed[:, np.lexsort(failed[2:])[0]])
+    return failure(call, fault, t, index, instance if call.instance.batched else None)
+
+
+def failure(
+    call: Experiment, fault: int, t: int, run: int, instance: int | None = None, live: bool = False
+) -> ArgumentError:
+    """The error of a run that has failed after t samples, by its `Lane.fault`.
+
+    In a live run, whose rewards come from outside, t counts rewards.
+    """
+    value, code = divmod(fault, 8)
+    where, family = (t, run, instance), call.instance.family
+    of = f"of run {run}" + ("" if instance is None else f" of instance {instance}")
+    at = after = f"after {t} rewards"
+    if not live:
+        at, after = f"at t = {t} {of}", f"after {t} samples {of}"
+    if code in _WRONG:  # a number that is not finite: of the family, or of a user's problem
+        what, allowed = _WRONG[code]
+        if code == watching.MEANS and shipped(family):  # seen at the chunk's end
+            after = f"within the first {t} samples {of}"
+        first = t <= call.initial_pulls * call.instance.K
+        note = f"{what} was not finite {at if code == watching.REWARD and not first else after}"
+        if code == watching.EVIDENCE and shipped(family) and not shipped(call.problem):
+            allowed = "a shape(seen, answer) whose pieces have finite LLRs"
+            return ArgumentError("problem", call.problem, allowed, note)
+        return FamilyError("family", family, allowed, note, *where)
+    if code == watching.ARM and value == int(watching.NO_NUMBER):
+        note = f"it chose among scores that are NaN {at}"
+        return RuleError("rule", call.rule, "a rule whose scores are numbers", note, *where)
+    if code == watching.ARM:
+        allowed = f"a rule that chooses arms from 0 to {call.instance.K - 1}"
+        return RuleError("rule", call.rule, allowed, f"it chose arm {value} {at}", *where, value)
+    argument, allowed = call.problem.in_range(call.instance.K)
+    return ArgumentError(argument, call.problem, allowed, f"it gave {value} {after}")
+
+
+def _refuse_degenerate(call: Experiment, arms: Any, row: np.ndarray, instance: np.ndarray) -> None:
+    """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
+
+    `arms`: 1 + an arm whose rewards are all equal, [R], 0 for none; None: never.
+    """
+    if arms is None or not arms.any():
+        return
+    bad = np.flatnonzero(arms)
+    at = bad[np.lexsort([instance[bad], row[bad]])[0]]
+    where = f"run {call.runs[row[at]]}" + (f" of instance {instance[at]}" * call.instance.batched)
+    argument = "instance" if call.noise is None else "noise"
+    note = f"the rewards of arm {int(arms[at]) - 1} in {where} are all equal"
+    allowed = f"rewards that {call.instance.family!r} can draw"
+    raise ArgumentError(argument, call.fields[argument], allowed, note)

@@ -45,13 +45,11 @@ class Study:
         """A study of results by their names; each instance of a batch is one of its own."""
         singles: dict[Key, Result] = {}
         for (rule, instance, problem), result in results:
-            if result is None:
-                continue
-            if not result.batched:
+            if result is not None and not result.batched:
                 singles[rule, instance, problem] = result
-                continue
-            for i in range(result.instance.size):
-                singles[rule, f"{instance}[{i}]", problem] = result.of_instance(i)
+            elif result is not None:
+                for i in range(result.instance.size):
+                    singles[rule, f"{instance}[{i}]", problem] = result.of_instance(i)
         return Study(singles)
 
     def _names(self, axis: int) -> tuple[str, ...]:
@@ -134,11 +132,11 @@ class Study:
         from jaxelim.tables import Table  # pandas is slow to import
 
         rows, cut = [], 0
-        several = [len(self._names(n)) > 1 for n in range(3)]
+        axes = {axis: self._names(n) for n, axis in enumerate(AXES)}
         priced = any(result.costs is not None for result in self.results.values())
         for key, result in self.results.items():
-            where = {axis: name for axis, name, many in zip(AXES, key, several, strict=True)
-                     if many or axis == "rule"}  # fmt: skip
+            where = {axis: name for axis, name in zip(AXES, key, strict=True)
+                     if axis == "rule" or len(axes[axis]) > 1}  # fmt: skip
             cut += cut_off(result)[0]
             seconds = round(float(result.timings["seconds"]), 2)
             for n, row in enumerate(rows_of(result, priced)):
@@ -146,13 +144,9 @@ class Study:
         notes = [f"{cut} runs were cut off, and are in no mean."] if cut else []
         notes.append("s: seconds of work without compilation, of all stopping rules and deltas.")
         notes += of_several((key[0], result) for key, result in self.results.items())
-        return Table(rows, self._title(), notes)
-
-    def _title(self) -> str:
-        counts = zip(map(self._names, range(3)), AXES, strict=True)
-        return "Study of " + ", ".join(
-            names[0] if len(names) == 1 else f"{len(names)} {axis}s" for names, axis in counts
-        )
+        words = (names[0] if len(names) == 1 else f"{len(names)} {axis}s"
+                 for axis, names in axes.items())  # fmt: skip
+        return Table(rows, f"Study of {', '.join(words)}", notes)
 
     def compare(
         self, baseline: str | None = None, *, level: float = 0.95, by: str = "samples"
@@ -168,10 +162,8 @@ class Study:
         """
         baseline = self.rules[0] if baseline is None and self.rules else baseline
         several = {"instance": len(self.instances) > 1, "problem": len(self.problems) > 1}
-        groups = [
-            ({axis: name for axis, name in where.items() if several[axis]}, named)
-            for where, named in self.groups()
-        ]
+        groups = [({axis: name for axis, name in where.items() if several[axis]}, named)
+                  for where, named in self.groups()]  # fmt: skip
         return compared(groups, baseline, level, by)
 
     def figure(self, *, log: bool = False) -> "Figure":
@@ -210,8 +202,8 @@ class Study:
         return str(self.summary())
 
     def __repr__(self) -> str:
-        counts = [len(self._names(n)) for n in range(3)]
-        sizes = [f"{n} {axis}{'s' * (n != 1)}" for n, axis in zip(counts, AXES, strict=True)]
+        counts = {axis: len(self._names(n)) for n, axis in enumerate(AXES)}
+        sizes = (f"{n} {axis}{'s' * (n != 1)}" for axis, n in counts.items())
         return f"<Study of {', '.join(sizes)}: {len(self)} results>"
 
     def _repr_html_(self) -> str:
