@@ -205,8 +205,31 @@ class Experiment:
 
     @cached_property
     def computed(self) -> Arms:
-        """The instance that the runs are computed on."""
-        return _computed(self)
+        """The instance in the coordinates of the computation.
+
+        Without a ridge, d linearly independent arms are the basis of other coordinates, where
+        theta is their means, V is diagonal, and choices that tie on paper tie to the last digit.
+        They are taken where nothing reads coordinates. A mixture keeps the given ones: it has
+        another test for unstructured instances.
+        """
+        instance, truth = self.instance, self.instance.truth
+        linear = instance.structure == "linear" and instance.family.design and self.ridge == 0
+        free = self.rule.traits.basis_free and not self.problem.uses_theta
+        free = free and not isinstance(self.threshold, Mixture)
+        if not (linear and free and all(rule.name in KNOWN_STOPPING for rule in self.stopping)):
+            return instance
+        arms, theta = np.array(instance.arms), None if truth is None else np.array(truth.theta)
+        for i in np.ndindex(arms.shape[:-2]):
+            kinds, kind = _kinds(arms[i])
+            if len(kinds) == instance.d:  # they span R^d: see `Gaussian.ridge_of`
+                arms[i] = np.eye(instance.d)[kind]
+                if truth is not None and theta is not None:
+                    theta[i] = truth.means[i][kinds]
+        if np.array_equal(arms, instance.arms):
+            return instance
+        if truth is None:
+            return Arms(arms, instance.family, instance.names, costs=instance.costs)
+        return truth.replace(arms=arms, theta=theta)
 
     @property
     def waits(self) -> bool:
@@ -295,13 +318,13 @@ def _record(record: Any) -> tuple[str, ...]:
 
 
 def _initial_pulls(pulls: Any, instance: Arms, max_samples: int) -> int:
-    family, most = instance.family, max_samples // instance.K
+    least, most = instance.family.initial_pulls, max_samples // instance.K
     if pulls is None:
-        return family.initial_pulls
+        return least
     try:
-        return checks.integer("initial_pulls", pulls, low=family.initial_pulls, high=most)
+        return checks.integer("initial_pulls", pulls, low=least, high=most)
     except ArgumentError:
-        low = f"an integer from {family.initial_pulls}, the least for {family!r},"
+        low = f"an integer from {least}, the least for {instance.family!r},"
         allowed = f"None, or {low} to {most}, which max_samples leaves for K = {instance.K}"
         raise ArgumentError("initial_pulls", pulls, allowed) from None
 
@@ -322,35 +345,6 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
         allowed = "stopping rules of different `name`: results are told apart by it"
         raise ArgumentError("stopping", stopping, allowed)
     return tuple(rules)
-
-
-def _computed(call: Experiment) -> Arms:
-    """The instance of a call in the coordinates of its computation.
-
-    Without a ridge, d linearly independent arms are the basis of other coordinates, where
-    theta is their means, V is diagonal, and choices that tie on paper tie to the last digit.
-    They are taken where nothing reads coordinates. A mixture keeps the given ones: it has
-    another test for unstructured instances.
-    """
-    instance = call.instance
-    linear = instance.structure == "linear" and instance.family.design and call.ridge == 0
-    free = call.rule.traits.basis_free and not call.problem.uses_theta
-    free = free and not isinstance(call.threshold, Mixture)
-    if not (linear and free and all(rule.name in KNOWN_STOPPING for rule in call.stopping)):
-        return instance
-    truth, arms = instance.truth, np.array(instance.arms)
-    theta = None if truth is None else np.array(truth.theta)
-    for i in np.ndindex(arms.shape[:-2]):
-        kinds, kind = _kinds(arms[i])
-        if len(kinds) == instance.d:  # they span R^d: see `Gaussian.ridge_of`
-            arms[i] = np.eye(instance.d)[kind]
-            if truth is not None and theta is not None:
-                theta[i] = truth.means[i][kinds]
-    if np.array_equal(arms, instance.arms):
-        return instance
-    if truth is None:
-        return Arms(arms, instance.family, instance.names, costs=instance.costs)
-    return truth.replace(arms=arms, theta=theta)
 
 
 def in_the_given_coordinates(call: Experiment, theta_hat: np.ndarray) -> np.ndarray:
