@@ -29,7 +29,7 @@ from experiments.elimination_bounds import elimination_bounds, regret_of
 from jaxelim import checks, figures
 from jaxelim.figures.style import GREY, panels, style_of
 from jaxelim.instances import two_dimensional
-from jaxelim.simulation.results.summary import BIASED
+from jaxelim.simulation.results.summaries import BIASED
 from jaxelim.tables import aligned
 
 STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())

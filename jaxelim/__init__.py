@@ -58,8 +58,8 @@ from jaxelim.rules import Uniform as Uniform
 from jaxelim.rules import XYAdaptive as XYAdaptive
 from jaxelim.simulation.api import Trace, simulate, trace
 from jaxelim.simulation.experiment import Engine, Experiment
-from jaxelim.simulation.results.comparison import compare
 from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.results.summaries import compare
 from jaxelim.stopping import LLR, FullElimination, Native, Resets, SelectiveElimination
 from jaxelim.studies import Study, study
 from jaxelim.thresholds import GK16, Heuristic, Mixture

@@ -14,7 +14,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.files import make_folder, writable_file
 from jaxelim.simulation.api import simulate
 from jaxelim.simulation.experiment import Engine
-from jaxelim.simulation.results.comparison import compare
+from jaxelim.simulation.results.summaries import compare
 from jaxelim.store import Store
 from jaxelim.studies import Study
 from jaxelim.studies.files import is_study, load_result, load_store, load_study

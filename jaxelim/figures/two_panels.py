@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from jaxelim.bounds import Complexity
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, logarithmic, outside, panels
-from jaxelim.simulation.results.comparison import OF
+from jaxelim.simulation.results.summaries import OF
 
 
 def comparison_figure(comparison: Any) -> Figure:

@@ -205,7 +205,7 @@ class Look:
         pair, k = confidence.pair_of(self._fold.arms, a, b), self._fold.arms.most or len(self.names)
         pairs = k * (k - 1) // 2 if together else 1
         with scope.on_cpu():
-            ends = self._last_means("difference").differences(*pair, self._level(level), pairs)
+            ends = self._last_means("difference").intervals(self._level(level), pair, pairs)
         return Estimated(*(float(x[0, 0]) for x in (ends.values, ends.low, ends.high)))
 
     def forecast(self, runs: int = 32, most: int = 10**6, seed: int = 0) -> LiveForecast:

@@ -77,7 +77,7 @@ class Report:
         """The means less the leader's, with intervals of so many pairs at once: [1, K - 1]."""
         others = np.delete(np.arange(self.counts.size), self.leader)
         leader, means = np.full_like(others, self.leader), self.run._last_means("differences")
-        return means.differences(others, leader, self.run._level(None), pairs)
+        return means.intervals(self.run._level(None), (others, leader), pairs)
 
     def _rows(self) -> list[dict[str, Any]]:
         """A row for each arm, all with the same columns."""

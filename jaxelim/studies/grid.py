@@ -12,7 +12,7 @@ from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation import blocks
 from jaxelim.simulation.experiment import Experiment, Settings, of_truth, takes_settings
-from jaxelim.simulation.results.comparison import numbered
+from jaxelim.simulation.results.summaries import numbered
 from jaxelim.studies.study import AXES, Key, Study
 
 OF_A_RULE = sorted(Settings.__annotations__.keys() - {"runs", "seed", "engine", "noise"})

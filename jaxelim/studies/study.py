@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxelim.errors import ArgumentError, unknown_name
-from jaxelim.simulation.results.comparison import compared
 from jaxelim.simulation.results.descriptions import FORMAT, dataset_of, write
 from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.summary import cut_off, rows_of
+from jaxelim.simulation.results.summaries import compared, cut_off, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

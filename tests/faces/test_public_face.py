@@ -12,7 +12,7 @@ import xarray as xr
 
 import jaxelim as je
 from jaxelim import cli
-from jaxelim.simulation.results.summary import cut_off
+from jaxelim.simulation.results.summaries import cut_off
 from tests.calls import NAMES
 
 EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")

@@ -25,8 +25,8 @@ from jaxelim.thresholds.mixture import Mixture
 if TYPE_CHECKING:
     from jaxelim.simulation.results.result import Result
 
+# Runs of one call of a compiled function: powers of two, so that few are compiled.
 _FEWEST, _AT_ONCE = 8, 1024
-"""Runs of one call of a compiled function: powers of two, so that few are compiled."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,36 +69,23 @@ class MeansOfRuns:
     means: np.ndarray
     moments: np.ndarray | None = None
 
-    def intervals(self, level: float) -> Intervals:
-        """Intervals of all means, which hold together with probability `level`: [N, K]."""
-        arms = self.arms
-        if arms.structure == "linear":
-            return self._ends("directions", self.means, level, 1, arms.arms, arms.arms)
-        return self._ends("interval", self.means, level, arms.most or arms.K)
-
-    def differences(self, a: np.ndarray, b: np.ndarray, level: float, pairs: int) -> Intervals:
-        """Intervals of mean(a) - mean(b) of pairs of arms: [N, P].
+    def intervals(self, level: float, pair: Any = None, pairs: int = 1) -> Intervals:
+        """Intervals of all means, which hold together with probability `level`: [N, K].
 
         Args:
-            a, b: indices of arms, [P].
-            level: the probability that so many intervals as `pairs` hold together.
-            pairs: their number. Linear arms share one mixture, whatever it is.
+            level: the probability.
+            pair: arms a and b, [P] each: then of all mean(a) - mean(b), [N, P].
+            pairs: how many of these hold together. Linear arms share one mixture, whatever it is.
         """
-        values, phi = self.means[:, a] - self.means[:, b], self.arms.arms
-        if self.arms.structure == "linear":
-            return self._ends("directions", values, level, 1, phi[a] - phi[b], phi)
-        return self._ends("difference", values, level, pairs, a, b)
-
-    def _ends(
-        self, kind: str, values: np.ndarray, level: float, together: int, *of: np.ndarray
-    ) -> Intervals:
-        """Intervals about `values`, of which so many hold together, in the units of the rewards.
-
-        Those of all runs come from a compiled function that takes so many runs at a time.
-        """
+        arms, phi, values = self.arms, self.arms.arms, self.means
+        kind, together, of = "interval", arms.most or arms.K, ()
+        if pair is not None:
+            kind, together, of = "difference", pairs, pair
+            values = values[:, pair[0]] - values[:, pair[1]]
         rows = self.counts, self.means, self.moments
-        if kind == "directions":
-            rows = self.counts, values, None
+        if arms.structure == "linear":
+            kind, together, rows = "directions", 1, (self.counts, values, None)
+            of = phi if pair is None else phi[pair[0]] - phi[pair[1]], phi
         count, size, parts, beta = len(values), _FEWEST, [], math.log(together / (1 - level))
         while size < min(count, _AT_ONCE):
             size *= 2
@@ -108,7 +95,7 @@ class MeansOfRuns:
                 part = [x if x is None else x[at] for x in rows]
                 parts.append(_over_runs(kind, self.family, self.grid, part, beta, *of))
         low, high = (np.concatenate(side)[:count] for side in zip(*parts, strict=True))
-        scale = self.arms.family.scale
+        scale = arms.family.scale
         return Intervals(values * scale, low * scale, high * scale, level)
 
 
@@ -162,15 +149,14 @@ def of_result(
 ) -> Intervals:
     """Intervals of all runs of a result: of the means, or of the difference of a pair of arms.
 
-    `name` is of messages; `pairs` as of `MeansOfRuns.differences`.
+    `name` is of messages; `pairs` as of `MeansOfRuns.intervals`.
     """
     instance, call, scale = result.instance, result.experiment, result.instance.family.scale
     if result.means is None:
         raise UnsupportedError(name, result, 'a result of simulate(.., record=("means",))')
-    if instance.family.has("estimated") and result.variances is None:
-        allowed = f"a live run: results keep no powers of the rewards of {instance.family!r}"
-        raise UnsupportedError(name, instance.family, allowed)
     reason = missing(instance, call.ridge)
+    if instance.family.has("estimated") and result.variances is None:
+        reason = f"a live run: results keep no powers of the rewards of {instance.family!r}"
     if reason:
         raise UnsupportedError(name, instance.family, reason)
     if isinstance(result.threshold, Text):
@@ -190,10 +176,8 @@ def of_result(
         )  # fmt: skip
         of_runs = MeansOfRuns(arms=alone, family=family, grid=priors(result.threshold),
                               counts=counts[i], means=means[i], moments=moments[i])  # fmt: skip
-        parts.append(of_runs.intervals(level) if pair is None
-                     else of_runs.differences(pair[0], pair[1], level, pairs))  # fmt: skip
-    ends = (np.concatenate([getattr(part, end) for part in parts])
-            for end in ("values", "low", "high"))  # fmt: skip
+        parts.append(of_runs.intervals(level, pair, pairs))
     shape = (*result.samples.shape, instance.K) if pair is None else result.samples.shape
-    values, low, high = (x.reshape(shape) for x in ends)
-    return Intervals(values, low, high, level)
+    ends = (np.concatenate([getattr(part, end) for part in parts]).reshape(shape)
+            for end in ("values", "low", "high"))  # fmt: skip
+    return Intervals(*ends, level)

@@ -195,7 +195,7 @@ def numbers_of(instance: Any) -> dict[str, np.ndarray]:
     return {"arms": instance.arms, "theta": instance.theta, **costs}
 
 
-def same(x: Any, y: Any) -> bool:
+def _same(x: Any, y: Any) -> bool:
     """Whether two values have equal texts; arrays equal dtype, shape and entries, NaN equal NaN."""
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
         alike = x.dtype == y.dtype and x.shape == y.shape
@@ -206,13 +206,14 @@ def same(x: Any, y: Any) -> bool:
         return type(x) is type(y) and bool(x == y)
 
 
-def same_experiment(result: Any, other: Any) -> bool:
-    """Whether two results are of the same experiment; names of instances do not count."""
+def same(result: Any, other: Any) -> bool:
+    """Whether two results are equal, as of `Result.equals`."""
     mine, theirs = (
         {**described(one.experiment), **numbers_of(one.instance), "runs": one.runs,
-         "noise": one.origin.get("noise_sha256")} for one in (result, other)
+         "noise": one.origin.get("noise_sha256"), **{name: getattr(one, name) for name in ARRAYS}}
+        for one in (result, other)
     )  # fmt: skip
-    return mine.keys() == theirs.keys() and all(same(x, theirs[name]) for name, x in mine.items())
+    return mine.keys() == theirs.keys() and all(_same(x, theirs[name]) for name, x in mine.items())
 
 
 def key_of(call: Any) -> str:

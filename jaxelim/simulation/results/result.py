@@ -14,10 +14,9 @@ from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 from jaxelim.simulation.experiment import Experiment
-from jaxelim.simulation.results import comparison, confidence, descriptions
+from jaxelim.simulation.results import confidence, descriptions, summaries
 from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.descriptions import ARRAYS
-from jaxelim.simulation.results.summary import summarised
 from jaxelim.text import Text
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ class Result:
         One row per instance, stopping rule and delta. Means leave out truncated runs,
         which have their own column. Errors are of all runs; a truncated run is none.
         """
-        return summarised(self)
+        return summaries.summarised(self)
 
     def efficiency(self) -> tuple[np.ndarray, np.ndarray]:
         """Compare the runs with the lower bound, and their pulls with the optimal allocation.
@@ -242,7 +241,7 @@ class Result:
 
     def compare(self, other: "Result", **settings: Any) -> "Table":
         """Compare stopping times and errors with those of another result: `je.compare`."""
-        return comparison.compare([self, other], **settings)
+        return summaries.compare([self, other], **settings)
 
     def select(self, stopping: Any = None, delta: Any = None) -> "Result":
         """The part of some stopping rules and deltas, whose runs share the time they took.
@@ -334,9 +333,7 @@ class Result:
         """
         if not isinstance(other, Result):
             raise ArgumentError("other", other, "a Result")
-        return descriptions.same_experiment(self, other) and all(
-            descriptions.same(getattr(self, name), getattr(other, name)) for name in ARRAYS
-        )
+        return descriptions.same(self, other)
 
     def __repr__(self) -> str:
         return (
