@@ -49,6 +49,14 @@ class Arms:
     costs: np.ndarray | None
     names: tuple[str, ...] | None = field(init=False, default=None)  # an instance has none
     most: int | None = field(init=False, default=None)
+    K: int = field(init=False)
+    """The number of arms."""
+    d: int = field(init=False)
+    """The dimension of the features."""
+    batched: bool = field(init=False)
+    """Whether this is a batch, possibly of one instance."""
+    size: int = field(init=False)
+    """The number of instances; 1 if this is no batch."""
     truth: ClassVar["Instance | None"] = None
     """The instance, if these are the arms of one; None: nobody knows theta."""
 
@@ -85,7 +93,9 @@ class Arms:
     def _settle(self, costs: Any, **fields: Any) -> None:
         """Set the fields; refuse overflow, and a family that is not defined for these arms."""
         phi, family = fields["arms"], fields["family"]
-        fields["costs"] = _costs(costs, phi.shape[-2])
+        *lead, K, d = phi.shape
+        fields |= dict(K=K, d=d, batched=bool(lead), size=lead[0] if lead else 1)
+        fields["costs"] = _costs(costs, K)
         for name, value in fields.items():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -100,26 +110,6 @@ class Arms:
                 allowed += "; Gaussian() is, and independent arms are Instance.unstructured(means)"
             raise UnsupportedError("family", family, allowed)
         family.check_arms(self)
-
-    @property
-    def K(self) -> int:
-        """The number of arms."""
-        return self.arms.shape[-2]
-
-    @property
-    def d(self) -> int:
-        """The dimension of the features."""
-        return self.arms.shape[-1]
-
-    @property
-    def batched(self) -> bool:
-        """Whether this is a batch, possibly of one instance."""
-        return self.arms.ndim == 3
-
-    @property
-    def size(self) -> int:
-        """The number of instances; 1 if this is no batch."""
-        return self.arms.shape[0] if self.batched else 1
 
     @cached_property
     def structure(self) -> str:
