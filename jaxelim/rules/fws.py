@@ -5,14 +5,17 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
-from jaxelim.evidence.designs import SquareDesign
+from jaxelim.evidence.designs import SquareDesign, weighted
 from jaxelim.lanes import index_like
-from jaxelim.rules.parts import games, moving_design, tracking
+from jaxelim.numerics.host import product
+from jaxelim.numerics.jacobi import orthonormal
+from jaxelim.rules.parts import games, tracking
 from jaxelim.rules.parts.indices import of_pairs_alone
 
 
@@ -74,11 +77,22 @@ class FWS(SamplingRule):
         return ("truth",) if of_pairs_alone(family) else ()
 
     def prepare(self, instance, problem, ridge):
-        """The design after the initial pulls, whose x_k/c_k is 1/K."""
-        return moving_design.prepared(instance)
+        """phi_k' V_x^-1 phi_k, [K], and V_x^-1, [d, d], after the initial pulls: x_k/c_k is 1/K."""
+        features = instance.arms.reshape(-1, instance.K, instance.d)
+        unit, maps = map(np.stack, zip(*map(orthonormal, features), strict=True))
+        if not instance.batched:
+            unit, maps = unit[0], maps[0]
+        inverse = product(maps, np.swapaxes(maps, -1, -2))
+        return instance.K * np.sum(unit**2, -1), instance.K * inverse
 
     def init(self, view):
-        return FWSState(tracking.shares_of_cost(view), moving_design.start(view))
+        x, lanes = tracking.shares_of_cost(view), view.t.shape
+        if not view.evidence.has_matrix:
+            return FWSState(x, None)
+        g, inverse = view.prepared
+        g = jnp.broadcast_to(g, g.shape[:1] + lanes)
+        inverse = jnp.broadcast_to(inverse, inverse.shape[:2] + lanes)
+        return FWSState(x, SquareDesign(g, inverse))
 
     def choose(self, view, state, rarely):
         lanes, arms = view.lanes, state.x.shape[0]
@@ -100,9 +114,13 @@ class FWS(SamplingRule):
             return arm, FWSState(x, None)
         # Inside a block z is no vertex, and V_x is wrong; nothing reads it before the block ends.
         recomputed = jnp.where(block, ~_uniform_block(view.t + 1, arms), tied)
-        design = moving_design.moved(
-            view, state.design, x, z, vertex, several, recomputed, rarely
-        )
+        step = bought = 1 / view.time
+        if view.prices is not None:
+            bought = step * lanes.take(view.per_price(jnp.ones_like(x)), vertex)
+        space, old = view.linear.space, state.design
+        design = old.mixed(space, vertex, 1 - step, bought)
+        design = rarely(several, lambda: _towards(view, old, z, several), design)
+        design = rarely(recomputed, lambda: weighted(space, view.per_price(x)), design)
         return arm, FWSState(x, design)
 
     def work(self, view, state):
@@ -121,3 +139,16 @@ class FWS(SamplingRule):
         shape, margin = view.shape, view.evidence.outside()
         tied = shape.exists & (margin <= float(jnp.finfo(margin.dtype).eps))
         return view.lanes.any(jnp.zeros_like(tied) if shape.several else tied)
+
+
+def _towards(view: View, design: SquareDesign, z: Array, go: Array) -> SquareDesign:
+    """The design of ((t - 1) x + z)/t where `go` [] bool, by one update for each vertex of z."""
+    step, bought = 1 / view.time, view.per_price(jnp.where(go, z, 0))
+
+    def mix(c):
+        design, left, keep = c
+        k = view.lanes.argmax(left)
+        design = design.mixed(view.linear.space, k, keep, step * view.lanes.take(left, k))
+        return design, jnp.where(index_like(left) == k, 0, left), jnp.ones_like(keep)
+
+    return jax.lax.while_loop(lambda c: jnp.any(c[1] > 0), mix, (design, bought, 1 - step))[0]

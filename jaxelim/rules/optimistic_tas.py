@@ -12,7 +12,7 @@ from jaxelim import checks
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
-from jaxelim.rules.parts import allocation, schedule, tracking
+from jaxelim.rules.parts import allocation, tracking
 from jaxelim.rules.parts.allocation import Allocation
 
 
@@ -84,7 +84,7 @@ class OptimisticTaS(SamplingRule):
         return OptimisticState(allocation.start(view), view.counts)
 
     def choose(self, view, state, rarely):
-        now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
+        now, goal = tracking.due(self.schedule, view), tracking.gap(self.gap_share, view)
         bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
         bonus = view.per_price(jnp.asarray(bonus))
         found = allocation.solve(view, state.found, goal, now, rarely, bonus)

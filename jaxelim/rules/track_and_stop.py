@@ -9,7 +9,7 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.rules.parts import allocation, arm_allocation, schedule, tracking
+from jaxelim.rules.parts import allocation, arm_allocation, tracking
 from jaxelim.rules.parts.allocation import Allocation, Frame
 from jaxelim.rules.parts.arm_allocation import ArmAllocation
 
@@ -103,7 +103,7 @@ class TrackAndStop(SamplingRule):
         return TrackState(kind.start(view), view.counts)
 
     def choose(self, view, state, rarely):
-        now, goal = schedule.due(self.schedule, view), schedule.gap(self.gap_share, view)
+        now, goal = tracking.due(self.schedule, view), tracking.gap(self.gap_share, view)
         kind = arm_allocation if _by_arms(view) else allocation
         found = kind.solve(view, state.found, goal, now, rarely)
         lanes, counts, time = view.lanes, view.counts, view.time

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.rules.parts import schedule
+from jaxelim.rules.parts import tracking
 from tests.calls import checked
 
 MEANS = np.array([2.2, 0.6, 0.0])
@@ -79,7 +79,7 @@ def test_a_rule_starts_after_the_initial_pulls():
 def test_schedules_count_from_the_first_choice(start):
     t = jnp.arange(start + 1, start + 30)
     view = types.SimpleNamespace(t=t, start=start)
-    every = np.asarray(schedule.due(7, view))
+    every = np.asarray(tracking.due(7, view))
     np.testing.assert_array_equal(np.flatnonzero(every), [0, 7, 14, 21, 28])
 
 

@@ -13,7 +13,7 @@ from jaxelim import scope
 from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.evidence.half_spaces import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
-from jaxelim.rules.parts import schedule, tracking
+from jaxelim.rules.parts import tracking
 from jaxelim.saddle.solver import State, climb
 from jaxelim.testing.rules import run_by_run
 
@@ -28,7 +28,7 @@ def test_a_gap_is_at_most_its_share():
         for share, gap, with_slack in ((0.1, 0.05, 1e-6), (1.5e-6, 1e-6, 1e-6), (1e-8,) * 3):
             for slack, expected in ((0.0, gap), (0.1, with_slack)):
                 view = SimpleNamespace(shape=SimpleNamespace(slack=slack), **seen)
-                found = float(schedule.gap(share, view))
+                found = float(tracking.gap(share, view))
                 assert found == pytest.approx(expected, rel=1e-12)
 
 
@@ -45,7 +45,7 @@ class Certified(je.TrackAndStop):
     traits = dataclasses.replace(je.TrackAndStop.traits, native="always")
 
     def native(self, view, state):
-        return ~(state.found.gap <= schedule.gap(self.gap_share, view)), view.means > jnp.inf
+        return ~(state.found.gap <= tracking.gap(self.gap_share, view)), view.means > jnp.inf
 
 
 jax.tree_util.register_static(Certified)

@@ -1,6 +1,7 @@
 """The secular equation for w* of best arm: the definition, starts, lanes, ties, costs."""
 
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 
 from jaxelim import scope
 from jaxelim.lanes import LaneOps
-from jaxelim.saddle.gaussian_best_arm import gaussian_weights
+from jaxelim.saddle.best_arm import gaussian_weights
 
 
 @functools.partial(jax.jit, static_argnames="equal")
@@ -24,7 +25,8 @@ def solved(means, costs=None, start=None, counted=None):
     start = np.zeros(means.shape[1]) if start is None else start
     with scope.engine():
         given = map(jnp.asarray, (np.int32(1), means, best, counted, wide, start))
-        return jax.tree.map(np.asarray, traced(*given, costs is None))
+        weights, root = map(np.asarray, traced(*given, costs is None))
+        return SimpleNamespace(weights=weights, root=root)
 
 
 def certified(means, costs, counted, weights):

@@ -22,7 +22,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
 from jaxelim.numerics.jacobi import orthonormal
-from jaxelim.rules.parts.schedule import by_run
+from jaxelim.rules.parts.tracking import by_run
 from jaxelim.saddle.pair import Pair
 from jaxelim.saddle.solver import climb
 

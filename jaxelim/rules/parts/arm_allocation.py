@@ -23,9 +23,8 @@ from jaxelim.contracts.views import Estimate, Evidence, View
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
-from jaxelim.rules.parts.schedule import by_run
-from jaxelim.saddle.best_arm import ArmWeights, best_arm_weights
-from jaxelim.saddle.gaussian_best_arm import gaussian_weights
+from jaxelim.rules.parts.tracking import by_run
+from jaxelim.saddle.best_arm import ArmWeights, best_arm_weights, gaussian_weights
 from jaxelim.saddle.solver import State, climb
 
 QUICK = 6
@@ -129,7 +128,7 @@ def solve(
     counted = view.active | (index_like(view.active) == best)
     if _secular(view):
         new = gaussian_weights(lanes, means, best, counted, costs, last.dual)
-        return where_(go, found(new.weights, new.root), idle)
+        return where_(go, found(*new), idle)
 
     def newton(steps: int | None = None) -> ArmWeights:
         return best_arm_weights(
