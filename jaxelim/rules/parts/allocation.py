@@ -1,8 +1,7 @@
 """The allocation at theta_hat of Gaussian rewards, linear or top m, from sample to sample.
 
-w_t = argmax_w min_{p active} H_p(w, theta_hat) + c . w, to a relative duality gap. The
-pair of the last solve is certified at the new estimates first. It is solved again,
-from there, where its gap is above the tolerance.
+w_t = argmax_w min_{p active} H_p(w, theta_hat) + c . w, to a relative duality gap. The pair of
+the last solve is certified first, and solved from again where its gap is above the tolerance.
 """
 
 import dataclasses
@@ -90,14 +89,7 @@ def solve(
 
     Where an active piece has no positive margin (a tie in theta_hat), H is 0 for every w. Then
     the last weights stay; with a bonus all but a share `tolerance` goes to the arm of largest c.
-
-    Args:
-        view: its `prepared` is the result of `frames`.
-        last: the allocation of the last choice.
-        tolerance: [] relative duality gap.
-        now: [] bool.
-        rarely: the third argument of `choose`.
-        bonus: [K] c, or None for 0.
+    `view.prepared` is the result of `frames`; `bonus` is c [K], or None for 0.
     """
     at, lanes = _aligned(view, last.answer), view.lanes
     reached = last.pair.certificate(lanes, at.gaps, at.live, bonus)

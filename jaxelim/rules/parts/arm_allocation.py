@@ -48,8 +48,7 @@ class ArmAllocation:
 def exact(instance: Instance, problem: Problem) -> bool:
     """Host: whether this module solves a problem of Gaussian rewards with a design.
 
-    It does for best arm and signs in an unstructured instance; the ridge biases the
-    estimates, but no H_p contains it.
+    It does for best arm and signs in an unstructured instance.
     """
     if instance.structure != "unstructured":
         return False
@@ -96,16 +95,9 @@ def solve(
 
     Ties for the best arm share all weight evenly, and so do arms on a level. With a tie
     across the boundary of top m, or without active pieces, the last weights stay. With
-    slack it is the allocation of the answer of largest H*. Weights
-    of best arm and signs are rounded to multiples of 2^-30, so that arms which tie on
-    paper tie in tracking too.
-
-    Args:
-        view: of an unstructured family with evidence.
-        last: the start of the solve.
-        gap: [] relative duality gap of top m and with slack, float64.
-        now: [] bool.
-        rarely: the third argument of `choose`.
+    slack it is the allocation of the answer of largest H*. Weights of best arm and signs are
+    rounded to multiples of 2^-30, so that arms which tie on paper tie in tracking too. Top m
+    and slack are solved to a relative duality `gap`, float64.
     """
     lanes, none = view.lanes, jnp.zeros_like(view.t)
     go = now & lanes.any(view.active)
@@ -195,8 +187,7 @@ def _of_answers(
 ) -> ArmAllocation:
     """The allocation of the right answer of largest H*; ties within the gap to the lowest index.
 
-    Each answer is solved from uniform weights, so that the result is a function of the
-    estimates.
+    Each answer is solved from uniform weights: the result is a function of the estimates.
     """
     shape = pairs_of(evidence.shape)
     means = shape.with_reference(evidence.means, shape.level)
@@ -207,9 +198,8 @@ def _of_answers(
         weights, value, evaluations = best
         pieces = evidence.about(shape.row(i, candidates != i))
         go = now & (means[i] + shape.slack > jnp.max(means))
-        found = climb(
-            pieces.with_derivatives(), active[i], zero, gap, even, go=go, lanes=lanes
-        )  # fmt: skip
+        bent = pieces.with_derivatives()
+        found = climb(bent, active[i], zero, gap, even, go=go, lanes=lanes)
         better = go & (found.value > value * (1 + gap))
         weights = jnp.where(better, found.pair.w, weights)
         more = jnp.where(go, found.looks, 0)

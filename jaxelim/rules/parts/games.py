@@ -60,12 +60,7 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
 
     Against rounding, the tolerance on reduced costs (1e-13 in float64) grows tenfold
     with every 10 (F + K) + 1000 pivots without progress; `gap` would show that. A lane
-    with an empty mask plays a game whose payoffs are all 0.
-
-    Args:
-        lanes: the primitives.
-        payoffs: [F, K].
-        mask: [F] bool, the rows in play.
+    with an empty mask plays a game whose payoffs are all 0. Payoffs are [F, K], `mask` [F] bool.
     """
     f, k = payoffs.shape[:2]
     dtype = payoffs.dtype
@@ -80,17 +75,10 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
     lane = mask.shape[1:]
     each_row, each_constraint = index_like(scaled[:, 0]), index_like(scaled[0])
     none, zero = jnp.zeros(lane, jnp.int32), jnp.zeros(lane, dtype)
+    basic = jnp.broadcast_to(each_constraint + f, (k, *lane))
+    free, amounts = jnp.broadcast_to(each_row, mask.shape), jnp.ones((k, *lane), dtype)
     start = _Tableau(
-        scaled,
-        -played.astype(dtype),
-        jnp.ones((k, *lane), dtype),
-        zero,
-        jnp.broadcast_to(each_constraint + f, (k, *lane)),
-        jnp.broadcast_to(each_row, mask.shape),
-        zero,
-        none,
-        none,
-        none > 0,
+        scaled, -played.astype(dtype), amounts, zero, basic, free, zero, none, none, none > 0
     )
 
     def pivot(s: _Tableau) -> _Tableau:
@@ -146,10 +134,7 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
 
 
 def _spread(lanes: LaneOps, amounts: Array, places: Array, size: int) -> Array:
-    """The distribution on 0 .. size - 1 with these amounts at these places.
-
-    Places out of range are left out.
-    """
+    """The distribution on 0 .. size - 1 with these amounts at those places that are in range."""
     kept = jnp.where((places >= 0) & (places < size), jnp.maximum(amounts, 0), 0)
     index = index_like(jnp.zeros((size, *places.shape)))
     held = jnp.sum(jnp.where(jnp.expand_dims(places, 0) == index, kept, 0), 1)
@@ -164,10 +149,7 @@ def _against(matrix: Array, vector: Array) -> Array:
 def play(evidence: Evidence, values: Array, rows: Array) -> Array:
     """An optimal z of max_z min over the pieces p in `rows` of (z - x) . grad_p: [K].
 
-    Args:
-        evidence: of the pieces, under x.
-        values: f_p(x) of each piece, [Q].
-        rows: which pieces play, [Q] bool.
+    `evidence` is under x, `values` [Q] are f_p(x), and `rows` [Q] says which pieces play.
     """
     space, lanes = evidence.space, evidence.space.lanes
     most, many = rows.shape[0], rows.ndim > 1
@@ -205,11 +187,7 @@ def play(evidence: Evidence, values: Array, rows: Array) -> Array:
 
 
 def _payoffs(evidence: Evidence, values: Array, arms: int, size: int) -> tuple[Array, Array]:
-    """The rows grad_p - f_p of the game, f_p = x . grad_p, and which of them exist.
-
-    They belong to the pieces with finite `values` f_p, at most `size`: [size, K] and
-    [size] bool.
-    """
+    """The rows grad_p - f_p [size, K] of pieces of finite f_p = x . grad_p, and which exist."""
     lanes = evidence.space.lanes
 
     def add(n, c):
@@ -220,9 +198,7 @@ def _payoffs(evidence: Evidence, values: Array, arms: int, size: int) -> tuple[A
         row = jnp.where(there, evidence.gradient(piece) - value, 0)
         left = jnp.where(index_like(left) == piece, jnp.inf, left)
 
-        def put(x, row):
-            return jax.lax.dynamic_update_index_in_dim(x, row, n, 0)
-
+        put = partial(jax.lax.dynamic_update_index_in_dim, index=n, axis=0)
         return left, put(payoffs, row), put(mask, there)
 
     lane = values.shape[1:]

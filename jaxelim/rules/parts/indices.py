@@ -23,15 +23,8 @@ def rank(
     """The m-th largest over i of rows(i) [K], entry by entry, ties counted separately: [K].
 
     Keeps the m largest so far in order, or the count - m smallest if those are fewer. A
-    block of rows is sorted and merged into them.
-
-    Args:
-        lanes: the primitives.
-        rows: gives the rows of a block of arms. In each column of all rows one entry is
-            -inf, and does not count.
-        count: number of rows.
-        m: the rank.
-        like: [K], gives shape and dtype.
+    block of rows is sorted and merged into them. In each column of all `count` rows one entry
+    is -inf, and does not count. `like` [K] gives shape and dtype.
     """
     smallest = count - m < m
     sign, kept = (-1, count - m) if smallest else (1, m)
@@ -78,17 +71,10 @@ def ambiguous_pair(
 ) -> tuple[Array, Array, Array]:
     """The guess J and its most ambiguous pair (b, c).
 
-    J = the m arms j with the smallest bounds;
+    J = the m arms j with the smallest `bounds` [K], the m-th largest B_ij over i != j;
     b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib.
 
-    Args:
-        lanes: the primitives.
-        bounds: [K], the m-th largest B_ij over i != j.
-        column: column(j) is B_.j, [K].
-        m: the size of J.
-
-    Returns:
-        J [K] bool, b [] int32, c [] int32.
+    column(j) is B_.j [K]. Returns J [K] bool, and b, c [] int32.
     """
     chosen = largest(lanes, -bounds, m)
 
@@ -117,9 +103,8 @@ def dominated(view: View, judges: Array, width: Array) -> Array:
         closer = jnp.sqrt(norm * width) <= view.linear.margins(j)
         return out | (judges[j] & (norm > 0) & closer)
 
-    return jax.lax.fori_loop(
-        np.int32(0), np.int32(judges.shape[0]), body, jnp.zeros(judges.shape, bool)
-    )
+    none = jnp.zeros(judges.shape, bool)
+    return jax.lax.fori_loop(np.int32(0), np.int32(judges.shape[0]), body, none)
 
 
 def of_pairs_alone(family: Family) -> bool:
