@@ -23,7 +23,6 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.bounds.pieces import Truth, half_spaces_of
 from jaxelim.contracts import Family, Problem
-from jaxelim.contracts.pieces import Pieces
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError, SetupError, UnsupportedError
 from jaxelim.families import Gaussian
@@ -89,7 +88,16 @@ def optimum(
         costs = jnp.asarray(costs, np.float64)
         if costs.shape != arms.shape[:1]:
             raise ArgumentError("costs", costs.shape, f"shape {arms.shape[:1]}")
-    shape, constants = _shape_at(problem, arms, theta, family)
+    if not isinstance(problem, Problem):
+        raise UnsupportedError("problem", problem, "a jaxelim.contracts.Problem")
+    features, point = jax.lax.stop_gradient((arms, theta))  # which pieces exist is locally constant
+    constants = jax.tree.map(lambda x: jnp.asarray(x, arms.dtype), problem.constants())
+    means: Any = family.mean(product(features, point))  # type: ignore[arg-type]
+    seen = Estimate(PLAIN, means, point, constants)
+    shape = problem.shape(seen, problem.answer(seen))
+    if shape.slack:
+        allowed = "epsilon=0: this is not defined where several answers may be right"
+        raise UnsupportedError("problem", problem, allowed)
     if family.linear:
         scale, ones = family.scale, jnp.ones(arms.shape[0])
         pieces = half_spaces_of(family, arms, constants, shape, scale)
@@ -105,21 +113,6 @@ def refuse_float32() -> None:
     if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
         note = "H* is computed in float64, and JAX is set to float32"
         raise SetupError(note, "call it within `with jax.enable_x64(True):`")
-
-
-def _shape_at(problem: Any, arms, theta, family: Family) -> tuple[Pieces, Any]:
-    """The pieces, and the problem's constants. Which pieces exist is locally constant."""
-    if not isinstance(problem, Problem):
-        raise UnsupportedError("problem", problem, "a jaxelim.contracts.Problem")
-    features, point = jax.lax.stop_gradient((arms, theta))
-    constants = jax.tree.map(lambda x: jnp.asarray(x, arms.dtype), problem.constants())
-    means: Any = family.mean(product(features, point))  # type: ignore[arg-type]
-    seen = Estimate(PLAIN, means, point, constants)
-    shape = problem.shape(seen, problem.answer(seen))
-    if shape.slack:
-        allowed = "epsilon=0: this is not defined where several answers may be right"
-        raise UnsupportedError("problem", problem, allowed)
-    return shape, constants
 
 
 def solved(truth: Truth, arms: int, gap: Any) -> Optimum:

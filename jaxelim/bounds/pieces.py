@@ -115,8 +115,7 @@ def _answers(label: str, one: Instance, problem: Problem, shape: Any) -> list[Pi
             raise ArgumentError("problem", problem, "a problem with at least one piece", note)
         _refuse_ties(label, problem, one, shape, places, y, c)
         if isinstance(shape, HalfSpaces) or one.structure == "linear":
-            _refuse_out_of_reach(label, one, y)
-            _refuse_ill_conditioned(label, one)
+            _refuse_features(label, one, y)
         pieces.append(HalfSpaces(y, c, np.ones(len(c), bool)) if one.family.linear else shape)
     return pieces
 
@@ -169,20 +168,17 @@ def _refuse_ties(label, problem, one, shape, places, y, c) -> None:
     raise ArgumentError("instance", one, allowed, f"{label}a tie, H* = 0: {names}")
 
 
-def _refuse_out_of_reach(label, one, directions) -> None:
+def _refuse_features(label, one, directions) -> None:
+    """Refuse features that do not span a direction, or nearly depend on one another.
+
+    Their condition number is that on their span, with columns of length 1.
+    """
     out, rank = checks.outside_span(one.arms, directions)
     if out.any():
         note = f"{label}the features have rank {rank} and do not span the direction of piece "
         note += str(np.argmax(out))
         allowed = "features that span the direction of every piece"
         raise ArgumentError("instance", one, allowed, note)
-
-
-def _refuse_ill_conditioned(label, one) -> None:
-    """Refuse features of which some coordinates nearly depend on others.
-
-    Their condition number is that on their span, with columns of length 1.
-    """
     size = np.linalg.norm(one.arms, axis=0)
     s = np.linalg.svd(one.arms / np.where(size > 0, size, 1), compute_uv=False)
     condition = s[0] / s[s > max(one.arms.shape) * np.finfo(np.float64).eps * s[0]].min()
@@ -262,9 +258,8 @@ def _values(truth: Truth, weights):
 def squared_norms(weights: np.ndarray, arms: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """||y_p||^2 in the inverse of V_w, for weights [K] that may be 0: [P].
 
-    It is inf for a direction outside the span of the arms with weight. Gram-Schmidt's method
-    makes the columns of sqrt(w) phi orthogonal, the longest first. Its sums are NumPy's own:
-    those of a library would round by the processor.
+    It is inf for a direction outside the span of the arms with weight. Gram-Schmidt's method, the
+    longest column of sqrt(w) phi first, with NumPy's own sums: a library's round by the processor.
     """
     size = np.sqrt((arms * arms).sum(0))
     size = np.where(size > 0, size, 1)

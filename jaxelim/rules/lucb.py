@@ -84,19 +84,12 @@ class LUCB(SamplingRule):
         overlap = jnp.where(view.active, view.family.overlap(view, view.beta), -jnp.inf)
         piece = lanes.argmax(overlap)
         b, c = view.shape.arms(lanes, piece)
-        stop = lanes.take(overlap, piece) <= 0
-        none = jnp.full_like(state.second, -1)
-        if self.pulls == 1:
-            after = LUCBState(stop, view.public, view.active_count, none)
-            return less_pulled(view, b, c), after
-        again = state.second >= 0
-        after = LUCBState(
-            stop & ~again,
-            view.public,
-            jnp.where(again, 0, view.active_count),
-            jnp.where(again | (b == c), none, c),
-        )
-        return jnp.where(again, state.second, b), after
+        stop, pairs = lanes.take(overlap, piece) <= 0, self.pulls == 2
+        again = (state.second >= 0) & pairs
+        tests = jnp.where(again, 0, view.active_count)
+        second = jnp.where(again | (b == c) | (not pairs), -1, c)
+        arm = jnp.where(again, state.second, b if pairs else less_pulled(view, b, c))
+        return arm, LUCBState(stop & ~again, view.public, tests, second)
 
     def work(self, view, state):
         return state.piece_tests

@@ -16,14 +16,13 @@ from jaxelim.rules.parts import tracking
 
 @functools.lru_cache(maxsize=16)
 def _solved(instance, problem):
-    """w* of an instance or a batch."""
-    return complexity(instance, problem, 1e-8).allocation
+    """w* of an instance or a batch, as shares of the pulls."""
+    return complexity(instance, problem, 1e-8).pulls
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Oracle(SamplingRule):
-    """Track the optimal allocation of the true theta: arm = argmin_k N_k - (t - 1) w_k
-    (D-tracking).
+    """D-tracking of the optimal allocation at the true theta: arm = argmin_k N_k - (t - 1) w_k.
 
     With costs w* is the optimal allocation of the cost, and shares w*_k/c_k of the pulls are
     tracked.
@@ -71,16 +70,11 @@ class Oracle(SamplingRule):
     def prepare(self, instance, problem, ridge):
         """w of each instance, [K] or [instance, K]."""
         if self.weights is None:
-            weights = _solved(instance, problem)
-            if instance.costs is None:
-                return weights
-            pulls = weights / instance.costs  # weights are shares of the cost
-            return pulls / pulls.sum(-1, keepdims=True)
+            return _solved(instance, problem)
         shape = (instance.size, instance.K) if instance.batched else (instance.K,)
         if self.weights.shape not in (shape, shape[-1:]):
-            raise ArgumentError(
-                "weights", self.weights.shape, f"shape {shape}, or {shape[-1:]} for all instances"
-            )
+            allowed = f"shape {shape}, or {shape[-1:]} for all instances"
+            raise ArgumentError("weights", self.weights.shape, allowed)
         return np.broadcast_to(self.weights, shape)
 
     def choose(self, view, state):

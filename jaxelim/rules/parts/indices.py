@@ -117,11 +117,10 @@ def less_pulled(view: View, b: Array, c: Array) -> Array:
     return jnp.where(view.lanes.take(view.counts, b) < view.lanes.take(view.counts, c), b, c)
 
 
-def observed(view: View, beta: Array | None = None) -> tuple[Array, Interval]:
-    """Means R_k/N_k [K], and their confidence intervals at level beta; None: beta(t, delta)."""
+def observed(view: View) -> tuple[Array, Interval]:
+    """Means R_k/N_k [K], and their confidence intervals at level beta(t, delta)."""
     means = view.means
     if view.family.design:  # other families' means are R_k/N_k
         assert view.reward_sums is not None  # kept, as `reads` says
         means = view.reward_sums / view.counts
-    beta = view.beta if beta is None else beta
-    return means, view.family.interval(view, means, beta)
+    return means, view.family.interval(view, means, view.beta)

@@ -44,15 +44,9 @@ def direct(lanes: LaneOps, counts: Array, time: Array, weights: Array) -> Array:
     return lanes.argmin(counts - due)
 
 
-def underexplored(counts: Array, time: Array) -> Array:
-    """Which arms have N_k <= sqrt(t - 1) - K/2, after t - 1 samples: [K] bool."""
-    return counts <= jnp.sqrt(time - 1) - counts.shape[0] / 2
-
-
 def force_exploration(lanes: LaneOps, counts: Array, time: Array, weights: Array) -> Array:
-    """Forced exploration: uniform weights on underexplored arms, if any, else `weights`: [K]."""
-    missing = underexplored(counts, time)
-    missing = missing.astype(weights.dtype)
+    """Uniform weights on arms with N_k <= sqrt(t - 1) - K/2, if any, else `weights`: [K]."""
+    missing = (counts <= jnp.sqrt(time - 1) - counts.shape[0] / 2).astype(weights.dtype)
     count = lanes.sum(missing)
     return jnp.where(count > 0, missing / jnp.maximum(count, 1), weights)
 
