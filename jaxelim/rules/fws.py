@@ -65,13 +65,9 @@ class FWS(SamplingRule):
     """
 
     traits: ClassVar[Traits] = Traits(
-        families=None,
-        costs=True,
-        reads=("pieces",),
-        lanes_last=True,
-        basis_free=True,
+        families=None, costs=True, reads=("pieces",), lanes_last=True, basis_free=True,
         source="Wang et al. 2021",
-    )
+    )  # fmt: skip
 
     def needs(self, family, problem):
         return ("truth",) if of_pairs_alone(family) else ()

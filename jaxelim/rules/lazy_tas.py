@@ -78,13 +78,9 @@ class LazyTaS(SamplingRule):
     """
 
     traits: ClassVar[Traits] = Traits(
-        families=None,
-        costs=True,
-        reads=("pieces",),
-        lanes_last=True,
-        source="Jedra & Proutiere 2020",
-        name="lazy-tas",
-    )
+        families=None, costs=True, reads=("pieces",), lanes_last=True,
+        source="Jedra & Proutiere 2020", name="lazy-tas",
+    )  # fmt: skip
 
     def needs(self, family, problem):
         return ("truth",) if of_pairs_alone(family) else ()

@@ -85,14 +85,9 @@ class LinGame(SamplingRule):
     """
 
     traits: ClassVar[Traits] = Traits(
-        families=None,
-        costs=True,
-        reads=("pieces",),
-        lanes_last=True,
-        basis_free=True,
-        source="Degenne et al. 2020; Reda et al. 2021",
-        name="lingame",
-    )
+        families=None, costs=True, reads=("pieces",), lanes_last=True, basis_free=True,
+        source="Degenne et al. 2020; Reda et al. 2021", name="lingame",
+    )  # fmt: skip
 
     def needs(self, family, problem):
         return ("truth",) if of_pairs_alone(family) else ()

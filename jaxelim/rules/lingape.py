@@ -42,12 +42,9 @@ class LinGapE(SamplingRule):
 
     rate: float = 2.0
     traits: ClassVar[Traits] = Traits(
-        reads=("delta", "pieces"),
-        lanes_last=True,
-        basis_free=True,
-        source="Xu et al. 2018; Reda et al. 2021",
-        name="lingape",
-    )
+        reads=("delta", "pieces"), lanes_last=True, basis_free=True,
+        source="Xu et al. 2018; Reda et al. 2021", name="lingape",
+    )  # fmt: skip
 
     def __post_init__(self):
         object.__setattr__(self, "rate", real("rate", self.rate, low=0))

@@ -33,14 +33,9 @@ class LinGIFA(SamplingRule):
     """
 
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm", "best-item", "top-m"),
-        elimination=False,
-        reads=("delta",),
-        lanes_last=True,
-        basis_free=True,
-        source="Reda et al. 2021",
-        name="lingifa",
-    )
+        problems=("best-arm", "best-item", "top-m"), elimination=False, reads=("delta",),
+        lanes_last=True, basis_free=True, source="Reda et al. 2021", name="lingifa",
+    )  # fmt: skip
 
     def choose(self, view, state):
         linear, m = view.linear, view.problem.m

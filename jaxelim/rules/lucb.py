@@ -53,14 +53,10 @@ class LUCB(SamplingRule):
 
     pulls: int = 1
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm", "top-m", "thresholding"),
-        structures=("unstructured",),
-        families=None,
-        native="always",
-        slack=True,
-        lanes_last=True,
+        problems=("best-arm", "top-m", "thresholding"), structures=("unstructured",), families=None,
+        native="always", slack=True, lanes_last=True,
         source="Kalyanakrishnan et al. 2012; Kaufmann & Kalyanakrishnan 2013",
-    )
+    )  # fmt: skip
     native_test: ClassVar[str] = INTERVALS
 
     def __post_init__(self):

@@ -61,13 +61,9 @@ class OptimisticTaS(SamplingRule):
     schedule: int = 1
     gap_share: float = 0.1
     traits: ClassVar[Traits] = Traits(
-        costs=True,
-        reads=("pieces",),
-        lanes_last=True,
-        basis_free=True,
-        source="Degenne et al. 2019",
-        name="optimistic-tas",
-    )
+        costs=True, reads=("pieces",), lanes_last=True, basis_free=True,
+        source="Degenne et al. 2019", name="optimistic-tas",
+    )  # fmt: skip
 
     def __post_init__(self):
         if self.bonus is not None and not callable(self.bonus):

@@ -35,15 +35,9 @@ class Oracle(SamplingRule):
 
     weights: Any = None
     traits: ClassVar[Traits] = Traits(
-        families=None,
-        elimination=False,
-        slack=True,
-        costs=True,
-        reads=(),
-        lanes_last=True,
-        basis_free=True,
-        source="Tirinzoni & Degenne 2022",
-    )
+        families=None, elimination=False, slack=True, costs=True, reads=(), lanes_last=True,
+        basis_free=True, source="Tirinzoni & Degenne 2022",
+    )  # fmt: skip
 
     def __post_init__(self):
         if self.weights is None:

@@ -50,15 +50,10 @@ class Racing(SamplingRule):
     """
 
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm", "top-m"),
-        structures=("unstructured",),
-        families=None,
-        native="only",
-        elimination=False,
-        reads=("delta", "rewards"),
-        lanes_last=True,
+        problems=("best-arm", "top-m"), structures=("unstructured",), families=None, native="only",
+        elimination=False, reads=("delta", "rewards"), lanes_last=True,
         source="Kaufmann & Kalyanakrishnan 2013",
-    )
+    )  # fmt: skip
     native_test: ClassVar[str] = INTERVALS
 
     def needs(self, family, problem):

@@ -65,14 +65,9 @@ class RAGE(SamplingRule):
     accuracy: float = 0.01
     steps: int = 5000
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm", "best-item"),
-        native="only",
-        elimination=False,
-        reads=("delta",),
-        lanes_last=True,
-        basis_free=True,
-        source="Fiez et al. 2019",
-    )
+        problems=("best-arm", "best-item"), native="only", elimination=False, reads=("delta",),
+        lanes_last=True, basis_free=True, source="Fiez et al. 2019",
+    )  # fmt: skip
     native_test: ClassVar[str] = (
         "no proof covers the native test of RAGE here: it pools phases whose designs depend on "
         "earlier rewards, and its bound holds for a design fixed beforehand"

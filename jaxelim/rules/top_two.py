@@ -93,13 +93,10 @@ class TopTwo(SamplingRule):
     select: str = "sampling"
     traits: ClassVar[Traits] = Traits(
         problems=("best-arm", "top-m", "thresholding", "best-or-none"),
-        structures=("unstructured",),
-        families=None,
-        slack=True,
-        reads=("pieces", "chance"),
+        structures=("unstructured",), families=None, slack=True, reads=("pieces", "chance"),
         lanes_last=True,
         source="Russo 2016; Shang et al. 2020; Jourdan et al. 2022; You et al. 2023",
-    )
+    )  # fmt: skip
 
     def __post_init__(self):
         checks.choice("leader", self.leader, LEADERS)

@@ -73,15 +73,9 @@ class TrackAndStop(SamplingRule):
     schedule: int = 1
     gap_share: float = 0.1
     traits: ClassVar[Traits] = Traits(
-        families=None,
-        slack=True,
-        costs=True,
-        reads=("pieces",),
-        lanes_last=True,
-        basis_free=True,
-        source="Garivier & Kaufmann 2016",
-        name="tas",
-    )
+        families=None, slack=True, costs=True, reads=("pieces",), lanes_last=True, basis_free=True,
+        source="Garivier & Kaufmann 2016", name="tas",
+    )  # fmt: skip
 
     def __post_init__(self):
         checks.choice("tracking", self.tracking, ("D", "C"))

@@ -45,16 +45,10 @@ class UGapE(SamplingRule):
     """
 
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm", "top-m"),
-        structures=("unstructured",),
-        families=None,
-        native="always",
-        elimination=False,
-        reads=("delta", "rewards"),
-        lanes_last=True,
-        source="Gabillon et al. 2012",
-        name="ugape",
-    )
+        problems=("best-arm", "top-m"), structures=("unstructured",), families=None,
+        native="always", elimination=False, reads=("delta", "rewards"), lanes_last=True,
+        source="Gabillon et al. 2012", name="ugape",
+    )  # fmt: skip
     native_test: ClassVar[str] = INTERVALS
 
     def needs(self, family, problem):

@@ -59,15 +59,10 @@ class XYAdaptive(SamplingRule):
     alpha: float = 0.1
     every: int = 10
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm", "best-item"),
-        native="only",
-        elimination=False,
-        reads=("delta", "chance"),
-        lanes_last=True,
-        basis_free=True,
-        source="Soare et al. 2014",
+        problems=("best-arm", "best-item"), native="only", elimination=False,
+        reads=("delta", "chance"), lanes_last=True, basis_free=True, source="Soare et al. 2014",
         name="xy-adaptive",
-    )
+    )  # fmt: skip
     native_test: ClassVar[str] = LLR_OF_PAIRS
 
     def __post_init__(self):
