@@ -76,9 +76,7 @@ class LinGame(SamplingRule):
     Degenne, Koolen & Menard 2019; Degenne, Menard, Shang & Valko 2020; Reda, Tirinzoni
     & Degenne 2021 (top m).
 
-    The weights of AdaHedge can underflow, and V_w with them. So inside H each is at
-    least 1e-12. This keeps V_w invertible if the arms span R^d, and the gain of a mean
-    at the end of its range finite. It changes nothing while no weight is small.
+    The weights of AdaHedge can underflow, and V_w with them. So inside H each is at least 1e-12.
 
     With costs of pulls w is a share of the cost: H_p is at w/c, the gain is that of a pull
     over its cost, and the shares w_k/c_k of the pulls are tracked: the plain extension.

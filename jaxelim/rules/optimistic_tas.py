@@ -42,10 +42,8 @@ class OptimisticTaS(SamplingRule):
         C-tracking: W += w, arm = argmin_k N_k - W_k.
 
     Degenne, Koolen & Menard 2019; Tirinzoni & Degenne 2022, appendix "Optimistic
-    Track-and-Stop". Any mixture q over pieces certifies that the optimum is at most
-    max_k sum_p q_p dH_p/dw_k + c_k. The pair (w, q) of the last solve is certified at the
-    new estimates and c first; a primal-dual interior-point method goes on from there, to
-    the gap of `TrackAndStop`. For Gaussian rewards of one standard deviation.
+    Track-and-Stop". Solved as in `TrackAndStop`, by the certificate that the optimum is at
+    most max_k sum_p q_p dH_p/dw_k + c_k. For Gaussian rewards of one standard deviation.
 
     With costs of pulls w is a share of the cost, H_p(w/c) and c_k over the arm's cost take
     their places, and the shares w_k/c_k of the pulls are tracked: the plain extension.

@@ -42,11 +42,10 @@ class Racing(SamplingRule):
         The answer is the accepted arms; in the second case the remaining arms too.
 
     Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
-    bounds, which makes this KL-Racing.
+    bounds, which makes this KL-Racing. Rounds go in index order.
 
-    Rounds go in index order. Kaufmann & Kalyanakrishnan 2013. The authors' program also
-    discards an arm where only an acceptance holds. Its runs are shorter, but no test
-    has separated the arms that it discards.
+    Kaufmann & Kalyanakrishnan 2013. The authors' program also discards an arm where only an
+    acceptance holds: shorter runs, but no test has separated the arms that it discards.
     """
 
     traits: ClassVar[Traits] = Traits(

@@ -58,21 +58,15 @@ class TopTwo(SamplingRule):
 
     The leader "eb" serves top m and signs too. The active piece of smallest L ("tc"), or
     of smallest L plus the sum of log N over its arms ("tci"), has i and j as its arms.
-    For signs it is one arm, which is pulled. With a reference, `BestArm(reference=)`, the
-    reference leads or challenges as an arm does, and the other arm of its piece is pulled.
-
-    `BestArm(epsilon=)`: the leader "eb" with "tc" or "tci", L with slack. Share "ids" takes
-    the closest point of the piece in place of u.
-
-    With elimination at sampling, leader and challenger are among the arms of active
-    pieces and the empirical best.
+    For signs it is one arm, which is pulled. With `BestArm(reference=)` the reference leads
+    or challenges as an arm does, and the other arm of its piece is pulled. `BestArm(epsilon=)`
+    takes the leader "eb" with "tc" or "tci", L with slack; a share "ids" is at the closest
+    point of the piece. With elimination at sampling, leader and challenger are among the arms
+    of active pieces and the empirical best.
 
     "eb" with "tc" can starve an arm: after unlucky first rewards the best arm may never
-    be pulled again, and the run does not stop. `max_samples` cuts it off, and the result
-    flags it as truncated. "tci", "ucb" and "ts" explore.
-
-    "eb" and "ucb" leaders cost no random draws. "ts" costs K posterior draws a sample,
-    "rs" up to 200 K more, and most near the stop.
+    be pulled again, and only `max_samples` ends the run. "tci", "ucb" and "ts" explore. "ts"
+    costs K posterior draws a sample, "rs" up to 200 K more, and most near the stop.
 
     Russo 2016 and 2020; Shang et al. 2020; Jourdan, Degenne, Baudry, de Heide & Kaufmann
     2022; Jourdan & Degenne 2023; You, Qin, Wang & Yang 2023.

@@ -43,11 +43,9 @@ class XYAdaptive(SamplingRule):
     Stop at one active arm. rho, rho_old and t_old start at 1, 1 and n K, n the number of
     initial pulls of each arm.
 
-    Exact ties are broken at random. Where arms come in orthogonal groups, as in the
-    paper's instances with d = 10, no single pull lowers the maximum. All arms then tie,
-    and the lowest index would be pulled for ever.
-
-    Of items, z takes the place of phi in the differences and in the test.
+    Exact ties are broken at random: where arms come in orthogonal groups, no single pull
+    lowers the maximum, all arms tie, and the lowest index would be pulled for ever. Of items,
+    z takes the place of phi in the differences and in the test.
 
     Soare, Lazaric & Munos 2014; as in the authors' program.
 

@@ -7,7 +7,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.engine.state import cpu_options
-from jaxelim.rules.parts.lazy import averaged
+from jaxelim.rules.lazy_tas import averaged
 
 
 @pytest.mark.parametrize("form", ["one run", "lanes", "vmapped"])
