@@ -1,8 +1,4 @@
-"""Figures of results of one instance and problem: stopping times, active arms, pulls.
-
-Most take a `Result`, results by name, or a `Study`. The first stopping rule and delta are drawn;
-`Result.select` gives others.
-"""
+"""Figures of results of one instance and problem: stopping times, active arms, pulls."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -193,8 +189,7 @@ def active_arms_figure(results: Any, *, band: float = 0.8, log: bool = False) ->
     (Paper, Figure 1, left.)
 
     Args:
-        results: a `Result`, results by name, or a `Study`, of one instance and problem. The
-            first elimination and delta are drawn; `Result.select` gives others.
+        results: as of `tau_figure`; the first elimination is drawn.
         band: share of the runs inside the band, in (0, 1).
         log: whether the axis of samples is logarithmic.
 
@@ -244,8 +239,7 @@ def pulls_figure(results: Any, *, most: int = 15, band: float = 0.8) -> Figure:
     Shows the arms of largest share, and the sum of the others.
 
     Args:
-        results: a `Result`, results by name, or a `Study`, of one instance and problem. The
-            first stopping rule and delta are drawn; `Result.select` gives others.
+        results: as of `tau_figure`.
         most: number of arms to show.
         band: share of the runs inside the bars, in (0, 1).
 
