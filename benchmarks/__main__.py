@@ -20,8 +20,7 @@ from typing import Literal, get_args
 import tyro
 
 from benchmarks import anchor, live, targets
-from benchmarks.measure import Timing
-from benchmarks.processes import ROOT, MeasurementError, apart
+from benchmarks.measure import ROOT, MeasurementError, Timing, apart
 from benchmarks.report import Sitting
 from jaxelim import __version__
 

@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from benchmarks.measure import Case, Timing, whole_chunks
-from benchmarks.processes import MeasurementError, apart, child
+from benchmarks.measure import Case, MeasurementError, Timing, apart, child, whole_chunks
 from benchmarks.report import typical, useful
 from jaxelim.store import write_whole
 from jaxelim.tables import aligned

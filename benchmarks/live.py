@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import MeasurementError, child
+from benchmarks.measure import MeasurementError, child
 from benchmarks.report import Section, Sitting
 
 ROWS = {

@@ -5,8 +5,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.measure import Case, Timing
-from benchmarks.processes import MeasurementError
+from benchmarks.measure import Case, MeasurementError, Timing
 from jaxelim.tables import aligned
 
 

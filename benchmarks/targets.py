@@ -5,8 +5,7 @@ import statistics
 import tempfile
 
 from benchmarks import anchor
-from benchmarks.measure import Case, whole_chunks
-from benchmarks.processes import apart
+from benchmarks.measure import Case, apart, whole_chunks
 from benchmarks.report import Section, Sitting, described, per_sample, to_anchor, typical, useful
 
 

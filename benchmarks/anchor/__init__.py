@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import jaxelim as je
-from benchmarks.processes import MeasurementError, child
+from benchmarks.measure import MeasurementError, child
 
 SOURCE = Path(__file__).parent / "lingape_anchor.c"
 FLAGS = ("-O3", "-march=native", "-ffast-math")

@@ -157,18 +157,17 @@ def loss(world: World, rng: Generator) -> str:
     value, zero, slopes, v = (np.asarray(jax.jit(jax.vmap(f))(*at)) for f, at in (
         (d, (x, y)), (d, (y, y)), (slope, (x, y)),
         (lambda *at: 1 / jax.jacfwd(slope, 1)(*at), (y, y))))  # fmt: skip
+    of: Any = dict(x=x, y=y, d=value, s=slopes, v=v, k=(y - x) / v)
     said = "the loss of mean {y:.6g} has second derivative 1/{v:.6g} at 0; it has to be above 0"
-    require((v > 0) & np.isfinite(v), said, y=y, v=v)
+    require((v > 0) & np.isfinite(v), said, **of)
     said = "the loss of mean {x:.6g} moved to {y:.6g} is {d:.6g}; it has to be "
-    require(np.isfinite(value), said + "finite inside the range", x=x, y=y, d=value)
+    require(np.isfinite(value), said + "finite inside the range", **of)
     rounding = 1e-13 * (1 + np.abs(x) + np.abs(y))
-    require(np.abs(zero) <= rounding, said + "0", x=y, y=y, d=zero)
-    require(value >= -rounding, said + "at least 0", x=x, y=y, d=value)
-    known = (y - x) / v
-    right = np.abs(slopes - known) <= 1e-6 * (np.abs(y - x) + np.sqrt(v)) / v
+    require(np.abs(zero) <= rounding, said + "0", **of | dict(x=y, d=zero))
+    require(value >= -rounding, said + "at least 0", **of)
+    right = np.abs(slopes - of["k"]) <= 1e-6 * (np.abs(y - x) + np.sqrt(v)) / v
     require(right, "the loss is not that of an exponential family: from {x:.6g} to {y:.6g} its "
-            "slope is {s:.6g}, and (y - x)/V(y) is {k:.6g}, V(y) one over the second derivative "
-            "at y", x=x, y=y, s=slopes, k=known)  # fmt: skip
+            "slope is {s:.6g}, not {k:.6g}, (y - x) times its second derivative at y", **of)
     off = np.max(np.abs(small * v / step**2 - 1))
     return f"{n} shifts: 0 for none, slope (y - x)/V(y); small ones off by {off:.1g} of the value"
 
@@ -215,10 +214,10 @@ def draws(world: World, rng: Generator) -> str:
             ours, theirs = s * (1 - s) ** (power - 1), (1 - r) ** power
             a, b = ours.mean(1), theirs.mean(1)
             error = np.hypot(ours.std(1), theirs.std(1)) / n**0.5 + 10 / n
-            words = f"W (1 + W)^-{power} has mean {{a:.6g}}, and over rewards of mean y "
+            words = f"with W = dP_y/dP_mu, y = {{y:.6g}}, W (1 + W)^-{power} has mean {{a:.6g}}, "
             require(np.abs(a - b) <= ERRORS * error, "mean {m:.6g}: rewards have not the "
-                    f"likelihood of the loss: with W = dP_y/dP_mu, y = {{y:.6g}}, {words}"
-                    f"(1 + W)^-{power} has {{b:.6g}}", m=means, y=y, a=a, b=b)  # fmt: skip
+                    f"likelihood of the loss: {words}and (1 + W)^-{power} over rewards of mean y "
+                    "has {b:.6g}", m=means, y=y, a=a, b=b)  # fmt: skip
             least = max(least, (ERRORS + 3) * error.max())
     return f"{said}; and an average of (1 + W)^-1 or (1 + W)^-3 off by {least:.2g}"
 

@@ -12,8 +12,7 @@ import pytest
 
 from benchmarks import anchor, report, targets
 from benchmarks.__main__ import Options
-from benchmarks.measure import Case, Timing, arguments
-from benchmarks.processes import apart
+from benchmarks.measure import Case, Timing, apart, arguments
 
 ROOT = Path(__file__).parents[2]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the C loop needs gcc")

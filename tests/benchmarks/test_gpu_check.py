@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks import gpu_check, processes
+from benchmarks import gpu_check, measure
 from benchmarks.gpu_check import Options
-from benchmarks.processes import MeasurementError
+from benchmarks.measure import MeasurementError
 from tests import digests
 
 ROOT = Path(__file__).parents[2]
@@ -155,10 +155,10 @@ def test_processes_find_the_packages_of_a_folder(tmp_path, monkeypatch):
     (tmp_path / "carried.py").write_text("import pathlib, sys, benchmarks\n"
                                          "pathlib.Path(sys.argv[1]).touch()\n")  # fmt: skip
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    processes.child("carried", str(tmp_path / "ran"))
+    measure.child("carried", str(tmp_path / "ran"))
     assert (tmp_path / "ran").exists()
     with pytest.raises(MeasurementError, match="it ended with 1: .*IndexError"):
-        processes.child("carried")
+        measure.child("carried")
 
 
 def test_unknown_rules_are_refused():

@@ -213,20 +213,13 @@ def test_a_result_and_a_part_of_it():
         figures.active_arms_figure(result.select("llr"))
 
 
-def test_sweeps_and_ratios_of_results():
+def test_bounds_of_results():
     """T* is that of the results' instance and problem, beta their threshold."""
     result = simulated()
     solved = je.complexity(EASY, je.BestArm())
     gk16 = dataclasses.replace(result, experiment=result.experiment.replace(threshold=je.GK16()))
     practical = lines(figures.study_figure({"x": gk16}), "practical")
     assert practical.get_ydata()[-1] == je.bounds.practical_time(0.05, solved, je.GK16())
-    ratio = result.samples[0] / result.samples[1]
-    (bars,) = figures.ratio_figure({"x": result}).axes[0].containers
-    np.testing.assert_allclose(bars.lines[0].get_ydata(), ratio.mean(1))
-    np.testing.assert_allclose(bars.lines[0].get_xdata(), np.log([10, 20]))
-    alone = dataclasses.replace(result, stopped=np.zeros_like(result.stopped))
-    with pytest.raises(ArgumentError, match="finite ratio"):
-        figures.ratio_figure({"x": alone})
 
 
 def test_legends_count_runs_that_were_cut_off():
@@ -336,6 +329,8 @@ def test_saving(tmp_path):
         ACTIVE["LinGame"], stopped=np.zeros((1, 1, 12), bool))), "stopped"),
     (lambda: figures.ratio_figure(TAU), "an elimination"),
     (lambda: figures.ratio_figure(RATIOS, error="iqr"), "error"),
+    (lambda: figures.ratio_figure({"x": dataclasses.replace(
+        RATIOS["FWS"], stopped=np.zeros((2, 5, 40), bool))}), "finite ratio"),
     (lambda: figures.tau_figure(made([[5.0]] * 2, cap=4)), "stopped"),
     (lambda: figures.tau_figure(TAU, bins=1), "bins"),
     (lambda: figures.study_figure(made([5.0], cap=4)), "stopped"),
