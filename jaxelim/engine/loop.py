@@ -22,7 +22,8 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxelim.cache import KEPT, Cache, Jitted
-from jaxelim.engine import one_lane, records, watching
+from jaxelim.contracts.views import Snapshot
+from jaxelim.engine import one_lane, watching
 from jaxelim.engine.one_lane import Traced, as_one_kernel, at_run_time
 from jaxelim.engine.state import Carry, Inputs, Lane, Log, Queue, Spec
 from jaxelim.engine.step import Step, outline
@@ -149,7 +150,7 @@ class Loop:
         state = where(carry.lane.done, carry.lane.rule_state, lane.rule_state)
         lane = dataclasses.replace(lane, rule_state=state)
         if steps.pulled is not None:
-            lane = records.pulls_at_stop(lane, steps.pulled, start, opened)
+            lane = _pulls_at_stop(lane, steps.pulled, start, opened)
         samples = carry.samples + jnp.sum((lane.stats.t - start).astype(jnp.int64))
         carry = dataclasses.replace(
             self._collected(queue, dataclasses.replace(carry, lane=lane)),
@@ -180,7 +181,7 @@ class Loop:
             row = now.arm.astype(pulled.dtype)
             pulled = jax.lax.dynamic_update_index_in_dim(pulled, row, n, 0)
         if log is not None:
-            log = records.logged(spec, lane, now.arm, now.reward, now.seen, log)
+            log = _logged(spec, lane, now.arm, now.reward, now.seen, log)
         return Varying(lane.varying, pulled, log), now.asks
 
     def _stepped(self, inputs: Inputs, carry: Carry, noise: Array) -> tuple[Array | int, Varying]:
@@ -271,7 +272,7 @@ class Loop:
 
         def collect(c):
             lane, out, finished = c
-            block = records.outcome(self.spec, lane)
+            block = self.step.outcome(lane)
             if not self.spec.execution.single:
                 order = jnp.argsort(~over, stable=True)
                 block = jax.tree.map(lambda x: x[order], block)
@@ -294,6 +295,57 @@ def _first_estimate(lane: Lane) -> Array:
     """theta_hat of lanes at their first check, or the means where it is not kept: [d, B]."""
     theta_hat = lane.stats.theta_hat
     return lane.stats.means if theta_hat is None else theta_hat
+
+
+def _pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:
+    """Write the counts at each observer's stop in this chunk, into the lane at its end.
+
+    They are the counts at the end of the chunk, less the pulls since the stop. `pulled` [T, B]
+    has the arm of each step, or -1. At the start of the chunk t was `start` [B], and the
+    observers `opened` [S, D, B] were open.
+    """
+    k, record = lane.stats.counts.shape[0], lane.record
+    drawn = (pulled >= 0).astype(jnp.int32)
+    before = start + jnp.cumsum(drawn, 0) - drawn
+    counts = lane.stats.counts.astype(jnp.int32)
+    closed = opened & (record.closed_at > 0)
+
+    def at_stop(x):
+        pulls, closed, at = x
+
+        def since():
+            later = (pulled >= 0) & (before >= at)
+            arms = jnp.arange(k, dtype=pulled.dtype)[None, :, None]
+            hit = (pulled[:, None] == arms) & later[:, None]
+            return counts - jnp.sum(hit, 0, dtype=jnp.int32)
+
+        late = jnp.any(closed & (at < lane.stats.t))
+        now = jax.lax.cond(late, since, lambda: counts)
+        return jnp.where(closed, now, pulls)
+
+    of_observers = jax.tree.map(
+        lambda x: x.reshape((-1, *x.shape[2:])), (record.pulls, closed, record.closed_at)
+    )
+    pulls = jax.lax.map(at_stop, of_observers).reshape(*record.closed_at.shape[:2], k, -1)
+    return dataclasses.replace(lane, record=dataclasses.replace(record, pulls=pulls))
+
+
+def _logged(spec: Spec, lane: Lane, arm: Array, reward: Array, seen: Snapshot, log: Log) -> Log:
+    """Write this step of lane 0 to the log."""
+    t, end = seen.stats.t[0], spec.log - 1
+    if spec.stopping[0].eliminates:
+        pieces = jax.tree.map(lambda x: x[0], lane.observers[0])
+    else:
+        pieces = seen.problem.pieces(seen)
+    left = pieces.remaining(seen.lanes)
+    at = jnp.where(lane.stats.t[0] > t, t, end)
+    put = jax.lax.dynamic_update_index_in_dim
+    return dataclasses.replace(
+        log,
+        arm=put(log.arm, arm[0], at, 0),
+        reward=put(log.reward, reward[0], at, 0),
+        remaining=put(log.remaining, left[0], t, 0),
+    )
 
 
 def _per_device(advance: Callable) -> Callable:

@@ -248,7 +248,7 @@ class Outcome:
     solves: Array | None  # [R, S, D] int64
     times: tuple  # of each stopping rule: [R, D, ..] int32, or None
     degenerate: Array | None  # [R] int32: as the family's method of that name
-    estimates: Tree = ()  # [R, S, D, K]: by name, as of `records.estimates`
+    estimates: Tree = ()  # [R, S, D, K]: by name, as of `step.estimates_of`
 
 
 class Outline(NamedTuple):

@@ -21,10 +21,20 @@ from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
 from jaxelim.contracts import Family, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
-from jaxelim.engine import records, watching
+from jaxelim.engine import watching
 from jaxelim.engine.asking import Asking
 from jaxelim.engine.one_lane import Traced
-from jaxelim.engine.state import Inputs, Lane, Outline, Queue, Record, Run, of_run
+from jaxelim.engine.state import (
+    Inputs,
+    Lane,
+    Outcome,
+    Outline,
+    Pending,
+    Queue,
+    Record,
+    Run,
+    of_run,
+)  # fmt: skip
 from jaxelim.families import noise as random
 from jaxelim.lanes import where
 
@@ -121,7 +131,7 @@ class Step(Asking):
             state = where(go, state, lane.rule_state)
         estimates = record.estimates
         if estimates:
-            known = records.estimates(lane.stats, lane.pending)
+            known = estimates_of(lane.stats, lane.pending)
             estimates = where(closing[:, :, None], known, estimates)
         counted = closing | (still & go)
         worked = jax.tree.map(
@@ -165,6 +175,35 @@ class Step(Asking):
             now, arm = watching.sampled(self.spec, now, go, reward), jnp.where(go, arm, -1)
         return Taken(now, arm, go, seen, reward, jnp.zeros_like(go) if asks is None else asks)
 
+    def outcome(self, lane: Lane) -> Outcome:
+        """The outcomes of lanes whose runs are over."""
+        spec, left = self.spec, lane.record
+        pulls = lane.stats.counts[None, None] if left.pulls is None else left.pulls
+        times = []
+        for s, stopping in enumerate(spec.stopping):
+            eliminated = lane.observers[s].times() if stopping.eliminates else None
+            if eliminated is not None:
+                until = jax.vmap(lambda times, at: jnp.where(times <= at, times, 0))
+                eliminated = until(eliminated, left.closed_at[s])
+            times.append(eliminated)
+        kept = left.estimates
+        if "means" in spec.record and spec.observers == 1:  # rewards end with the run
+            kept = jax.tree.map(lambda x: x[None, None], estimates_of(lane.stats, lane.pending))
+        out = Outcome(
+            item=lane.run.item,
+            samples=left.closed_at,
+            stopped=left.stopped,
+            answer=left.answers,
+            pulls=pulls.astype(jnp.int32),
+            tests_stopping=left.tests,
+            tests_sampling=left.work[0],
+            solves=left.work[1] if len(left.work) > 1 else None,
+            times=tuple(times),
+            degenerate=spec.family.degenerate(lane.stats),
+            estimates=kept,
+        )
+        return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)
+
     # The start of a run.
 
     def outline(self, inputs: Inputs) -> Outline:
@@ -196,7 +235,7 @@ class Step(Asking):
                 choices["in_one_kernel"] = step.allowed
             self.natively(view, state, lane.record.closed_at == 0)
             self.work(view, state)
-            return lane, records.outcome(self.spec, lane)
+            return lane, self.outcome(lane)
 
         arguments = inputs, queue, of_lanes, of_lanes, of_lanes, noise
         return Outline(*jax.eval_shape(traced, *arguments), **choices)
@@ -283,7 +322,7 @@ class Step(Asking):
 
         estimates = ()
         if "means" in spec.record and spec.observers > 1:
-            known = records.estimates(stats, pending)
+            known = estimates_of(stats, pending)
             estimates = jax.tree.map(lambda x: many(x.dtype, k), known)
         record = Record(
             closed_at=many(jnp.int32),
@@ -308,6 +347,16 @@ class Step(Asking):
             pending=pending,
         )
         return watching.begun(lane, rewards), view
+
+
+def estimates_of(stats: Statistics, pending: Pending | None) -> dict[str, Array]:
+    """What a run estimates of its arms, by name, and from how many rewards: [K] each.
+
+    The number of rewards is that of pulls where none is pending, and then is not kept.
+    """
+    names = ("means", "variances") if hasattr(stats, "variances") else ("means",)
+    known = {name: getattr(stats, name) for name in names}
+    return known if pending is None else {**known, "entered": pending.entered.counts}
 
 
 def _like(dtype: Any, *shape: int) -> Any:
