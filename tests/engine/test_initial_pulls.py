@@ -8,7 +8,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim.rules.parts import tracking
-from tests.calls import checked
 
 MEANS = np.array([2.2, 0.6, 0.0])
 PLAIN = je.Instance.unstructured(MEANS, noise_std=1.5)
@@ -67,24 +66,9 @@ def test_the_statistics_after_the_start():
     assert found.samples > 36 and found.pulls.sum() == found.samples
 
 
-@pytest.mark.slow
-def test_a_rule_starts_after_the_initial_pulls():
-    found = je.trace(LINEAR, je.BestArm(), je.LazyTaS(), initial_pulls=4, max_samples=3000,
-                     delta=0.1)  # fmt: skip
-    np.testing.assert_array_equal(found.arms[:20], np.arange(20) % 5)
-    assert found.stopped and found.answer[LINEAR.means.argmax()]
-
-
 @pytest.mark.parametrize("start", [3, 12])
 def test_schedules_count_from_the_first_choice(start):
     t = jnp.arange(start + 1, start + 30)
     view = types.SimpleNamespace(t=t, start=start)
     every = np.asarray(tracking.due(7, view))
     np.testing.assert_array_equal(np.flatnonzero(every), [0, 7, 14, 21, 28])
-
-
-def test_results_name_them():
-    """Other numbers are another cell."""
-    call = checked(PLAIN, je.BestArm(), je.Uniform())
-    keys = [call.replace(initial_pulls=n).key for n in (None, 1, 2)]
-    assert keys[0] == keys[1] != keys[2]

@@ -205,7 +205,9 @@ def test_methods_that_return_something_else(note, nothing_compiles):
     assert error.note == note if "native" in given else error.note.startswith(note)
     assert error.arm is None
     assert str(error).startswith("rule: got Mine() (") and "(view" in error.allowed
-    assert (error.__cause__ is not None) == (" raised " in note) == ("jax.numpy" in error.allowed)
+    cause = error.__cause__
+    assert (cause is not None) == (" raised " in note) == ("jax.numpy" in error.allowed)
+    assert cause is None or f" raised {type(cause).__name__}" in note
 
 
 def test_lanes_last_rules_are_refused(nothing_compiles):
@@ -254,11 +256,6 @@ def test_an_answer_out_of_range(call, last, said):
     assert (error.argument, error.allowed) == ("answer", allowed)
     assert error.note.startswith(f"it gave {said} after ")
     assert error.note.endswith(" samples of run 0")
-
-
-def test_the_original_error_is_the_cause():
-    error = refused(a_rule(lambda rule, view, state: {}["nothing there"]))
-    assert isinstance(error.__cause__, KeyError) and "Mine()" in str(error)
 
 
 def test_an_answer_that_needs_numpy(nothing_compiles):
