@@ -30,11 +30,8 @@ def real_array(
     """Convert `value` to a new C-ordered float64 array.
 
     Converts integers. Refuses bools (at any depth), complex numbers, objects, strings,
-    dates, masked arrays, ragged lists, NaN and infinities.
-
-    Args:
-        ndim: the number of dimensions, or a tuple of allowed numbers; None for any.
-        shape: the shape, where None means any length. None for any shape.
+    dates, masked arrays, ragged lists, NaN and infinities. `ndim` is the number of dimensions,
+    or those allowed; in `shape` None is any length.
     """
     dimensions = (ndim,) if isinstance(ndim, int) else ndim
     dimensions = dimensions if shape is None else (len(shape),)
@@ -77,11 +74,7 @@ def real(
 
 
 def integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
-    """Convert `value` to a Python int from `low` to `high`, both included.
-
-    Only Python and NumPy integers pass. Floats are refused even if integral, and
-    so are bools.
-    """
+    """Convert an integer of Python or NumPy, and no bool, to an int from `low` to `high`."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not (whole and _within(int(value), low, high)):
         raise ArgumentError(name, value, _bounds_in_words("an integer", low, high))
@@ -119,10 +112,7 @@ def deltas(value: Any) -> np.ndarray:
 
 
 def runs(value: Any) -> np.ndarray:
-    """Convert runs to an int64 array of run indices [runs].
-
-    A number n gives 0 .. n-1. A 1-D array of indices keeps its order.
-    """
+    """Convert a number n, for 0 .. n-1, or run indices in their order, to int64 [runs]."""
     kind = "an integer n >= 1 (runs 0 .. n-1), or a non-empty 1-D array of distinct integers from "
     kind += "0 to 2^31 - 1"
     if isinstance(value, int | np.integer):
@@ -216,10 +206,7 @@ def _bounds_in_words(kind: str, low: Any, high: Any, open: bool = False) -> str:
 
 
 def wrong_answers(problem: Any, arms: int, most: int | None = None) -> int | None:
-    """`problem.wrong_answers(arms)`; None: not known.
-
-    Of a best arm where `most` arms join and leave: all pairs of them and of a reference.
-    """
+    """`problem.wrong_answers(arms)`, or all pairs of `most` arms and a reference; None: unknown."""
     if most is not None:
         return math.comb(most + (problem.reference is not None), 2)
     allowed = "a problem whose wrong_answers(arms) returns an integer >= 1, or None"
@@ -240,12 +227,7 @@ def shipped(thing: Any) -> bool:
 
 
 def outside_span(rows: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, int]:
-    """Which directions [n, d] have a part outside the span of rows [K, d], beyond rounding.
-
-    Returns:
-        [n] bool, and the rank of the rows. The part is outside where it is more than
-        1e-10 of the direction.
-    """
+    """Which directions [n, d] are outside the span of rows [K, d] by over 1e-10; and its rank."""
     _, s, vt = np.linalg.svd(rows, full_matrices=False)
     basis = vt[s > max(rows.shape) * np.finfo(np.float64).eps * s[0]] if s[0] > 0 else vt[:0]
     left = np.linalg.norm(directions - directions @ basis.T @ basis, axis=1)

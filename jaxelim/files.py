@@ -19,10 +19,7 @@ def path_of(path: Any, name: str = "path") -> Path:
 
 
 def writable_file(name: str, path: Any) -> Path:
-    """Check that a file can be written, by a temporary file in its folder; return its path.
-
-    An older file of that name stays as it is.
-    """
+    """Check that a file can be written, by a temporary file in its folder; return its path."""
     path, note = path_of(path, name), ""
     try:
         if path.is_dir():
@@ -52,10 +49,9 @@ def _part_of(path: Path) -> Path:
 
 
 def write_whole(path: Path, contents: bytes) -> None:
-    """Write a file atomically: under a temporary name, flushed to the disk, then renamed.
+    """Write a file under a temporary name, flush it to the disk, and rename it.
 
-    The file is complete or absent, even if the machine is switched off. After a `StoreError`
-    no temporary file is left, and an older file of that name stays as it was.
+    So it is complete, or as it was before, even if the machine is switched off.
     """
     part = _part_of(path)
     try:

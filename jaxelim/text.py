@@ -61,10 +61,9 @@ def parse(
     without parentheses is a call without arguments.
 
     Args:
-        text: the text.
-        argument: the name of the argument, for messages.
-        known: classes and functions by name, of which the text has one.
-        inner: further names, of what is within the parentheses.
+        argument: its name, for messages.
+        known: classes and functions by name, of which the text has one; `inner`: further names,
+            of what is within the parentheses.
         files: whether the text is of a file: then nothing outside `known` is imported.
     """
     allowed = _ALLOWED if files else f"{_ALLOWED}; of one's own module:Class(..)"
