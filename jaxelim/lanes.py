@@ -221,7 +221,10 @@ class LaneOps:
         nothing = (self.flag >> 31).astype(bits.dtype)
         return jax.lax.bitcast_convert_type(bits ^ nothing, product.dtype)
 
-    def _fold(self, combine: Callable, x: Array) -> Array:
+    def _fold(self, combine: Callable, plain: Callable, x: Array) -> Array:
+        """The entries along axis 0 combined: by a tree, or as `plain` does."""
+        if not self._by_trees(x):
+            return plain(x, 0)
         folded = functools.partial(balanced, combine)
         if x.shape[0] > _WIDEST_TREE:
             x = self.materialize(lambda x: _by_blocks(x, folded), x)
@@ -249,29 +252,27 @@ class LaneOps:
 
     def max(self, x: Array) -> Array:
         """The largest entry along axis 0."""
-        larger = functools.partial(_better, jax.lax.gt)
-        return self._fold(larger, x) if self._by_trees(x) else jnp.max(x, 0)
+        return self._fold(functools.partial(_better, jax.lax.gt), jnp.max, x)
 
     def min(self, x: Array) -> Array:
         """The smallest entry along axis 0."""
-        smaller = functools.partial(_better, jax.lax.lt)
-        return self._fold(smaller, x) if self._by_trees(x) else jnp.min(x, 0)
+        return self._fold(functools.partial(_better, jax.lax.lt), jnp.min, x)
 
     def sum(self, x: Array) -> Array:
         """The sum along axis 0; counts booleans in int32."""
-        counting = x.dtype == jnp.bool_
-        if not self._by_trees(x):
-            return jnp.sum(x, 0, dtype=jnp.int32 if counting else x.dtype)
-        return self._counted(x, lambda x: x) if counting else self._fold(jax.lax.add, x)
+        if x.dtype == jnp.bool_:
+            return self._counted(x, lambda x: x)
+        return self._fold(jax.lax.add, functools.partial(jnp.sum, dtype=x.dtype), x)
 
     def zeros(self, x: Array) -> Array:
         """The number of zeros along axis 0: int32."""
-        return self._counted(x, lambda x: x == 0) if self._by_trees(x) else self.sum(x == 0)
+        return self._counted(x, lambda x: x == 0)
 
     def _counted(self, x: Array, holds: Callable) -> Array:
         """The number of entries along axis 0 that hold."""
-        if x.shape[0] > _WIDEST_TREE:
-            return self._fold(jax.lax.add, holds(x).astype(jnp.int32))
+        if x.shape[0] > _WIDEST_TREE or not self._by_trees(x):
+            plain = functools.partial(jnp.sum, dtype=jnp.int32)
+            return self._fold(jax.lax.add, plain, holds(x).astype(jnp.int32))
 
         def ones(x):  # inside: to write and read another array costs as much as the sum
             return [holds(row).astype(jnp.int32) for row in _rows(x)]
@@ -280,7 +281,7 @@ class LaneOps:
 
     def any(self, x: Array) -> Array:
         """Whether any entry along axis 0 holds."""
-        return self._fold(jax.lax.bitwise_or, x) if self._by_trees(x) else jnp.any(x, 0)
+        return self._fold(jax.lax.bitwise_or, jnp.any, x)
 
     def take(self, x: Array, i: Array) -> Array:
         """x[i] in each lane: x [n] or [n, B], i [] or [B] -> [] or [B].
