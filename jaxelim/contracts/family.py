@@ -103,10 +103,24 @@ class Family:
             if shape.items:
                 allowed += "; items need linear Gaussian rewards of one standard deviation"
             raise UnsupportedError("problem", problem, allowed)
+        low, high = self._range
+        most, level = high - low, shape.level
+        if level is not None:
+            if not low < level < high:
+                allowed = f"a number inside ({low:g}, {high:g}) for {self!r}"
+                raise ArgumentError("level", level, allowed)
+            most = min(level - low, high - level)
+        if shape.slack and not shape.slack < most:
+            allowed = f"a number below {most:g} for {self!r}"
+            raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        return getattr(self, "low", -np.inf), getattr(self, "high", np.inf)
 
     def check_rewards(self, rewards: np.ndarray) -> None:
         """Refuse recorded rewards, any shape, that the family cannot have: those out of range."""
-        low, high = getattr(self, "low", -np.inf), getattr(self, "high", np.inf)
+        low, high = self._range
         bad = (rewards < low) | (rewards > high)
         self.refuse_rewards(rewards, bad, f"from {low:g} to {high:g}")
 

@@ -223,18 +223,6 @@ class ArmModel(Family):
             allowed = f"means from {low:g} to {high:g} for {self!r}"
             raise ArgumentError("theta", means, allowed, f"{bad[0]:g} is not")
 
-    def check_shape(self, problem: Problem, shape: Pieces) -> None:
-        super().check_shape(problem, shape)
-        most, level = self.high - self.low, shape.level
-        if level is not None:
-            if not self.low < level < self.high:
-                allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
-                raise ArgumentError("level", level, allowed)
-            most = min(level - self.low, self.high - level)
-        if shape.slack and not shape.slack < most:
-            allowed = f"a number below {most:g} for {self!r}"
-            raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
-
     def nature(self, instance: "Instance") -> Any:
         """The means: [I, K]."""
         return instance.means.reshape(-1, instance.K)

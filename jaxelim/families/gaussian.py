@@ -292,7 +292,6 @@ class LinearGaussian(Gaussian):
     keeps_theta: bool = False
     keeps_sums: bool = False
     keeps_products: bool = False
-    tuned: bool = True  # for a CPU
     optimization: str | None = None
 
     @staticmethod
@@ -304,7 +303,7 @@ class LinearGaussian(Gaussian):
         safe = may_cancel(instance, ridge, min(max_samples, 10_000))
         form = "diagonal" if instance.structure == "unstructured" else "square"
         return LinearGaussian(
-            std=std, ridge=ridge, form=form, cancellation_safe=safe, keeps_sums=sums, tuned=tuned,
+            std=std, ridge=ridge, form=form, cancellation_safe=safe, keeps_sums=sums,
             keeps_theta=safe or problem.uses_theta or theta,
             # Cached where a product costs more than the test whether the cache is valid.
             keeps_products=tuned and form != "diagonal" and not safe,

@@ -99,11 +99,6 @@ class Logistic(Family):
             allowed = f"a theta with phi_k . theta from -{_LARGEST_SCORE:g} to {_LARGEST_SCORE:g}"
             raise ArgumentError("theta", instance.theta, allowed)
 
-    def check_shape(self, problem: Problem, shape: Pieces) -> None:
-        super().check_shape(problem, shape)
-        if shape.level is not None and not 0 < shape.level < 1:
-            raise ArgumentError("level", shape.level, f"a mean above 0 and below 1 for {self!r}")
-
     check_rewards = Bernoulli.check_rewards  # type: ignore[assignment]
     draw = Bernoulli.draw  # type: ignore[assignment]
 

@@ -52,12 +52,8 @@ class Numbers(Source):
     def static_part(self) -> Any:
         bare, fields = object.__new__(type(self)), dataclasses.fields(self)  # type: ignore[arg-type]
         for name in (field.name for field in fields):
-            bare._set(**{name: getattr(self, name) if name in self.static else None})
+            vars(bare)[name] = getattr(self, name) if name in self.static else None
         return bare
-
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
 
     def _refuse_others(self, instance: "Instance", rewards: Any, where: str) -> None:
         """Refuse rewards that the family of the instance cannot have."""
@@ -98,7 +94,7 @@ class Points(Numbers):
             raise ArgumentError("support", self.support, allowed)
         table = table / table.sum(1, keepdims=True)
         places = np.broadcast_to(places, table.shape)
-        self._set(support=_rows(places), probabilities=_rows(table))
+        vars(self).update(support=_rows(places), probabilities=_rows(table))
 
     @property
     def means(self) -> np.ndarray:
@@ -152,7 +148,7 @@ class Betas(Numbers):
         if not len(table) or table.shape[1] != 2 or table.min() < least or table.max() > most:
             allowed = f"two numbers from {least:g} to {most:g} for each arm"
             raise ArgumentError("table", self.table, allowed)
-        self._set(table=_rows(table))
+        vars(self).update(table=_rows(table))
 
     def _quantiles(self) -> np.ndarray:
         """Quantiles at 0, 1/CELLS, .., 1 on [0, 1]: [K, CELLS + 1]."""
@@ -201,7 +197,7 @@ class Normal(Numbers):
         if bad.size:
             allowed = f"a number, or K numbers, from {low:g} to {high:g}"
             raise ArgumentError("std", self.std, allowed, f"{bad.flat[0]:g} is not")
-        self._set(std=tuple(stds.tolist()) if stds.ndim else float(stds))
+        vars(self).update(std=tuple(stds.tolist()) if stds.ndim else float(stds))
 
     def law(self, family: Family) -> str:
         known = family.stated_law()
@@ -333,7 +329,7 @@ class Recorded(Stacks):
         checks.choice("order", self.order, ("permuted", "bootstrap", "given"))
         if not isinstance(self.common, bool):
             raise ArgumentError("common", self.common, "True or False")
-        self._set(rewards=_stacks(self.rewards))
+        vars(self).update(rewards=_stacks(self.rewards))
         if self.common and len(set(self.sizes)) > 1:
             allowed = "stacks of one length: each item for every arm"
             raise ArgumentError("rewards", self.sizes, allowed)

@@ -147,7 +147,7 @@ def test_what_is_not_defined_is_refused_by_name():
             je.simulate(instance, problem, je.Uniform(), runs=1, **settings)
 
     for level in (0.0, 1.0, -2.0):
-        refused("above 0 and below 1", je.Thresholding(level))
+        refused("level: .* inside .0, 1. for Logistic", je.Thresholding(level))
     refused("epsilon=0", je.BestArm(0.1))
     refused("ridge", ridge=1.0)
     refused("Logistic", threshold=je.Mixture())
