@@ -25,54 +25,62 @@ class Nothing:
         return seen.answer if self.stops else None
 
 
-class Candidates:
-    """A mask: candidate k falls to the best one (selective), or to any, out or not (full)."""
+class Mask:
+    """Active places, which fall with their pieces; `axes` of a piece's label name its place."""
+
+    axes = (1,)
 
     def __init__(self, pieces, full):
         self.pieces, self.full = pieces, full
-        self.active = np.ones(pieces.candidates, bool)
-        self.times = np.zeros(pieces.candidates, int)
+        shape = (pieces.candidates,) * len(self.axes)
+        self.active, self.times = np.ones(shape, bool), np.zeros(shape, int)
+
+    def place(self, labels):
+        return tuple(labels[:, axis] for axis in self.axes)
+
+    def keeps(self, labels):
+        return self.active[self.place(labels)]
+
+    tested = keeps
+
+    def fall(self, seen, labels, threshold):
+        """Drop the refuted ones of these pieces, which are returned."""
+        gone = labels[seen.values(labels) > threshold]
+        self.active[self.place(gone)] = False
+        self.times[self.place(gone)] = seen.t
+        return gone
 
     def update(self, seen, threshold):
         labels = self.pieces.every() if self.full else self.pieces.of(seen.answer)
-        labels = labels[self.keeps(labels)]
-        for j in labels[seen.values(labels) > threshold, 1]:
-            self.active[j] = False
-            self.times[j] = seen.t
+        labels = labels[self.tested(labels)]
+        self.fall(seen, labels, threshold)
         return len(labels)
-
-    def answer(self, seen):
-        if self.size > 1:
-            return None
-        return self.active[: self.pieces.P].copy() if self.size == 1 else seen.answer
-
-    def keeps(self, labels):
-        return self.active[labels[:, 1]]
 
     @property
     def size(self):
         return int(self.active.sum())
 
 
-class Pairs:
-    """worse[j, k]: the piece (j, k) is refuted; found[j]: those of at least C - m candidates k."""
+class Candidates(Mask):
+    """A mask: candidate k falls to the best one (selective), or to any, out or not (full)."""
 
-    def __init__(self, pieces, full):
-        self.pieces, self.full = pieces, full
-        self.worse = np.zeros((pieces.candidates,) * 2, bool)
-        self.times = np.zeros((pieces.candidates,) * 2, int)
+    def answer(self, seen):
+        if self.size > 1:
+            return None
+        return self.active[: self.pieces.P].copy() if self.size == 1 else seen.answer
+
+
+class Pairs(Mask):
+    """Pieces (j, k), until j is found: refuted are those of at least C - m candidates k."""
+
+    axes = (0, 1)
 
     @property
     def found(self):
-        return self.worse.sum(axis=1) >= self.pieces.candidates - self.pieces.m
+        return (~self.active).sum(axis=1) >= self.pieces.candidates - self.pieces.m
 
-    def update(self, seen, threshold):
-        labels = self.pieces.every() if self.full else self.pieces.of(seen.answer)
-        labels = labels[~self.found[labels[:, 0]] & self.keeps(labels)]
-        for j, k in labels[seen.values(labels) > threshold]:
-            self.worse[j, k] = True
-            self.times[j, k] = seen.t
-        return len(labels)
+    def tested(self, labels):
+        return ~self.found[labels[:, 0]] & self.keeps(labels)
 
     def answer(self, seen):
         if self.found.sum() < self.pieces.m:
@@ -82,41 +90,29 @@ class Pairs:
             return np.arange(self.pieces.K) == np.argmax(means)
         return self.pieces.answer(np.where(self.found, seen.means, -np.inf))
 
-    def keeps(self, labels):
-        return ~self.worse[labels[:, 0], labels[:, 1]]
-
     @property
     def size(self):
-        return int(self.worse.sum())
+        return int((~self.active).sum())
 
 
-class Signs:
+class Signs(Mask):
     """A mask of active arms and the signs found; with slack full tests the other sides too."""
 
+    axes = (0,)
+
     def __init__(self, pieces, full):
-        self.pieces, self.sides = pieces, 2 if full and pieces.slack else 1
-        self.active, self.signs = np.ones(pieces.K, bool), np.zeros(pieces.K, bool)
-        self.times = np.zeros(pieces.K, int)
+        super().__init__(pieces, full)
+        self.sides, self.signs = 2 if full and pieces.slack else 1, np.zeros(pieces.K, bool)
 
     def update(self, seen, threshold):
         tests = self.sides * self.size
         for answer in (seen.answer, ~seen.answer)[: self.sides]:
-            labels = self.pieces.of(answer)[self.active]
-            for k, sign in labels[seen.values(labels) > threshold]:
-                self.active[k] = False
-                self.signs[k] = sign
-                self.times[k] = seen.t
+            arms, signs = self.fall(seen, self.pieces.of(answer)[self.active], threshold).T
+            self.signs[arms] = signs
         return tests
 
     def answer(self, seen):
         return None if self.active.any() else self.signs.copy()
-
-    def keeps(self, labels):
-        return self.active[labels[:, 0]]
-
-    @property
-    def size(self):
-        return int(self.active.sum())
 
 
 class Definition:

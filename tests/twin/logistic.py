@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 
-from tests.twin.worlds import Linear, Seen, halfspaces
+from tests.twin.worlds import Linear, LinearSeen, Seen
 
 RIDGE = 1e-3
 
@@ -107,18 +107,15 @@ class Logistic(Linear):
         return super().spanner()[0], 1 / np.sqrt(self.d)
 
 
-class LogisticSeen(Seen):
+class LogisticSeen(LinearSeen):
     """theta_hat, and the sums of ones; `means` are scores."""
+
+    least = Seen.least
 
     def __init__(self, world, pieces, counts, theta, rewards=None):
         averages = None if rewards is None else rewards.averages
-        super().__init__(world, pieces, counts, world.phi @ theta, averages)
-        self.theta, self.phi, self.rewards = theta, world.phi, rewards
-        self.z = self.phi if pieces.items is None else pieces.items
-
-    @property
-    def candidates(self):
-        return self.z @ self.theta
+        super().__init__(world, pieces, counts, theta, averages)
+        self.rewards = rewards
 
     def values(self, labels, weights=None):
         if weights is not None:
@@ -135,10 +132,6 @@ class LogisticSeen(Seen):
                 other = closest(self.phi, weights, ones, self.theta, y, c, ridge=0.0)
                 slope[:] = divergences(self.means, self.phi @ other)
         return slopes
-
-    def halfspaces(self, labels):
-        """Directions y [Q, d] and offsets c [Q]."""
-        return halfspaces(self.pieces, self.z, labels)
 
     def _boundaries(self, labels):
         return list(zip(*self.halfspaces(labels), strict=True))

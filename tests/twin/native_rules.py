@@ -157,13 +157,7 @@ class Rage(Rule):
 
     def _end(self, seen):
         width = 2.0 * np.log(2.0 * self.P**2 / (self.delta / self.phase**2))
-        kept = []
-        for i in self.active:
-            y = self.z[[j for j in self.active if j != i]] - self.z[i]
-            norm = squared_norms(y, seen.inverse)
-            if not np.any((norm > 0) & (np.sqrt(norm * width) <= y @ seen.theta)):
-                kept.append(i)
-        self.active = np.array(kept)
+        self.active = unbeaten(seen, self.z, self.active, width)
 
     def choose(self, seen, t, active):
         if not self.left.any():
@@ -191,19 +185,10 @@ class XyAdaptive(Rule):
         self.z, self.active = seen.z, np.arange(self.pieces.P)
         self.rho, self.rho_old, self.t_old, self.repeat = 1.0, 1.0, self.K, 0
 
-    def _unbeaten(self, seen, t):
-        kept = []
-        for i in range(len(self.z)):
-            y = np.delete(self.z, i, axis=0) - self.z[i]
-            norm = squared_norms(y, seen.inverse)
-            beats = y @ seen.theta >= np.sqrt(2.0 * self.beta(t, self.delta) * norm)
-            if not np.any((norm > 0) & beats):
-                kept.append(i)
-        return np.array(kept)
-
     def choose(self, seen, t, active):
         if self.repeat == 0 and self.rho / t < self.alpha * self.rho_old / self.t_old:
-            self.active = self._unbeaten(seen, t)
+            width = 2.0 * self.beta(t, self.delta)
+            self.active = unbeaten(seen, self.z, np.arange(len(self.z)), width)
             self.rho_old, self.t_old = self.rho, t
             if len(self.active) == 1:
                 self.stop = self.mask(self.active)
@@ -222,3 +207,14 @@ class XyAdaptive(Rule):
 def differences(z, active):
     """z_i - z_j of the active candidates, i < j."""
     return np.array([z[i] - z[j] for i, j in itertools.combinations(active, 2)])
+
+
+def unbeaten(seen, z, among, width):
+    """The candidates that none of them beats by sqrt(width) norms of the difference."""
+    kept = []
+    for i in among:
+        y = z[among[among != i]] - z[i]
+        norm = squared_norms(y, seen.inverse)
+        if not np.any((norm > 0) & (np.sqrt(norm * width) <= y @ seen.theta)):
+            kept.append(i)
+    return np.array(kept)
