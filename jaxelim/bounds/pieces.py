@@ -18,8 +18,7 @@ from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
 from jaxelim.contracts.returned import traced_shape
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.evidence.designs import LinearContext
-from jaxelim.evidence.half_spaces import Derivatives, Directions
+from jaxelim.evidence.half_spaces import Derivatives, Directions, LinearContext
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import PLAIN
 

@@ -13,11 +13,42 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.pieces import HalfSpaces
-from jaxelim.contracts.views import Evidence
-from jaxelim.evidence.designs import LinearContext
-from jaxelim.lanes import PLAIN, LaneOps
+from jaxelim.contracts.views import ArmContext, Evidence
+from jaxelim.lanes import PLAIN, ArmBlock, LaneOps
 from jaxelim.matrices import product
 from jaxelim.numerics import jacobi
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LinearContext(ArmContext):
+    """The context of linear Gaussian rewards."""
+
+    cancellation_safe: bool = dataclasses.field(default=False, metadata={"static": True})
+    """Whether distances come from phi_i - phi_j, as some arms are too close for the Gram form."""
+
+    def feature(self, k: Array | ArmBlock) -> Array:
+        """phi_k, [d]."""
+        return self.lanes.row(self.features, k)
+
+    def differences(self, i: Array, many: bool) -> Array:
+        """phi_i - phi_k for every k: [K, d].
+
+        With `many` it has an axis of lanes, of length 1 if they share the differences.
+        """
+        y, features = self.feature(i), self.features
+        if many:
+            y, features = (x if x.ndim == n else x[..., None] for x, n in ((y, 2), (features, 3)))
+        return y[None] - features
+
+    def margins(self, means: Array, theta_hat: Array | None, i: Array) -> Array:
+        """(phi_i - phi_k) . theta_hat for every k: [K], or [m, K] for arms i [m]."""
+        if not self.cancellation_safe or theta_hat is None:
+            mean = self.lanes.take(means, i)
+            return (mean if i.ndim < means.ndim else mean[:, None]) - means
+        if i.ndim == means.ndim:
+            return jnp.stack([self.margins(means, theta_hat, i[r]) for r in range(i.shape[0])])
+        return jnp.sum(self.differences(i, means.ndim == 2) * theta_hat[None], 1)
 
 
 @dataclasses.dataclass(frozen=True)

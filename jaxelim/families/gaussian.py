@@ -20,9 +20,9 @@ from jaxelim.contracts.pieces import HalfSpaces, Interval, Pieces
 from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, SquareDesign
-from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence
-from jaxelim.evidence.linear import LinearEvidence, cached, refutes
+from jaxelim.evidence import linear
+from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence, LinearContext
+from jaxelim.evidence.linear import Design, DiagonalDesign, LinearEvidence, SquareDesign
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
 from jaxelim.families.one_parameter import OneParameter
@@ -349,7 +349,7 @@ class LinearGaussian(Gaussian):
             reward_sums=rewards if self.keeps_sums else None, products=None,
             design=SquareDesign(g, of_lanes(tables["matrix"])) if square else DiagonalDesign(g),
         )  # fmt: skip
-        rows = cached(Snapshot.of(self, problem, space, stats).shape)
+        rows = linear.cached(Snapshot.of(self, problem, space, stats).shape)
         if rows is None or not self.keeps_products:
             return stats
         return dataclasses.replace(stats, products=CrossCache.nothing(rows, means))
@@ -371,7 +371,7 @@ class LinearGaussian(Gaussian):
         if sums is not None:
             sums = sums + jnp.where(chosen, reward, 0)
         if products is not None:
-            rows: Any = cached(seen.shape)
+            rows: Any = linear.cached(seen.shape)
             products = CrossCache(rows, evidence.cross).after(space, along, arm)
         return LinearStatistics(
             t=stats.t + go.astype(jnp.int32), counts=stats.counts + chosen.astype(along.dtype),
@@ -393,7 +393,7 @@ class LinearGaussian(Gaussian):
 
     def evidence(self, space: LinearContext, stats: Statistics, shape: Pieces) -> LinearEvidence:
         assert isinstance(stats, LinearStatistics)
-        rows, cross = cached(shape), None
+        rows, cross = linear.cached(shape), None
         if stats.products is not None and rows is not None:
             cross = stats.products.of(space, stats.design, rows).cross
         return LinearEvidence.of(space, shape, stats.design, stats.means, stats.theta_hat, cross)
@@ -418,4 +418,4 @@ class LinearGaussian(Gaussian):
     def refuted_pairs(self, seen: Snapshot, arms: Any, beta: Array) -> list[tuple[Array, Array]]:
         evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
         pairs, slack = evidence.pairs(arms), seen.shape.slack
-        return [(i, refutes(x + slack if slack else x, norm, beta)) for i, x, norm in pairs]
+        return [(i, linear.refutes(x + slack if slack else x, norm, beta)) for i, x, norm in pairs]

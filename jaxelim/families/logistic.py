@@ -25,9 +25,8 @@ from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.pieces import HalfSpaces, Pieces
 from jaxelim.contracts.views import Evidence, Snapshot, Statistics
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
-from jaxelim.evidence.half_spaces import Bent, Coordinates, Directions
-from jaxelim.evidence.linear import LinearEvidence
+from jaxelim.evidence.half_spaces import Bent, Coordinates, Directions, LinearContext
+from jaxelim.evidence.linear import LinearEvidence, SquareDesign, weighted
 from jaxelim.families.one_parameter import Bernoulli
 from jaxelim.lanes import PLAIN, LaneOps, index_like
 from jaxelim.matrices import factor_inverse, product

@@ -11,7 +11,7 @@ from jax import Array
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
-from jaxelim.evidence.designs import SquareDesign, weighted
+from jaxelim.evidence.linear import SquareDesign, weighted
 from jaxelim.lanes import index_like
 from jaxelim.numerics.host import product
 from jaxelim.numerics.jacobi import orthonormal

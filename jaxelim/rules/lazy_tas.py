@@ -11,7 +11,7 @@ from jax import Array
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Rarely, Traits
 from jaxelim.contracts.views import View
-from jaxelim.evidence.designs import weighted
+from jaxelim.evidence.linear import weighted
 from jaxelim.lanes import index_like
 from jaxelim.numerics.jacobi import svd
 from jaxelim.rules.parts import tracking

@@ -13,8 +13,8 @@ import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
-from jaxelim.evidence.linear import LinearEvidence
+from jaxelim.evidence.half_spaces import LinearContext
+from jaxelim.evidence.linear import LinearEvidence, SquareDesign, weighted
 from jaxelim.families.gaussian import CrossCache
 from jaxelim.lanes import LaneOps
 from tests.calls import checked, planned

@@ -7,7 +7,8 @@ import pytest
 
 from jaxelim import scope
 from jaxelim.contracts.sets import pack, unpack
-from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
+from jaxelim.evidence.half_spaces import LinearContext
+from jaxelim.evidence.linear import DiagonalDesign, SquareDesign
 from jaxelim.lanes import ARMS_A_BLOCK, LaneOps, index_like, over_arm_blocks
 
 B = 5

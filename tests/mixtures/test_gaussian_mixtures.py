@@ -5,7 +5,8 @@ import pytest
 
 import jaxelim as je
 from jaxelim.contracts.pieces import HalfSpaces, Pairs
-from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
+from jaxelim.evidence.half_spaces import LinearContext
+from jaxelim.evidence.linear import DiagonalDesign, SquareDesign
 from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import Grid

@@ -15,8 +15,7 @@ from jax import Array
 from jaxelim.contracts.pieces import Pairs, Pieces
 from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import View
-from jaxelim.evidence.designs import LinearContext
-from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence
+from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence, LinearContext
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
