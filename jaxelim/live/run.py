@@ -81,7 +81,8 @@ class LiveRun(Look):
         stack: Any = None,
         **settings: Unpack[Settings],
     ):
-        own: Any = dict(threshold=Mixture(), problem=problem, rule=rule, run=run) | settings
+        own: Any = {"threshold": Mixture(), **settings}
+        own |= {"problem": problem, "rule": rule, "run": run}
         kept: Any = {"family": family, "costs": costs, "most": most_arms, "stack": stack}
         self._fold_of = lambda arms: Fold.of(Arms(arms, **kept), **own)
         self._first = self._fold_of(arms)
