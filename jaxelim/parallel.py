@@ -21,7 +21,6 @@ from importlib import metadata
 from typing import Any
 
 import jax
-import numpy as np
 
 from jaxelim import checks, program_cache, scope
 from jaxelim.engine import REVISION
@@ -130,15 +129,9 @@ def dealt(
 
 def versions() -> dict[str, str]:
     """All versions that determine numbers or the form of messages."""
-    return {
-        "jaxelim": metadata.version("jaxelim"),
-        "revision": str(REVISION),
-        "jax": jax.__version__,
-        "jaxlib": metadata.version("jaxlib"),
-        "numpy": np.__version__,
-        "python": ".".join(platform.python_version_tuple()[:2]),
-        "machine": platform.machine(),
-    }
+    packages = {name: metadata.version(name) for name in ("jaxelim", "jax", "jaxlib", "numpy")}
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {**packages, "revision": str(REVISION), "python": python, "machine": platform.machine()}
 
 
 def _in_worker(
@@ -148,9 +141,8 @@ def _in_worker(
     here = socket.gethostname(), os.getpid()
     if here == client:
         raise SetupError("the executor runs its tasks in this process, on threads", _SPAWN)
-    mine = versions()
-    other = [f"{name} is {mine[name]} there and {wanted.get(name)} here" for name in mine
-             if mine[name] != wanted.get(name)]  # fmt: skip
+    other = [f"{name} is {mine} there and {wanted.get(name)} here"
+             for name, mine in versions().items() if mine != wanted.get(name)]  # fmt: skip
     if other:
         said = f"a worker has other versions: {'; '.join(other)}"
         raise WorkerError(said, "install the same versions there, and start the workers again")

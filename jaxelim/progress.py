@@ -14,18 +14,13 @@ from tqdm import tqdm
 
 from jaxelim.errors import ArgumentError
 
-MINUTE = 60.0
-"""Seconds between two lines where there is no terminal, and before the first."""
-_QUIET = ("PYTEST_CURRENT_TEST", "CI", "READTHEDOCS")
-"""Variables of the environment in tests and in builds of documentation."""
-_INSIDE = contextvars.ContextVar("inside", default=False)
-"""Whether a line of `by_parts` is shown, to which a call inside adds none of its own."""
+MINUTE = 60.0  # seconds between two lines where there is no terminal, and before the first
+_QUIET = ("PYTEST_CURRENT_TEST", "CI", "READTHEDOCS")  # of tests and builds of documentation
+_INSIDE = contextvars.ContextVar("inside", default=False)  # `by_parts`, which shows a line
 
 
-def check(progress: Any) -> None:
-    """Raises:
-    ArgumentError: `progress` is not None, a bool or a callable.
-    """
+def refuse_other(progress: Any) -> None:
+    """Refuse what is not None, a bool or a callable."""
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         allowed = "None, True, False or a callable of (runs done, runs, samples, seconds)"
         raise ArgumentError("progress", progress, allowed)
@@ -67,7 +62,7 @@ class _Lines:
         """Lines are flushed as they are printed."""
 
 
-def bar(show: Any = None, **settings: Any) -> Any:
+def _bar(show: Any, **settings: Any) -> Any:
     """A tqdm bar, or None where `show` and the surroundings ask for none."""
     if show is not True and not (show is None and _may_show()):
         return None
@@ -96,20 +91,21 @@ class Progress:
     """
 
     def __init__(self, show: Any, total: int, unit: str = "run"):
-        self._began, self._total = time.perf_counter(), total
+        self._began, self._total, self._unit = time.perf_counter(), total, unit
         self._over = 0, 0  # runs and samples, beside those of `update`
         self._call = show if callable(show) else None
-        self._bar = bar(show, total=total, unit=unit, smoothing=0)
+        self._bar = _bar(show, total=total, unit=unit, smoothing=0)
 
     def __enter__(self) -> "Progress":
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.close()
+        if self._bar is not None:
+            self._bar.close()
 
     def compiling(self) -> None:
         """Say that a program compiles, until the next update."""
-        self._show(None, "compiling ")
+        self._show("compiling ")
 
     def running(self) -> None:
         """Begin to measure time: the first program is compiled."""
@@ -123,21 +119,16 @@ class Progress:
         """Count runs and samples of a part that is over, beside those of `update`."""
         self._over = self._over[0] + runs, self._over[1] + samples
 
-    def update(self, finished: int, samples: int) -> None:
-        """Show `finished` runs and `samples` samples so far, of the present part."""
+    def update(self, finished: int = 0, samples: int = 0, name: str = "") -> None:
+        """Show `finished` runs and `samples` samples so far, of the present part, and its name."""
         finished, samples = self._over[0] + finished, self._over[1] + samples
         seconds = max(time.perf_counter() - self._began, 1e-9)
         if self._call is not None:
             self._call(finished, self._total, samples, seconds)
-        self._show(finished, "", f"{samples / seconds / 1e6:.2f} M samples/s")
+        rate = f"{samples / seconds / 1e6:.2f} M samples/s" if self._unit == "run" else ""
+        self._show(f"{name}: " if name else "", finished, rate)
 
-    def begin(self, part: int, name: str) -> None:
-        """Show that `part` parts of the work are over, and the name of the next."""
-        if self._call is not None:
-            self._call(part, self._total, 0, time.perf_counter() - self._began)
-        self._show(part, f"{name}: " if name else "")
-
-    def _show(self, done: int | None, description: str, postfix: str = "") -> None:
+    def _show(self, description: str, done: int | None = None, postfix: str = "") -> None:
         if self._bar is None:
             return
         self._bar.set_description_str(description, refresh=False)
@@ -147,28 +138,20 @@ class Progress:
         if self._bar.mininterval < 1:  # no lines of a file
             self._bar.refresh()
 
-    def close(self) -> None:
-        """Close the bar, on a line of its own."""
-        if self._bar is not None:
-            self._bar.close()
 
+def by_parts(parts: Sequence[tuple[str, Callable[[], Any]]], show: Any) -> None:
+    """Do parts of some work, in order, with one line of progress over all.
 
-def by_parts(parts: Sequence[tuple[str, Callable[[], Any]]], show: Any) -> list[Any]:
-    """The results of parts of some work, in order, with one line of progress over all.
-
-    A call in a part that would show progress by itself shows none.
-
-    Parts are pairs of a name and a function without arguments.
+    A call in a part that would show progress by itself shows none. Parts are pairs of a name
+    and a function without arguments.
     """
-    check(show)
-    results = []
+    refuse_other(show)
     with Progress(show, len(parts), "part") as line:
         token = _INSIDE.set(True)
         try:
-            for name, part in parts:
-                line.begin(len(results), name)
-                results.append(part())
-            line.begin(len(parts), "")
+            for number, (name, part) in enumerate(parts):
+                line.update(number, name=name)
+                part()
+            line.update(len(parts))
         finally:
             _INSIDE.reset(token)
-    return results

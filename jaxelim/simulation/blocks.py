@@ -11,8 +11,7 @@ import numpy as np
 from jaxelim import checks, parallel, scope
 from jaxelim.errors import ArgumentError, Interrupted, WorkerError, warn
 from jaxelim.files import make_folder
-from jaxelim.progress import Progress
-from jaxelim.progress import check as check_progress
+from jaxelim.progress import Progress, refuse_other
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.descriptions import ARRAYS, experiment_of, numbers_of, origin
@@ -37,7 +36,7 @@ def compute(call: Experiment, bar: Progress | None = None) -> tuple[dict, dict]:
 
 def _check(call: Experiment, progress: Any, executor: Any, block: Any) -> None:
     """Refuse arguments of `simulate` that do not go together, and progress that is none."""
-    check_progress(progress)
+    refuse_other(progress)
     if block is not None:
         checks.integer("block", block, low=1)
     if executor is None:
@@ -100,7 +99,7 @@ def run_calls(
         with Progress(progress, count) as bar:
             bar.over(count - left, 0)
             if left < count:
-                bar.update(0, 0)
+                bar.update()
             for number, (arrays, took) in parallel.dealt(compute, parts, executor, bar):
                 n, part = work[number]
                 if folder is not None:
@@ -110,7 +109,7 @@ def run_calls(
                 kept[n].append((part.runs, arrays, took))
                 bar.over(part.trajectories * part.runs.size, took["samples_drawn"])
                 if executor is not None:
-                    bar.update(0, 0)
+                    bar.update()
     except KeyboardInterrupt:
         over = sum(_runs(parts).size for parts in kept)
         words = f"interrupted: {over} of {total} runs are in finished blocks. {_remain(store)}"
