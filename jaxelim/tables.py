@@ -55,11 +55,12 @@ def aligned(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return ["  ".join(map(str.rjust, line, widths)) for line in lines]
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, digits: int = 4) -> str:
     """A cell's text: numbers have four digits, NaN is a hyphen."""
-    if isinstance(value, float):
-        return "-" if math.isnan(value) else f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-    return str(value)
+    if not isinstance(value, float):
+        return str(value)
+    whole = f"{value:.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
+    return "-" if math.isnan(value) else whole
 
 
 def _in_words(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:

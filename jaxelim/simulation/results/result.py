@@ -225,15 +225,11 @@ class Result:
         if isinstance(self.problem, Text):
             allowed = "problem itself, by load_result(path, problem=...)"
             raise ArgumentError("problem", self.problem, allowed)
-        solved = complexity(self.instance, self.problem)
-        lead = self.samples.shape[:1] if self.batched else ()
-        value = np.reshape(solved.value, (*lead, 1, 1))
-        allocation = np.reshape(solved.pulls, (*lead, 1, 1, -1))
-        of_delta = [
-            efficiency(self.samples[..., d, :], self.pulls[..., d, :, :], delta, value, allocation)
-            for d, delta in enumerate(self.deltas)
-        ]
-        ratio, distance = (np.stack(x, -2) for x in zip(*of_delta, strict=True))
+        solved, lead = complexity(self.instance, self.problem), (*self.samples.shape[:-3], 1, 1, 1)
+        value, allocation = np.reshape(solved.value, lead), np.reshape(solved.pulls, (*lead, -1))
+        samples, pulls = np.swapaxes(self.samples, -2, -1), np.swapaxes(self.pulls, -3, -2)
+        found = efficiency(samples, pulls, self.deltas, value, allocation)  # delta is the last axis
+        ratio, distance = (np.swapaxes(x, -2, -1) for x in found)
         cut = np.where(self.stopped, 1.0, np.nan)
         if self.costs is not None:
             ratio = ratio * (self.costs / self.samples)

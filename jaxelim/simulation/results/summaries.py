@@ -223,16 +223,18 @@ def compared(
 
 def _verdicts(rows: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict], list[str]]:
     """A line for each row; and a note on what all rows share, which has no column."""
-    lines = [
-        {name: str(row[name]) for name in ("first", "second", "instance", "problem", "stopping")
-         if name in row}
-        | {"delta": _short(row["delta"]),
-           "ratio": f"{_short(row['ratio'], 3)} [{_short(row['ratio_low'], 3)}, "
-                    f"{_short(row['ratio_high'], 3)}]",
-           "p": _short(row["mean_p"], 2), "Holm p": _short(row["holm_p"], 2),
-           "verdict": row["verdict"]}
-        for row in rows
-    ]  # fmt: skip
+    from jaxelim.tables import shown
+
+    lines = []
+    for row in rows:
+        names = ("first", "second", "instance", "problem", "stopping")
+        ratio, low, high = (shown(row[f"ratio{end}"], 3) for end in ("", "_low", "_high"))
+        lines.append({
+            **{name: str(row[name]) for name in names if name in row},
+            "delta": shown(row["delta"]), "ratio": f"{ratio} [{low}, {high}]",
+            "p": shown(row["mean_p"], 2), "Holm p": shown(row["holm_p"], 2),
+            "verdict": row["verdict"],
+        })  # fmt: skip
     words = {"second": f"ratio: mean {OF[by].number} over that of {{}}", "problem": "{}",
              "stopping": "{}", "delta": "delta {}"}  # fmt: skip
     shared = []
@@ -296,10 +298,9 @@ def _rows(
     else:
         stops = _common(a, b, "stopping rule, or with one each", mine, theirs)
     deltas = _common(a, b, "delta", a.deltas.tolist(), b.deltas.tolist())
-    for i in range(sizes[0] or 1):
-        where = {"instance": i} if a.batched else {}
+    for lead in np.ndindex(a.samples.shape[:-3]):
+        where = dict(zip(("instance",), lead, strict=False))
         for (s, r, name), (d, e, delta) in product(stops, deltas):
-            lead = tuple(where.values())
             row = _row(outcomes(a, (*lead, s, d)), outcomes(b, (*lead, r, e)), paired, level)
             yield {**where, "stopping": name, "delta": delta, "paired": paired, **row}
 
@@ -339,11 +340,6 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
 
 def _spread(name: str, x: two_samples.Estimated) -> dict[str, float]:
     return {name: x.value, f"{name}_low": x.low, f"{name}_high": x.high}
-
-
-def _short(x: float, digits: int = 4) -> str:
-    """A number in few digits; NaN is a hyphen."""
-    return "-" if math.isnan(x) else f"{x:.0f}" if abs(x) >= 1000 else f"{x:.{digits}g}"
 
 
 __all__ = ["compare"]
