@@ -12,14 +12,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
 from jaxelim.progress import Progress
 from jaxelim.simulation import blocks
-from jaxelim.simulation.experiment import (
-    Engine,
-    Experiment,
-    Settings,
-    in_the_given_coordinates,
-    of_truth,
-    takes_settings,
-)
+from jaxelim.simulation.experiment import Engine, Experiment, Settings, of_truth, takes_settings
 from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.run import HostLoop, ordered
@@ -190,9 +183,7 @@ def trace(
     run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
     call = Experiment(of_truth(instance), problem, rule, **given, runs=np.array([run]))
     call = call.on_one_device()
-    length = 4096  # a power of two, so that traces share few compiled programs
-    while length < call.cap + 2:
-        length *= 2
+    length = max(4096, 1 << (call.cap + 1).bit_length())  # so, traces share few compiled programs
     with scope.engine():
         plan = planned(call, log=length)
         carry: Any = HostLoop(plan, Progress(False, 1)).run()[0]
@@ -209,7 +200,7 @@ def trace(
             answer=found["answer"],
             pulls=found["pulls"],
             elimination_times=found.get("elimination_times"),
-            theta_hat_0=in_the_given_coordinates(call, log.theta_hat_0) * scale,
+            theta_hat_0=call.in_the_given_coordinates(log.theta_hat_0) * scale,
         )
 
 

@@ -26,8 +26,7 @@ from jaxelim.thresholds.mixture import Mixture
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
 F = TypeVar("F", bound=Callable)
-RECORDS = ("pair_times", "means")
-"""What a call may record beside its arrays."""
+RECORDS = ("pair_times", "means")  # what a call may record beside its arrays
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,14 +193,7 @@ class Experiment:
         """All arguments by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    @property
-    def key(self) -> str:
-        """A hash of all that determines the numbers of a run: its name in a store.
-
-        Raises:
-            ArgumentError: an argument that its value does not identify, such as a function.
-        """
-        return key_of(self)
+    key = property(key_of, doc="A hash of what determines the numbers of a run; see `key_of`.")
 
     @cached_property
     def computed(self) -> Arms:
@@ -230,6 +222,11 @@ class Experiment:
         if truth is None:
             return Arms(arms, instance.family, instance.names, costs=instance.costs)
         return truth.replace(arms=arms, theta=theta)
+
+    def in_the_given_coordinates(self, theta_hat: np.ndarray) -> np.ndarray:
+        """An estimate [d] of theta in the coordinates of the instance, not a batch."""
+        arms, same = self.instance.arms, self.computed is self.instance
+        return theta_hat if same else least_squares(arms[_kinds(arms)[0]], theta_hat)
 
     @property
     def waits(self) -> bool:
@@ -345,14 +342,6 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
         allowed = "stopping rules of different `name`: results are told apart by it"
         raise ArgumentError("stopping", stopping, allowed)
     return tuple(rules)
-
-
-def in_the_given_coordinates(call: Experiment, theta_hat: np.ndarray) -> np.ndarray:
-    """An estimate [d] of theta in the coordinates of the call's instance, not a batch."""
-    if call.computed is call.instance:
-        return theta_hat
-    arms = call.instance.arms
-    return least_squares(arms[_kinds(arms)[0]], theta_hat)
 
 
 def _kinds(arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -325,7 +325,8 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
     row: dict[str, Any] = {"restricted": at}
     for n, name in enumerate(("first", "second")):
         row |= {f"runs_{name}": tau[n].size, f"cut_{name}": cut[n].size,
-                f"mean_{name}": float(kept[n].mean()), f"median_{name}": float(np.median(tau[n]))}
+                f"mean_{name}": float(kept[n].mean()),
+                f"median_{name}": float(np.median(tau[n]))}  # fmt: skip
         errors = two_samples.rate(int(wrong[n].sum()), wrong[n].size, level)
         row |= _spread(f"errors_{name}", errors)
     difference, row["mean_p"] = two_samples.difference(kept[0], kept[1], paired, level)
