@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxelim import instances
-from jaxelim.errors import ArgumentError
 from tests.calls import stack
 
 # The shipped instances
@@ -25,8 +24,6 @@ def test_names_and_descriptions():
         assert "Table" in about.used_in
         assert (about.m is not None) == ("top-m" in about.problems)
     assert instances.describe("linear-d20").m == 5
-    with pytest.raises(ArgumentError, match="nearest: 'linear-d20'"):
-        instances.describe("linear_d20")
 
 
 def gap(one, m):
