@@ -99,8 +99,7 @@ def linear_d10(
     arms need: 52 arms for K = 50 and the best arm, 51 for m = 3.
 
     Args:
-        seed: 0 <= seed < 2^63.
-        n: None for one instance, a number >= 1 for a batch of n.
+        seed, n: as for `linear_d20`.
         problem: "best-arm" or "top-m".
         K: the least number of arms, > m.
         m: for top m only: 1 .. 10, 3 by default.
@@ -153,8 +152,7 @@ def unstructured(
       signs and absolute values uniform on `mean_interval`.
 
     Args:
-        seed: 0 <= seed < 2^63.
-        n: None for one instance, a number >= 1 for a batch of n.
+        seed, n: as for `linear_d20`.
         problem: "best-arm", "top-m" or "thresholding".
         K: the number of arms, >= 2, or 1 for thresholding; a small K uses the first K of these
             means.
