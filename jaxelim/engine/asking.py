@@ -19,9 +19,12 @@ from jaxelim.engine import watching
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.one_lane import Traced
 from jaxelim.engine.returned import call
-from jaxelim.engine.state import Inputs, Run, of_run
+from jaxelim.engine.state import LANE_GROUP, Inputs, Run, of_run
 from jaxelim.families import noise as random
 from jaxelim.lanes import PLAIN, saturated, where
+
+_SERVED = {False: LANE_GROUP, True: 1024}
+"""Lanes that a call of `choose` serves; on a GPU, True, kernels take as long for 16 as for more."""
 
 
 class Asking(Observing):
@@ -112,12 +115,12 @@ class Asking(Observing):
         asks, found = asks & wanted, (whole(arm), after)
         if light:
             return *found, asks
-        own, with_shared = self._apart(view)
+        (own, with_shared), execution = self._apart(view), self.spec.execution
 
         def some(c: tuple) -> tuple:
             """`choose` for the first lanes that ask, gathered into a group."""
             left, found = c
-            group = self.spec.execution.served
+            group = min(_SERVED[execution.gpu], execution.lanes)
             place = jnp.cumsum(left.astype(jnp.int32)) - 1
             taken, place = left & (place < group), jnp.clip(place, 0, group - 1)
             asking = jnp.minimum(jnp.sum(left, dtype=jnp.int32), group)

@@ -145,7 +145,10 @@ class Loop:
         carry, noise = self._refilled(inputs, queue, carry)
         start, opened = carry.lane.stats.t, carry.lane.record.closed_at == 0
         taken, steps = self._stepped(inputs, carry, noise)
-        lane = watching.after_chunk(self.spec, steps.lane.with_fixed(carry.lane))
+        lane = steps.lane.with_fixed(carry.lane)
+        lost = jnp.any(~jnp.isfinite(lane.stats.means), 0)
+        lost = lost & (lane.run.item < self.spec.execution.queue)
+        lane = watching.ended(lane, lost, watching.MEANS)
         # An empty lane's t stands still, so its state could run away, to a NaN at last.
         state = where(carry.lane.done, carry.lane.rule_state, lane.rule_state)
         lane = dataclasses.replace(lane, rule_state=state)

@@ -86,11 +86,6 @@ class Traced:
         return jax.tree.unflatten(self.result, out)
 
     @property
-    def has_loop(self) -> bool:
-        """Whether f has a loop."""
-        return any(x.primitive.name in ("while", "scan") for x in operations(self.closed.jaxpr))
-
-    @property
     def allowed(self) -> bool:
         """Whether a kernel may hold all operations of f."""
         return not blocking(self.closed.jaxpr)

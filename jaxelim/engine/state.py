@@ -25,8 +25,6 @@ LANE_GROUP = 16
 
 In smaller groups XLA:CPU rounds LinGame's weights differently.
 """
-_SERVED_ON_A_GPU = 1024
-"""Lanes that one call of `choose` serves on a GPU, whose kernels take as long for 16."""
 GRAPHS = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CONDITIONAL,WHILE",
     "xla_gpu_graph_min_graph_size": 1,
@@ -55,11 +53,6 @@ class Execution:
     def single(self) -> bool:
         """Whether one lane takes runs one after the other."""
         return self.lanes == 1
-
-    @property
-    def served(self) -> int:
-        """Lanes that lack rare work and that one call of `choose` serves, at most."""
-        return min(_SERVED_ON_A_GPU if self.gpu else LANE_GROUP, self.lanes)
 
     def lane_ops(self, flag: Array) -> LaneOps:
         """The primitives of the program; `flag` as in `Inputs`."""

@@ -23,7 +23,7 @@ from jaxelim.contracts import Family, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import watching
 from jaxelim.engine.asking import Asking
-from jaxelim.engine.one_lane import Traced
+from jaxelim.engine.one_lane import Traced, operations
 from jaxelim.engine.state import (
     Inputs,
     Lane,
@@ -228,7 +228,8 @@ class Step(Asking):
                 choices["rare"] = self.ask("probe", view, state)[2] is not None
             if spec.family.design and not rule.rare:
                 choose = Traced(lambda state: self.ask("choose", view, state), state)
-                choices["inner_loops"] = choose.has_loop
+                names = {one.primitive.name for one in operations(choose.closed.jaxpr)}
+                choices["inner_loops"] = bool(names & {"while", "scan"})
             if execution.single:
                 noise = arguments[-1][0]
                 step = Traced(lambda lane: self.pull(given, lane, noise, rule.rare).lane, lane)
@@ -346,7 +347,8 @@ class Step(Asking):
             log_e=None if spec.evidence is None else looks.none_so_far(seen),
             pending=pending,
         )
-        return watching.begun(lane, rewards), view
+        lost = ~lane.done & jnp.any(~jnp.isfinite(rewards), 0)
+        return watching.ended(lane, lost, watching.REWARD), view
 
 
 def estimates_of(stats: Statistics, pending: Pending | None) -> dict[str, Array]:

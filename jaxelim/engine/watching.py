@@ -72,21 +72,10 @@ def sampled(spec: Spec, lane: Lane, go: Array, reward: Array) -> Lane:
     """The lanes after a sample; `go` [B] bool: whether there is one."""
     if shipped(spec.family):
         return lane
-    return _ended(lane, go & ~jnp.isfinite(reward), REWARD)
+    return ended(lane, go & ~jnp.isfinite(reward), REWARD)
 
 
-def begun(lane: Lane, rewards: Array) -> Lane:
-    """The lanes at their first check; rewards [n K, B]."""
-    return _ended(lane, ~lane.done & jnp.any(~jnp.isfinite(rewards), 0), REWARD)
-
-
-def after_chunk(spec: Spec, lane: Lane) -> Lane:
-    """The lanes at the end of a chunk."""
-    taken = lane.run.item < spec.execution.queue
-    return _ended(lane, taken & jnp.any(~jnp.isfinite(lane.stats.means), 0), MEANS)
-
-
-def _ended(lane: Lane, bad: Array, code: int) -> Lane:
+def ended(lane: Lane, bad: Array, code: int) -> Lane:
     """The lanes, ended where `bad` [B] holds."""
     return dataclasses.replace(lane, fault=marked(lane.fault, bad, code), done=lane.done | bad)
 
