@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxelim.errors import ArgumentError, unknown_name
+from jaxelim import checks
+from jaxelim.errors import ArgumentError
 from jaxelim.simulation.results.descriptions import FORMAT, dataset_of, write
 from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.result import Result
@@ -76,8 +77,7 @@ class Study:
         names = [key] if isinstance(key, str) else list(key)
         known = [name for axis in range(3) for name in self._names(axis)]
         for name in names:
-            if name not in known:
-                raise unknown_name("key", name, known)
+            checks.choice("key", name, known)
         found = []
         for one in self.results:
             left = iter(one)
@@ -103,10 +103,8 @@ class Study:
         kept = dict(self.results)
         for n, given in enumerate((rule, instance, problem)):
             known = self._names(n)
-            names = list(known if given is None else [given] if isinstance(given, str) else given)
-            for name in names:
-                if name not in known:
-                    raise unknown_name(AXES[n], name, known)
+            names = known if given is None else [given] if isinstance(given, str) else given
+            names = [checks.choice(AXES[n], name, known) for name in names]
             kept = {key: result for key, result in kept.items() if key[n] in names}
         if stopping is not None or delta is not None:
             kept = {key: result.select(stopping, delta) for key, result in kept.items()}

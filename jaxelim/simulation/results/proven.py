@@ -9,10 +9,8 @@ from jaxelim.contracts.proofs import UNKNOWN_VARIANCE, Call, proof_of
 from jaxelim.errors import abbreviate
 from jaxelim.thresholds.mixture import Mixture
 
-GIVEN = "the noise was given, and its law is not known"
-"""The reason of a call that is proven for rewards of the family's own noise."""
+GIVEN = "the noise was given, and its law is not known"  # proven for the family's own noise
 PENDING = "with a batch or a delay the rule's own test counts rewards that are pending"
-"""The reason of a call that is proven where every reward enters after its pull."""
 _SURE = ": an answer is wrong with probability at most delta."
 
 
@@ -34,7 +32,9 @@ def proven(call: Any) -> bool | str:
         reason = proof_of(call.threshold, terms)
         if reason is True and call.noise is not None:
             reason = GIVEN
-        if reason is True and call.waits and _counts_pending(call, stopping):
+        # The rule's own test reads more than entered rewards, but for a mixture's.
+        own = call.rule.traits.native == "always" and not isinstance(call.threshold, Mixture)
+        if reason is True and call.waits and (stopping.native or own):
             reason = PENDING
         if reason is not True:
             reasons.setdefault(str(reason), []).append(stopping.name)
@@ -43,12 +43,6 @@ def proven(call: Any) -> bool | str:
     if list(reasons.values()) == [[rule.name for rule in call.stopping]]:
         return next(iter(reasons))
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
-
-
-def _counts_pending(call: Any, stopping: Any) -> bool:
-    """Whether the rule's own test may end runs: it reads more than entered rewards."""
-    always = call.rule.traits.native == "always" and not isinstance(call.threshold, Mixture)
-    return stopping.native or always
 
 
 def sentence(threshold: Any, reason: bool | str, instance: Any) -> str:
