@@ -94,18 +94,10 @@ class Settings(TypedDict, total=False):
 class Experiment:
     """A call of `simulate` as a value: its arguments, checked and converted.
 
-    Run r is a function of it and of r. A result has it as `experiment`.
-
-    Args:
-        instance: an `Instance`; in live runs `Arms`, whose theta nobody knows.
-        problem, rule: as of `simulate`.
-        delta: then the error probabilities, [D] float64.
-        stopping: then a tuple of stopping rules.
-        runs: then run indices, [R] int64.
-        ridge: then the family's, where None was given.
-        initial_pulls: then a number, where None was given.
-        elimination, threshold, seed, max_samples, noise, record, engine, batch, delay: as of
-            `simulate`.
+    Run r is a function of it and of r. A result has it as `experiment`. Its arguments are those
+    of `simulate`; the instance of a live run is `Arms`, whose theta nobody knows. Converted,
+    `delta` is float64 [D], `stopping` a tuple, `runs` the run indices, int64 [R], and `ridge`
+    and `initial_pulls` are the family's where None was given.
 
     Raises:
         ArgumentError, UnsupportedError: as `simulate`.

@@ -60,9 +60,7 @@ def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
         parts: what is not jaxelim's own, as of `load_result`, for all results.
 
     Raises:
-        ArgumentError: a part that is passed is not the one in the file.
-        DamagedFileError: the file is not as it was written.
-        StoreError: the file cannot be read, or holds no study, or one of a newer format.
+        ArgumentError, DamagedFileError, StoreError: as `load_result`.
     """
     path = path_of(path)
     tree, found = opened(path, xr.load_datatree), {}
@@ -76,11 +74,9 @@ def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
 
 def is_study(path: Path) -> bool:
     """Whether a file is a study; False of what cannot be read."""
-    try:
-        with opened(path, xr.open_dataset) as root:
-            return "jaxelim_study" in root.attrs
-    except StoreError:
-        return False
+    with contextlib.suppress(StoreError), opened(path, xr.open_dataset) as root:
+        return "jaxelim_study" in root.attrs
+    return False
 
 
 def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:

@@ -176,8 +176,7 @@ class Result:
             Differences and ends, shape of `samples` each.
 
         Raises:
-            ArgumentError: there are no such arms; and as `intervals`.
-            UnsupportedError: as `intervals`.
+            ArgumentError, UnsupportedError: there are no such arms; and as `intervals`.
         """
         level, pair = confidence.level_of(level), confidence.pair_of(self.instance, a, b)
         pairs = self.instance.K * (self.instance.K - 1) // 2 if together else 1
@@ -252,11 +251,11 @@ class Result:
         known = {rule.name: s for s, rule in enumerate(self.stopping)}
         names = known if stopping is None else [stopping] if isinstance(stopping, str) else stopping
         rules = [known[checks.choice("stopping", name, known)] for name in names]
-        deltas = self.deltas if delta is None else checks.deltas(delta)
+        deltas, have = self.deltas if delta is None else checks.deltas(delta), self.deltas.tolist()
         for value in deltas:
-            if value not in self.deltas:
-                raise ArgumentError("delta", value, f"one of {self.deltas.tolist()}")
-        levels = [int(np.argmax(self.deltas == value)) for value in deltas]
+            if value not in have:
+                raise ArgumentError("delta", value, f"one of {have}")
+        levels = list(map(have.index, deltas))
         at: tuple = (*[slice(None)] * self.batched, *np.ix_(rules, levels))
         return self._part(at, stopping=tuple(self.stopping[s] for s in rules), delta=deltas)
 
@@ -282,8 +281,7 @@ class Result:
         """
         import xarray as xr  # slow to import, so only here
 
-        lead = ("instance",) if self.batched else ()
-        dims = (*lead, "stopping", "delta", "run")
+        dims = (*("instance",) * self.batched, "stopping", "delta", "run")
         of_answer = self.problem.answer_axis or (
             "arm" if self.answer.shape[-1] == self.pulls.shape[-1] else "answer_index"
         )
@@ -332,10 +330,8 @@ class Result:
         return descriptions.same(self, other)
 
     def __repr__(self) -> str:
-        return (
-            f"<Result {self.rule!r} on {self.instance.name or repr(self.instance)}: "
-            f"{'x'.join(map(str, self.samples.shape))} runs>"
-        )
+        of, sizes = self.instance.name or repr(self.instance), map(str, self.samples.shape)
+        return f"<Result {self.rule!r} on {of}: {'x'.join(sizes)} runs>"
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
