@@ -130,6 +130,7 @@ class Gaussian(OneParameter):
     std: Any = 1.0  # a number; or a tuple of numbers, one for each arm
     noise: ClassVar[str] = "normal"
     square: ClassVar[bool] = True
+    cancellation_safe = False  # a setting of `LinearGaussian`
 
     def __post_init__(self) -> None:
         if not (isinstance(self.std, list | tuple) or np.ndim(self.std) > 0):
@@ -203,7 +204,7 @@ class Gaussian(OneParameter):
         return Gaussian((1.0, 1.0)) if self.by_arm else Gaussian()
 
     def space(self, lanes: LaneOps, features: Array, constants: Any) -> LinearContext:
-        return LinearContext(lanes, features, constants)
+        return LinearContext(lanes, features, constants, self.cancellation_safe)
 
     def nature(self, instance: "Instance") -> Any:
         """With one std the means in its units, [I, K]; else means and stds, [I, K] each."""
@@ -324,9 +325,6 @@ class LinearGaussian(Gaussian):
         matrix = v_inv if self.form == "square" else np.zeros((len(arms), 0))
         g = np.einsum("ikd,idk->ik", arms, estimator)
         return {"g": g, "matrix": matrix, "estimator": estimator}
-
-    def space(self, lanes: LaneOps, features: Array, constants: Any) -> LinearContext:
-        return LinearContext(lanes, features, constants, self.cancellation_safe)
 
     def start(
         self, space: LinearContext, problem: Problem, tables: dict, rewards: Array

@@ -130,12 +130,8 @@ def _like(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
 
 def _first(arrays: Any, dtype: Any) -> Any:
     """The arrays of the first instance, floats in the type of a run."""
-
-    def one(x: Any) -> np.ndarray:
-        x = np.asarray(x)[0]
-        return x.astype(dtype) if x.dtype.kind == "f" else x
-
-    return jax.tree.map(one, arrays)
+    first = jax.tree.map(lambda x: np.asarray(x)[0], arrays)
+    return jax.tree.map(lambda x: x.astype(dtype) if x.dtype.kind == "f" else x, first)
 
 
 def _fault(one: Family | Source, method: str, note: str) -> FamilyError:
