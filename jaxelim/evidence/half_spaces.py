@@ -64,7 +64,7 @@ class Directions:
         space, phi = self.space, self.space.features
         if self.pieces.items:  # estimates of items are not kept, so that margins need z_i - z_k
             features, safe = space.constants, True
-        elif self.pieces.refers:
+        elif self.pieces.level is not None:
             features = jnp.concatenate([phi, jnp.zeros_like(phi[:1])])
             safe = space.cancellation_safe
         else:
@@ -107,9 +107,9 @@ class Directions:
 
     def _offset(self, i: Array, k: Array) -> Array | float:
         """c of the pair (i, k): -slack, + level where k is the reference, - level where i is."""
-        if not self.pieces.refers:
+        last, level = self.space.features.shape[0], self.pieces.level
+        if level is None:
             return 0.0 - self.pieces.slack
-        last, level = self.pieces.candidates - 1, self.pieces.level
         offset = jnp.where(k == last, level, 0.0) - jnp.where(i == last, level, 0.0)
         return offset - self.pieces.slack
 
@@ -118,15 +118,9 @@ class Directions:
         pieces, phi = self.pieces, self.space.features
         if isinstance(pieces, HalfSpaces):
             return dataclasses.replace(pieces, c=pieces.c.astype(phi.dtype))
-        if pieces.signs:
-            y = jnp.where(pieces.above[:, None], phi, -phi)
-            c = jnp.where(pieces.above, pieces.level, -pieces.level) - pieces.slack
-            return HalfSpaces(y, c.astype(phi.dtype), pieces.exists, pieces.count)
-        z, i = self.candidates.features, jnp.atleast_1d(pieces.first)[:, None]
-        k = jnp.arange(z.shape[0], dtype=i.dtype)[None]
-        y = (z[i] - z[k]).reshape(-1, z.shape[1])
-        c = jnp.broadcast_to(self._offset(i, k), (i.shape[0], z.shape[0])).reshape(-1)
-        return HalfSpaces(y, c.astype(phi.dtype), pieces.exists, pieces.count)
+        z, (i, k) = self.candidates.features, pieces.places()
+        c = jnp.broadcast_to(self._offset(i, k), i.shape)
+        return HalfSpaces(z[i] - z[k], c.astype(phi.dtype), pieces.exists, pieces.count)
 
 
 class Bent(NamedTuple):
