@@ -116,17 +116,6 @@ def _at_zero(self, lanes, nature, arm, pull, noise):
     return -lanes.take(nature, arm) * jnp.log1p(-noise)
 
 
-def capped(most):
-    """A family that refuses larger means."""
-
-    def check(self, instance):
-        je.families.OneParameter.check(self, instance)
-        if np.any(instance.means > most):
-            raise je.errors.ArgumentError("theta", instance.means, f"means up to {most}")
-
-    return wrong(Geometric, check=check)
-
-
 def test_rewards_at_an_excluded_end_are_seen():
     """Noise 0 gives an exponential reward of 0, where d(0, y) is infinite."""
     world = World(wrong(je.Exponential, draw=_at_zero), draws=1000)
@@ -136,12 +125,16 @@ def test_rewards_at_an_excluded_end_are_seen():
 
 
 def test_a_capped_range_is_drawn_from():
-    """Means that `check` refuses are drawn again; refusing most of them is told."""
-    family = capped(2.5)
+    """Means that `check` refuses are drawn again."""
+
+    def check(self, instance):
+        je.families.OneParameter.check(self, instance)
+        if np.any(instance.means > 2.5):
+            raise je.errors.ArgumentError("theta", instance.means, "means up to 2.5")
+
+    family = wrong(Geometric, check=check)
     with scope.engine():
         for seed in range(20):
             means = families.inside(family, np.random.default_rng(seed), 9)
             assert means.shape == (9,) and means.max() <= 2.5
-        with pytest.raises(je.testing.ContractError, match="check refuses means inside"):
-            families.inside(capped(0.01), np.random.default_rng(0), 400)
     assert np.all(np.diff(means_at(family, [-2.0, 0.0, 1.0])) > 0)

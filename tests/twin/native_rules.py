@@ -17,7 +17,6 @@ class Lucb(Rule):
     native = True
 
     def configure(self, pulls=1):
-        self.needs("bai", "topm", "osi", "slack", unstructured=True)
         self.pulls, self.waiting = pulls, None
 
     def choose(self, seen, t, active):
@@ -50,9 +49,6 @@ class UGapE(Rule):
 
     native = True
 
-    def configure(self):
-        self.needs("bai", "topm", unstructured=True)
-
     def choose(self, seen, t, active):
         lower, upper = seen.bounds(self.beta(t, self.delta))
         J, b, c, mth = most_ambiguous(upper[:, None] - lower[None, :], self.pieces.m)
@@ -71,9 +67,6 @@ class Racing(Rule):
     """
 
     native = True
-
-    def configure(self):
-        self.needs("bai", "topm", unstructured=True)
 
     def start(self, seen):
         self.remaining, self.accepted, self.discarded = list(range(self.K)), [], []
@@ -110,9 +103,6 @@ class Rage(Rule):
     are dropped."""
 
     native = True
-
-    def configure(self):
-        self.needs("bai", "items")
 
     def start(self, seen):
         self.z, self.P = seen.z, self.pieces.P
@@ -178,7 +168,6 @@ class XyAdaptive(Rule):
     native = True
 
     def configure(self, alpha=0.1):
-        self.needs("bai", "items")
         self.alpha = alpha
 
     def start(self, seen):

@@ -46,13 +46,6 @@ class Rule:
     def start(self, seen):
         """Initialize the rule's state."""
 
-    def needs(self, *kinds, unstructured=False):
-        if self.pieces.kind not in kinds:
-            raise ValueError(f"{type(self).__name__} is for {kinds}")
-        phi = getattr(self.world, "phi", np.eye(self.K))
-        if unstructured and not np.array_equal(phi, np.eye(self.K)):
-            raise ValueError(f"{type(self).__name__} is for unstructured bandits")
-
     def mask(self, chosen):
         """An answer of these arms or items."""
         return np.isin(np.arange(self.pieces.P), list(chosen))
@@ -87,9 +80,6 @@ class LinGapE(Rule):
 
 class LinGifa(Rule):
     """Reda et al. 2021, BAI, items and Top-m; it reads all pairs of candidates, no pieces."""
-
-    def configure(self):
-        self.needs("bai", "items", "topm")
 
     def choose(self, seen, t, active):
         c, z = np.sqrt(2.0 * self.beta(t, self.delta)), seen.z
