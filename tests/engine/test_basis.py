@@ -10,7 +10,7 @@ import pytest
 
 import jaxelim as je
 from tests.calls import planned, stack
-from tests.engine import test_ties as ties
+from tests.engine.test_invariance import DEFAULT, numbers
 
 RNG = np.random.default_rng(0)
 THREE = je.Instance(RNG.normal(size=(3, 3)), RNG.normal(size=3))
@@ -55,7 +55,7 @@ def test_copies_are_of_the_basis():
 
 def plan(*given, **settings):
     """The form of the design, and the features that a program gets; compiles nothing."""
-    spec, inputs, _ = planned(given, {"ridge": 0.0, "engine": ties.DEFAULT} | settings)
+    spec, inputs, _ = planned(given, {"ridge": 0.0, "engine": DEFAULT} | settings)
     return spec.family.form, inputs.features
 
 
@@ -105,6 +105,6 @@ def test_the_trait_holds(rule):
     theta = 0.3 * SIX.theta
     other = je.Instance(SIX.arms @ TURNED, np.linalg.solve(TURNED, theta))
     given = je.Instance(SIX.arms, theta), other
-    one, two = (ties.simulated(x, je.BestArm(), rule, ties.DEFAULT, runs=24) for x in given)
+    one, two = (numbers(x, je.BestArm(), rule, DEFAULT, runs=24) for x in given)
     differ = (one != two).any(1).mean()
     assert differ > 0.5 if isinstance(rule, FirstCoordinate) else differ == 0
