@@ -31,6 +31,7 @@ class Store:
 
     Raises:
         ArgumentError: directory is no path.
+        StoreError: by its methods, a file or a folder cannot be read or written.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
@@ -43,9 +44,6 @@ class Store:
         """The cells by their keys, hashes that name their folders: the contents of `cell.json`.
 
         These tell the call, and `labels`, its names in studies.
-
-        Raises:
-            StoreError: there is no such folder, or it cannot be read.
         """
         if not self.folder.is_dir():
             raise StoreError(self.directory, "is no store: there is no folder 'blocks' in it")
@@ -66,9 +64,6 @@ class Store:
 
         Blocks that have no further wanted run are not opened. A file that is damaged is set
         aside, under a name that ends in `.damaged`.
-
-        Raises:
-            StoreError: a file cannot be read.
         """
         wanted = None if wanted is None else np.sort(wanted)
         parts: list[Part] = []
@@ -86,11 +81,7 @@ class Store:
         return parts
 
     def write(self, key: str, runs: np.ndarray, arrays: dict, work: dict) -> Path:
-        """Write the arrays of consecutive runs [n], and JSON on the work; returns the file.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Write the arrays of consecutive runs [n], and JSON on the work; returns the file."""
         folder = self.folder / key
         make_folder(folder)
         contents = io.BytesIO()
@@ -100,11 +91,7 @@ class Store:
         return path
 
     def tell(self, key: str, told: dict[str, Any]) -> None:
-        """Write what tells a cell, as of `cells`, with the labels that it has already.
-
-        Raises:
-            StoreError: as `write`, or what it has cannot be read.
-        """
+        """Write what tells a cell, as of `cells`, with the labels that it has already."""
         path = self.folder / key / CELL
         known = _told(path)["labels"] if path.is_file() else []
         more = [one for one in told["labels"] if one not in known]

@@ -96,10 +96,7 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
 
 
 def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
-    """The spec; of a single lane, for runs one after the other, where that takes less time.
-
-    It does for a rule with rare work, which most steps of many lanes would have for some.
-    """
+    """The spec; of a single lane, for a rule with rare work, which many lanes would often have."""
     layout, alone = call.engine, spec.executed(lanes=1)
     free = spec.rule.rare and layout.lanes is None and layout.shrink is not False
     free = free and engine.may_be_alone(spec, inputs) and engine.outline(alone, inputs).rare
@@ -133,12 +130,9 @@ def _execution(call: Experiment, gpu: bool) -> Execution:
 def queue_of(call: Experiment, spec: Spec) -> tuple[Queue, np.ndarray]:
     """The queue of runs, and the place of each run in the result.
 
-    The devices get runs in turn; with several the queue has a leading axis of devices.
-    Small deltas come first, so that the longest runs do not start last.
-
-    Returns:
-        The queue, and places [3, runs]: index of delta (-1 where deltas share a
-        trajectory), instance and row.
+    Places are [3, runs]: index of delta, -1 where deltas share a trajectory, instance and row.
+    The devices get runs in turn; with several the queue has a leading axis of devices. Small
+    deltas come first, so that the longest runs do not start last.
     """
     execution = spec.execution
     order = np.array([-1]) if call.shared else np.argsort(call.delta, kind="stable")

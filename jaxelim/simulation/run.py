@@ -20,12 +20,7 @@ _PAUSE = 0.25  # seconds between two polls, about
 
 
 class HostLoop:
-    """The work on one call: `run` says what happens, and each method is one of its events.
-
-    Args:
-        plan: of the call; its arguments are placed again for every program.
-        bar: shows the progress.
-    """
+    """The work on one call: `run` says what happens, and each method is one of its events."""
 
     program: engine.Program
     inputs: Inputs  # on the devices, as are the queue and the carry
@@ -41,10 +36,9 @@ class HostLoop:
         self.chunks = 1  # until the next poll
 
     def run(self) -> tuple[Carry, dict]:
-        """Advance by chunks until every run is over; one lane may take the last ones.
+        """Advance until every run is over; then the carry, in NumPy, and what the work has taken.
 
-        Returns:
-            The last carry, as NumPy arrays, and what the work has taken.
+        One lane may take the last runs.
         """
         spec = self.plan.spec
         program, single = self._program(spec), spec.executed(lanes=1)

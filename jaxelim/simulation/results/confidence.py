@@ -52,30 +52,20 @@ class Intervals:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeansOfRuns:
-    """What N runs on the same arms estimate, at any time.
+    """What N runs on the same arms estimate, at any time."""
 
-    Attributes:
-        arms: the arms; their family has the unit of a run.
-        family: that of the compiled program.
-        grid: the priors of the mixture.
-        counts, means: [N, K], means in the unit of a run.
-        moments: what else the family's mixture reads, [N, K] or [N, K, ..]; None: nothing.
-    """
-
-    arms: Arms
-    family: Family
-    grid: Grid
-    counts: np.ndarray
-    means: np.ndarray
-    moments: np.ndarray | None = None
+    arms: Arms  # their family has the unit of a run
+    family: Family  # of the compiled program
+    grid: Grid  # the priors of the mixture
+    counts: np.ndarray  # [N, K]
+    means: np.ndarray  # [N, K], in the unit of a run
+    moments: np.ndarray | None = None  # what else the mixture reads, [N, K] or [N, K, ..]
 
     def intervals(self, level: float, pair: Any = None, pairs: int = 1) -> Intervals:
         """Intervals of all means, which hold together with probability `level`: [N, K].
 
-        Args:
-            level: the probability.
-            pair: arms a and b, [P] each: then of all mean(a) - mean(b), [N, P].
-            pairs: how many of these hold together. Linear arms share one mixture, whatever it is.
+        Of a `pair` of arrays of arms, a and b, [P] each: of mean(a) - mean(b), [N, P]; so many as
+        `pairs` hold together. Linear arms share one mixture, whatever that is.
         """
         arms, phi, values = self.arms, self.arms.arms, self.means
         kind, together, of = "interval", arms.most or arms.K, ()

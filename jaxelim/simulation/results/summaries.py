@@ -36,9 +36,9 @@ def rows_of(result: "Result", priced: bool = False) -> list[dict[str, Any]]:
 
     Without costs there is no mean cost, but NaN if others are `priced`.
     """
-    costs = np.full(result.samples.shape, np.nan) if priced else None
-    costs = costs if result.costs is None else result.costs
-    rows = []
+    costs, rows = result.costs, []
+    if costs is None and priced:
+        costs = np.full(result.samples.shape, np.nan)
     for at in np.ndindex(result.samples.shape[:-1]):
         stopped = result.stopped[at]
         tau = result.samples[at][stopped].astype(float)
