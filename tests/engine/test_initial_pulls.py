@@ -8,28 +8,13 @@ import pytest
 
 import jaxelim as je
 from jaxelim.rules.parts import tracking
+from tests import twin
 
 MEANS = np.array([2.2, 0.6, 0.0])
 PLAIN = je.Instance.unstructured(MEANS, noise_std=1.5)
 ARMS = np.random.default_rng(0).normal(size=(5, 3))
 LINEAR = je.Instance(ARMS, [3.2, -2.4, 2.0])
 ONE = je.Engine(lanes=16, devices=1, shrink=False)
-
-
-def crossing(noise, n, delta):
-    """The first t >= n K at which the LLR of Gaussian rewards exceeds log((1 + t)/delta)."""
-    arms = np.arange(noise.size) % 3
-    rewards = MEANS[arms] + 1.5 * noise
-    for t in range(3 * n, noise.size + 1):
-        counts = np.bincount(arms[:t], minlength=3)
-        means = np.bincount(arms[:t], rewards[:t], 3) / counts
-        best = means.argmax()
-        rest = np.delete(np.arange(3), best)
-        spread = 1 / counts[best] + 1 / counts[rest]
-        llr = (means[best] - means[rest]) ** 2 / (2 * 1.5**2 * spread)
-        if llr.min() > np.log((1 + t) / delta):
-            return t
-    return None
 
 
 def test_the_first_check_follows_the_initial_rounds():
@@ -40,8 +25,12 @@ def test_the_first_check_follows_the_initial_rounds():
         PLAIN, je.BestArm(), je.Uniform(), delta=0.3, noise=noise, runs=12, engine=ONE,
         initial_pulls=n,
     )  # fmt: skip
-    known = [crossing(row, n, 0.3) for row in noise]
-    assert None not in known and min(known) == 45 < max(known)
+    world, known = twin.Linear(np.eye(3), MEANS, 1.5, ridge=0.0), []
+    for row in noise:
+        stop = twin.run(world, ("bai",), "uniform", noise=row, delta=0.3, initial=n).stops["llr"]
+        known.append(stop.samples)
+        assert stop.stopped
+    assert min(known) == 45 < max(known)
     np.testing.assert_array_equal(result.samples[0, 0], known)
     assert result.settings["initial_pulls"] == n and (result.pulls >= n).all()
     found = je.trace(PLAIN, je.BestArm(), je.Uniform(), delta=0.3, noise=noise[0], initial_pulls=n)
