@@ -53,21 +53,15 @@ def is_literal(v: Any) -> bool:
     return hasattr(v, "val")
 
 
-def functions(params: dict[str, Any]) -> Iterator[Any]:
-    """The jaxprs among an equation's parameters."""
-    for value in params.values():
-        for part in value if isinstance(value, tuple | list) else (value,):
-            inner = getattr(part, "jaxpr", part)  # of a closed jaxpr
-            if hasattr(inner, "eqns"):
-                yield inner
-
-
 def operations(jaxpr: Any) -> Iterator[Any]:
     """All equations of a jaxpr: those of branches, loops and calls before these themselves."""
     for equation in jaxpr.eqns:
         if equation.primitive.name in _INSIDE:
-            for inner in functions(equation.params):
-                yield from operations(inner)
+            for value in equation.params.values():
+                for part in value if isinstance(value, tuple | list) else (value,):
+                    inner = getattr(part, "jaxpr", part)  # of a closed jaxpr
+                    if hasattr(inner, "eqns"):
+                        yield from operations(inner)
         yield equation
 
 
