@@ -90,7 +90,8 @@ def divergence(family: Any, x: Any, y: Any) -> jax.Array:
 
 def drawn(instance: Instance, rng: Generator, n: int, last: int = 2**15) -> np.ndarray:
     """n rewards of each arm, [K, n], at pulls 0, 1, 3, 7, .. up to `last`, that can be."""
-    family, source, k = instance.family, instance.source, instance.K
+    family: Any = instance.family
+    source, k = instance.source, instance.K
     origin: Any = family if source is None else source
     nature = jax.tree.map(lambda x: jnp.asarray(x[0]), origin.nature(instance))
     size = k, n + 2  # the first two of each arm are of extreme noise

@@ -218,7 +218,7 @@ def monotone(world: World, rng: Any) -> str:
 
 def errors_are_rare(world: World, rng: Any, *, problem: Any, instance: Instance) -> str:
     """Wrong answers, each stopping rule observed on the same runs."""
-    call = {"stopping": STOPS, **world.call}
+    call: dict[str, Any] = {"stopping": STOPS, **world.call}
     result = simulate(
         instance, problem, world.rule or Uniform(), threshold=world.thing, delta=world.delta,
         runs=world.runs, max_samples=world.steps, seed=world.seed, **call,
