@@ -62,8 +62,8 @@ class Entry:
         return ArgumentError("results", self.result, allowed, f"rule {self.name!r}")
 
 
-def groups_of(results: Any) -> dict[str, dict[str, Result]]:
-    """Results by name, by the instance and problem of a study; one group of "" without one.
+def columns_of(results: Any) -> dict[str, list[Entry]]:
+    """Entries by the instance and problem of a study; "" without one. A name has one style.
 
     Results are a `Result`, results by name, or a `Study`.
     """
@@ -78,24 +78,20 @@ def groups_of(results: Any) -> dict[str, dict[str, Result]]:
     if wrong or not everyone:
         allowed = "a Result of one instance, such Results by name, or a Study, with at least one"
         raise ArgumentError("results", wrong[0] if wrong else results, allowed)
-    return found
+    names = dict.fromkeys(name for named in found.values() for name in named)
+    places = {name: n for n, name in enumerate(names)}
+    return {title: [Entry(name, one, places[name], *style_of(places[name]))
+                    for name, one in named.items()] for title, named in found.items()}  # fmt: skip
 
 
 def entries(results: Any) -> list[Entry]:
     """The entries of a figure of one instance and problem."""
-    found = groups_of(results)
+    found = columns_of(results)
     if len(found) > 1:
         allowed = "a study of one instance and problem, as its select(instance=..) gives"
         raise ArgumentError("results", results, allowed)
-    (named,) = found.values()
-    return styled(named, named)
-
-
-def styled(named: Mapping[str, Result], names: Iterable[str]) -> list[Entry]:
-    """Results with the styles of their names among all names."""
-    places = list(names)
-    return [Entry(name, one, n, *style_of(n))
-            for name, one in named.items() for n in (places.index(name),)]  # fmt: skip
+    (given,) = found.values()
+    return given
 
 
 def note_on(arrays: Iterable[np.ndarray]) -> str | None:
@@ -104,10 +100,7 @@ def note_on(arrays: Iterable[np.ndarray]) -> str | None:
 
 
 def mean_and_sd(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, standard deviation and number of the finite entries of each row: [D] each.
-
-    NaN where there are too few.
-    """
+    """Mean, sd and number of the finite entries of each row, [D] each; NaN where too few."""
     finite: Any = np.ma.masked_invalid(values)
     mean, sd = (np.ma.filled(x, np.nan) for x in (finite.mean(1), finite.std(1, ddof=1)))
     return mean, sd, finite.count(1)

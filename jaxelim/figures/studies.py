@@ -8,7 +8,7 @@ from scipy.special import stdtrit
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.drawn import BIASED, Entry, bounds_of, groups_of, mean_and_sd, styled
+from jaxelim.figures.drawn import BIASED, Entry, bounds_of, columns_of, mean_and_sd
 from jaxelim.figures.style import GREY, logarithmic, outside, panels
 from jaxelim.simulation.results import two_samples
 
@@ -36,10 +36,9 @@ def study_figure(results: Any, *, log: bool = False, level: float = 0.95) -> Fig
         ArgumentError: other results, or no run stopped.
     """
     level = checks.real("level", level, low=0, high=1, open=True)
-    groups = groups_of(results)
-    names = list(dict.fromkeys(name for named in groups.values() for name in named))
-    columns = {title: styled(named, names) for title, named in groups.items()}
+    columns = columns_of(results)
     everyone = [one for given in columns.values() for one in given]
+    names = list(dict.fromkeys(one.name for one in everyone))
     cut = sum(int(np.isnan(one.tau()).any(0).sum()) for one in everyone)
     if not any(np.isfinite(one.tau()).any() for one in everyone):
         raise ArgumentError("results", results, "at least one run that stopped")
