@@ -67,8 +67,10 @@ def test_options_reach_simulate(monkeypatch):
         for word in (f"--{name.replace('_', '-')}", str(value))
     ]  # fmt: skip
     with pytest.raises(Reached) as reached:
-        cli.main(["run", "linear-d20", "--delta", "0.2", "0.1", "--lanes", "32", *words])
+        cli.main(["run", "linear-d20", "--delta", "0.2", "0.1", "--lanes", "32",
+                  "--record", "means", *words])  # fmt: skip
     settings = reached.value.args[1]
+    assert tuple(settings["record"]) == ("means",)
     assert {name: settings[name] for name in options} == options
     assert tuple(settings["delta"]) == (0.2, 0.1)
     assert settings["engine"].lanes == 32

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.cli import main
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.descriptions import ARRAYS
 from tests.calls import rows
@@ -32,11 +31,6 @@ def played(name: str, **more) -> je.Result:
 
 def ends(found) -> np.ndarray:
     return np.stack([found.values, found.low, found.high])
-
-
-def same(a: je.Result, b: je.Result, left_out: tuple[str, ...] = ()) -> None:
-    for name in set(ARRAYS) - set(left_out):
-        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
 @pytest.mark.parametrize("name", rows(CASES, {"basis"}))
@@ -77,9 +71,11 @@ def test_means_are_those_of_the_rewards(name):
 @pytest.mark.parametrize("name", ["unknown variance", "mixture"])
 def test_recording_changes_no_run_and_no_layout_changes_what_is_recorded(name):
     result = played(name)
-    same(result, played(name, record=()), ("means", "variances"))
+    plain = played(name, record=())
+    for array in set(ARRAYS) - {"means", "variances"}:
+        np.testing.assert_array_equal(getattr(result, array), getattr(plain, array), err_msg=array)
     for layout in (je.Engine(lanes=16, chunk=24, devices=1), je.Engine(devices=2)):
-        same(result, played(name, engine=layout))
+        assert result.equals(played(name, engine=layout))
     for runs in ([4, 1], [0, 2, 3, 5]):
         part = played(name, runs=np.array(runs))
         np.testing.assert_array_equal(part.means, result.means[:, :, part.runs])
@@ -109,7 +105,7 @@ def test_saved_and_loaded_and_in_blocks_of_a_store(tmp_path):
     data = result.to_xarray()
     assert data["means"].dims == data["variances"].dims == ("stopping", "delta", "run", "arm")
     for _ in range(2):  # computed in blocks, then read from them
-        same(result, played("unknown variance", store=tmp_path / "store", block=4))
+        assert result.equals(played("unknown variance", store=tmp_path / "store", block=4))
 
 
 def test_many_runs_are_taken_in_parts(monkeypatch):
@@ -155,11 +151,3 @@ def test_refusals():
             coins.difference(*given)
     with pytest.raises(je.errors.ArgumentError, match="level: got"):
         coins.intervals(1.0)
-
-
-@pytest.mark.slow
-def test_from_the_shell(tmp_path):
-    path = str(tmp_path / "mine.nc")
-    assert main(["run", "linear-d10", "--rule", "uniform", "--runs", "3", "--max-samples", "300",
-                 "--record", "means", "--output", path, "--no-cache"]) == 0  # fmt: skip
-    assert je.load_result(path).intervals().low.shape[:3] == (1, 1, 3)

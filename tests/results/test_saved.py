@@ -376,11 +376,9 @@ def test_texts_of_plain_values():
             text_of("x", wrong)
 
 
-EVIL = je.Instance.unstructured(MEANS, je.Bernoulli(), name="<script>alert('&')</script>")
-
-
 def test_results_show_as_html():
-    for thing in (result_of(EVIL), result_of(EVIL).summary()):
+    evil = je.Instance.unstructured(MEANS, je.Bernoulli(), name="<script>alert('&')</script>")
+    for thing in (result_of(evil), result_of(evil).summary()):
         found = thing._repr_html_()
         assert "<script>" not in found and "&lt;script&gt;" in found
         assert all(word in found for word in ("mean tau", "samples in", "<table"))

@@ -19,12 +19,8 @@ def arrays(n=40, m=40, seed=1):
 
 
 def row_of(a, b, **settings):
-    (row,) = rows_of(je.compare({"a": a, "b": b}, **settings))
+    (row,) = je.compare({"a": a, "b": b}, **settings).to_dict("records")
     return row
-
-
-def rows_of(table):
-    return table.to_dict("records")
 
 
 def assert_mean_test(row, test, level):
@@ -250,7 +246,7 @@ def test_the_figure_of_a_comparison():
     wrong = np.arange(20) > 2
     found = je.compare({"a": made([a, a], wrong), "b": made([b, b])})
     left, right = figures.comparison_figure(found).axes
-    for n, row in enumerate(rows_of(found)):
+    for n, row in enumerate(found.to_dict("records")):
         at = len(found) - 1 - n
         (line,) = [one for one in left.lines if list(one.get_ydata()) == [at, at]]
         np.testing.assert_allclose(line.get_xdata(), [row["ratio_low"], row["ratio_high"]])
