@@ -144,10 +144,10 @@ def _result(call: Experiment, parts: Sequence[Part]) -> Result | None:
         return None
     over = np.isin(call.runs, _runs(parts))
     call = call if over.all() else call.part(call.runs[over])
-    found, tables = joined(parts, call.runs)
-    arrays: Any = {name: found.get(name) for name in ARRAYS}
+    arrays, tables = joined(parts, call.runs)
+    fields: Any = {name: arrays.get(name) for name in ARRAYS} | tables
     with scope.engine():
-        return Result(call, **arrays, **tables, origin=origin(call))
+        return Result(call, **fields, origin=origin(call))
 
 
 def _told(call: Experiment, took: dict, labels: dict[str, str]) -> dict[str, Any]:

@@ -117,9 +117,10 @@ def write(path: Any, parts: "Mapping[str, Dataset]") -> None:
     """Write datasets by their groups to a NetCDF file, compressed."""
     from xarray import DataTree
 
-    target, tree = writable_file("path", path), DataTree.from_dict(parts)
-    packed: Any = {group: {name: {"zlib": True, "complevel": 4} for name in part.data_vars}
-                   for group, part in parts.items()}  # fmt: skip
+    target = writable_file("path", path)
+    tree: Any = DataTree.from_dict(parts)
+    packed = {group: {name: {"zlib": True, "complevel": 4} for name in part.data_vars}
+              for group, part in parts.items()}  # fmt: skip
     write_whole(target, bytes(tree.to_netcdf(engine="h5netcdf", encoding=packed)))
 
 
