@@ -20,7 +20,7 @@ from jaxelim.engine.observing import Observing
 from jaxelim.engine.one_lane import Traced
 from jaxelim.engine.returned import call
 from jaxelim.engine.state import LANE_GROUP, Inputs, Run, of_run
-from jaxelim.families import noise as random
+from jaxelim.families import draws as random
 from jaxelim.lanes import PLAIN, saturated, where
 
 _SERVED = {False: LANE_GROUP, True: 1024}

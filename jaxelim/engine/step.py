@@ -35,7 +35,7 @@ from jaxelim.engine.state import (
     Run,
     of_run,
 )  # fmt: skip
-from jaxelim.families import noise as random
+from jaxelim.families import draws as random
 from jaxelim.lanes import where
 
 

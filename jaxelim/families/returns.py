@@ -16,7 +16,7 @@ from jaxelim.contracts import Family, Problem, Source
 from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import FamilyError, abbreviate
-from jaxelim.families import noise as random
+from jaxelim.families import draws as random
 from jaxelim.families.arm import ArmModel
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures.pieces import Stat

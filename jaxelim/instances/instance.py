@@ -19,7 +19,7 @@ from jaxelim import checks
 from jaxelim.contracts import Family, Source
 from jaxelim.errors import ArgumentError, FamilyError, UnsupportedError
 from jaxelim.families import NAMES, SOURCES, Gaussian
-from jaxelim.families.noise import KINDS
+from jaxelim.families.draws import KINDS
 from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.arms import Arms, family_of, features
 from jaxelim.text import text_of

@@ -13,7 +13,7 @@ from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.contracts.returned import traced_shape
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError
-from jaxelim.families import noise as random
+from jaxelim.families import draws as random
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.numerics.jacobi import least_squares

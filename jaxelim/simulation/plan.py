@@ -13,7 +13,7 @@ from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Tree
 from jaxelim.engine import LANE_GROUP, Execution, Inputs, Queue, Spec
 from jaxelim.errors import ArgumentError, RuleError, warn
-from jaxelim.families import noise, returns
+from jaxelim.families import draws, returns
 from jaxelim.scope import ONE_DEVICE
 from jaxelim.simulation.experiment import Engine, Experiment
 
@@ -181,7 +181,7 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
     return Inputs(
         **fields,
         features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
-        key=noise.key(call.seed),
+        key=draws.key(call.seed),
         timing=(np.int32(call.batch), np.int32(call.delay)) if call.waits else None,
     )
 

@@ -14,7 +14,8 @@ from scipy.special import expit
 
 from jaxelim import families
 from jaxelim.errors import ArgumentError
-from jaxelim.families import OneParameter, noise
+from jaxelim.families import OneParameter
+from jaxelim.families.draws import SAMPLERS
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
 from jaxelim.problems import BestArm
@@ -139,7 +140,7 @@ def named(world: World, rng: Generator) -> str:
     settings(world)
     good = family.name and families.NAMES.get(family.name, type(family)) is type(family)
     require(good, f"name is {family.name!r}; rules know a family by it, so it has to be its own")
-    known = tuple(noise.SAMPLERS)
+    known = tuple(SAMPLERS)
     require(family.noise in known, f"noise is {family.noise!r}; it has to be one of {known}")
     require(family.low < family.high, f"no mean is between {family.low} and {family.high}")
     at = " and ".join(f"{end:g}" for end in ends(family)) or "none"

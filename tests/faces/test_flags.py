@@ -19,7 +19,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli, engine, scope
-from jaxelim.families import noise
+from jaxelim.families import draws as noise
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ import pytest
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.cli import main
-from jaxelim.families import noise
+from jaxelim.families import draws as noise
 from jaxelim.live import forecast, report
 from jaxelim.live.forecast import LiveForecast
 from tests.live.live_cases import NAMES, Case, coins, fed, same_run, traces

@@ -18,7 +18,6 @@ import pytest
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.families import draws
-from jaxelim.families import noise as noises
 from jaxelim.testing.rules import run_by_run
 from tests import twin
 from tests.calls import rows
@@ -205,7 +204,7 @@ def posterior(family, seed):
     """A function of counts, means, t and n: the n-th posterior draw of run 0 at sample t."""
 
     def one(counts, means, t, n):
-        key = noises.rule_key(noises.key(seed), jnp.zeros(1, int), t[None])[0]
+        key = draws.rule_key(draws.key(seed), jnp.zeros(1, int), t[None])[0]
         return family.posterior(draws.fold(key, n), counts, means)
 
     compiled = jax.jit(one)
@@ -222,7 +221,7 @@ def chances(rule, family, seed, length):
     """A top-two rule for the twin; its random numbers are those of run 0 of the seed."""
     with scope.engine():
         t = jnp.arange(length + 1, dtype=jnp.int32)
-        uniform = np.asarray(noises.chance(noises.key(seed), 0 * t, t, jnp.float64))
+        uniform = np.asarray(draws.chance(draws.key(seed), 0 * t, t, jnp.float64))
     return dict(leader=rule.leader, challenger=rule.challenger, share=rule.share,
                 select=rule.select, draw=posterior(family, seed),
                 chance=lambda t: float(uniform[t]))  # fmt: skip

@@ -12,7 +12,7 @@ import jaxelim as je
 from jaxelim import catalogue, scope
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext
-from jaxelim.families import draws, noise
+from jaxelim.families import draws
 from jaxelim.families.arm import ArmEvidence, Stat
 from jaxelim.lanes import LaneOps
 from tests.calls import NAMES
@@ -29,7 +29,7 @@ N = 40_000
 def law(family, counts, means, seed=3):
     """N draws of the posterior, [K, N]."""
     with scope.engine():
-        keys = noise.rule_key(noise.key(seed), jnp.arange(N), jnp.ones(N, jnp.int32))
+        keys = draws.rule_key(draws.key(seed), jnp.arange(N), jnp.ones(N, jnp.int32))
         wide = [jnp.broadcast_to(jnp.asarray(x, float)[:, None], (len(x), N))
                 for x in (counts, means)]  # fmt: skip
         return np.asarray(jax.jit(family.posterior)(keys, *wide))
@@ -69,14 +69,14 @@ def test_keys_follow_seed_run_and_t():
 
     @jax.jit
     def all_of(seed, another, runs, t):
-        keys = noise.rule_key(seed, runs, t)
-        again, other = noise.rule_key(seed, runs[2:], t[2:]), noise.rule_key(another, runs, t)
+        keys = draws.rule_key(seed, runs, t)
+        again, other = draws.rule_key(seed, runs[2:], t[2:]), draws.rule_key(another, runs, t)
         wide = draws.normal(draws.fold(keys, 4), jnp.zeros((9, 3)))
         alone = draws.normal(draws.fold(keys[1], 4), jnp.zeros(9))
         return *map(jax.random.key_data, (keys, again, other)), wide, alone
 
     with scope.engine():
-        given = noise.key(2**40 + 7), noise.key(8), jnp.arange(3), jnp.array([5, 5, 6])
+        given = draws.key(2**40 + 7), draws.key(8), jnp.arange(3), jnp.array([5, 5, 6])
         made, again, other, wide, alone = map(np.asarray, all_of(*given))
     np.testing.assert_array_equal(made[2:], again)
     assert len(np.unique(np.concatenate([made, other]), axis=0)) == 6
