@@ -46,8 +46,8 @@ class ArmWeights(NamedTuple):
 
 
 def best_arm_weights(
-    family: "OneParameter", means: Array, costs: Array | None = None, start: Array | None = None,
-    *, counted: Array | None = None, lanes: LaneOps = PLAIN, steps: int | None = None,
+    family: "OneParameter", means: Array, costs: Array | None, start: Array | None,
+    counted: Array, lanes: LaneOps = PLAIN, steps: int | None = None,
 ) -> ArmWeights:  # fmt: skip
     """The allocation w* that maximises min_{a != i} H_a(w), i the arm of largest mean.
 
@@ -59,7 +59,7 @@ def best_arm_weights(
         means: [K], float64 for the accuracy above, inside the family's range, both ends included.
         costs: [K] c_k > 0, the weight of one unit of precision; None: 1.
         start: [K] log x of an earlier solve, of any best arm; None: a fixed start.
-        counted: [K] bool, the arms that count; others get weight 0. None: all.
+        counted: [K] bool, the arms that count; others get weight 0.
         lanes: the primitives.
         steps: at most this many of Newton's steps, at most 39. None: 80, 40 from each start.
 
@@ -67,8 +67,9 @@ def best_arm_weights(
         An `ArmWeights`. Several arms of largest mean share all weight evenly, and the
         value is 0. If one arm counts it has weight 1.
     """
-    counted = jnp.ones(means.shape, bool) if counted is None else _like(means, counted)
-    c = jnp.ones_like(means) if costs is None else _like(means, costs)
+    c = jnp.ones_like(means)
+    if costs is not None:
+        c = jnp.broadcast_to(costs.reshape(costs.shape + (1,) * (means.ndim - costs.ndim)), c.shape)
     best = lanes.argmax(jnp.where(counted, means, -jnp.inf))
     top, c_best = lanes.take(means, best), lanes.take(c, best)
     other = counted & (means < top)
@@ -113,8 +114,7 @@ def best_arm_weights(
     share = jnp.clip(share, np.finfo(share.dtype).tiny, 0.5)
     s = even = jnp.where(other, jnp.log(share) - jnp.log1p(-share), 0)
     if start is not None:
-        s = start - lanes.take(start, best)
-        s = jnp.where(other, jnp.clip(s, -most, most), 0)
+        s = jnp.where(other, jnp.clip(start - lanes.take(start, best), -most, most), 0)
     going = (ties == 1) & (pieces > 0)
     close = max(_CLOSE, 4 * float(np.sqrt(np.finfo(means.dtype).eps)))
     _, s, unsolved = jax.lax.while_loop(unfinished, body, (jnp.int32(0), s, going))
@@ -129,11 +129,6 @@ def best_arm_weights(
     value = lanes.min(jnp.where(other, v, jnp.inf)) * (jnp.exp(-largest) / total)
     value = jnp.where(several, 0, value)
     return ArmWeights(weights, value, s, ~unsolved)
-
-
-def _like(means: Array, x: Array) -> Array:
-    """x [K] or [K, B] in the shape of the means."""
-    return jnp.broadcast_to(x.reshape(x.shape + (1,) * (means.ndim - x.ndim)), means.shape)
 
 
 def _losses(family: "OneParameter") -> Callable:

@@ -16,7 +16,7 @@ FAMILY = Bernoulli()
 
 @functools.partial(jax.jit, static_argnames="family")
 def traced(means, costs, start, counted, family):
-    return arm_newton.best_arm_weights(family, means, costs, start, counted=counted)
+    return arm_newton.best_arm_weights(family, means, costs, start, counted)
 
 
 def solved(m, costs=None, start=None, counted=None, family=FAMILY):
@@ -27,6 +27,11 @@ def solved(m, costs=None, start=None, counted=None, family=FAMILY):
     with scope.engine():
         given = map(jnp.asarray, (m, costs, start, counted))
         return jax.tree.map(np.asarray, traced(*given, family))
+
+
+def cold(m, **steps):
+    """Of the first family, without an earlier solution."""
+    return arm_newton.best_arm_weights(FAMILY, m, None, None, jnp.ones(m.shape, bool), **steps)
 
 
 def cases(size, seed=0):
@@ -103,7 +108,7 @@ def test_a_solution_at_the_last_step_of_a_start_stays(monkeypatch):
     right = solved(m)
     monkeypatch.setattr(arm_newton, "_STEPS", 5)
     with scope.engine():
-        found = jax.jit(lambda m: arm_newton.best_arm_weights(FAMILY, m))(jnp.asarray(m))
+        found = jax.jit(cold)(jnp.asarray(m))
     done = np.asarray(found.converged)
     assert done.sum() > 100
     np.testing.assert_allclose(found.weights[:, done], right.weights[:, done], atol=1e-7)
@@ -117,8 +122,7 @@ def test_few_steps_are_no_other_start():
     m = cases(512)
     with scope.engine():
         once, eight = (
-            jax.jit(lambda m, n=n: arm_newton.best_arm_weights(FAMILY, m, steps=n))(jnp.asarray(m))
-            for n in (1, 8)
+            jax.jit(functools.partial(cold, steps=n))(jnp.asarray(m)) for n in (1, 8)
         )
     far = np.abs(np.asarray(once.weights) - solved(m).weights).max(0)
     assert not np.asarray(once.converged)[far > 1e-3].any() and (far > 1e-3).sum() > 100

@@ -11,7 +11,7 @@ from jaxelim import scope
 from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.evidence.half_spaces import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
-from jaxelim.saddle.pair import Pair
+from jaxelim.rules.parts.allocation import Pair
 from jaxelim.saddle.solver import climb
 
 K, D = 10, 4

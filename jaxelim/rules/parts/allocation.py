@@ -17,12 +17,11 @@ from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import View
 from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence, LinearContext
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import index_like
+from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
 from jaxelim.numerics.jacobi import orthonormal
 from jaxelim.rules.parts.tracking import by_run
-from jaxelim.saddle.pair import Pair
-from jaxelim.saddle.solver import climb
+from jaxelim.saddle.solver import Saddle, State, climb
 
 _FINE = 1e-5
 """From here on a solve goes to a quarter of the tolerance, so that the pair holds for a while."""
@@ -34,6 +33,63 @@ class Frame(NamedTuple):
     unit: Any  # [K, d] the features in these coordinates; 0 where no arm reaches
     map: Any  # [d, d]: unit = features @ map
     idle: Any  # [d] 1 on coordinates that no arm reaches, else 0
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A primal-dual pair, and what certifies it at new gaps; of one run, or with lanes.
+
+    H_p(w) = g_p^2/(2 n_p), n_p = ||y_p||^2 in the inverse of V_w. At fixed w the norms n_p
+    stay. With q'_p = 2 pull_p (n_p/g'_p)^2 in place of q_p, every product q_p dH_p/dw_k =
+    pull_p (phi_k' V_w^-1 y_p)^2 stays too. So at new gaps g'
+
+        H* <= max_k slope_k / sum_p q'_p + c_k,   slope_k = sum_p pull_p (phi_k' V_w^-1 y_p)^2,
+
+    which costs O(pieces + arms) and touches no matrix.
+    """
+
+    state: State
+    norm: Array  # [P] n_p at its weights
+    pull: Array  # [P] q_p (g_p/n_p)^2/2, q on the simplex; all 0: there is no pair
+    slope: Array  # [K] sum_p pull_p (phi_k' V_w^-1 y_p)^2
+
+    @staticmethod
+    def none(arms: Array, pieces: Array) -> "Pair":
+        """Uniform weights; arms [K] and pieces [P] give the shapes, in float64."""
+        zero = jnp.zeros_like(pieces)
+        return Pair(State.none(arms, pieces), zero + 1, zero, jnp.ones_like(arms))
+
+    @staticmethod
+    def of(solved: Saddle, gaps: Array, live: Array) -> "Pair":
+        """The pair of a solve at gaps [P], positive where `live` [P]."""
+        state = solved.pair
+        norm = jnp.where(live, gaps * gaps / (2 * solved.levels), 1)
+        pull = state.q / jnp.sum(state.q) * jnp.where(live, gaps / norm, 0) ** 2 / 2
+        return Pair(state, norm, pull, solved.slope)
+
+    def at(self, gaps: Array) -> State:
+        """The pair at new gaps [P]."""
+        return dataclasses.replace(self.state, q=2 * self.pull * (self.norm / gaps) ** 2)
+
+    def certificate(
+        self, lanes: LaneOps, gaps: Array, live: Array, bonus: Array | None = None
+    ) -> Array:
+        """The relative gap at new gaps of the same pieces: []; inf without a pair.
+
+        Pieces that have been eliminated since drop out of the sum.
+        """
+        ratio = self.norm / jnp.where(live, gaps * gaps, 1)
+        top = lanes.max(jnp.where(live, ratio, 0))
+        mass = lanes.sum(jnp.where(live, self.pull * self.norm * ratio, 0))
+        known = mass > 0
+        mass = jnp.where(known, mass, 1)
+        if bonus is None:
+            reached = lanes.max(self.slope) * top / mass - 1
+        else:
+            low = 1 / (2 * jnp.where(top > 0, top, 1)) + lanes.sum(bonus * self.state.w)
+            reached = lanes.max(self.slope / (2 * mass) + bonus) / low - 1
+        return jnp.where(known, reached, jnp.inf)
 
 
 @jax.tree_util.register_dataclass
@@ -61,16 +117,12 @@ class _Aligned(NamedTuple):
 
 def start(view: View) -> Allocation:
     """The allocation before the first solve: uniform weights, without a certificate."""
-    means, pieces = (x.astype(jnp.float64) for x in (view.means, view.linear.margin))
-    none = jnp.zeros_like(view.t)
-    return Allocation(
-        weights=jnp.zeros_like(view.means) + 1 / view.means.shape[0],
-        pair=Pair.none(means, pieces),
-        answer=_arrays(view.shape),
-        gap=jnp.full_like(view.time.astype(jnp.float64), jnp.inf),
-        evaluations=none,
-        solves=none,
+    means, pieces, time = (
+        x.astype(jnp.float64) for x in (view.means, view.linear.margin, view.time)
     )
+    even, none = jnp.zeros_like(view.means) + 1 / view.means.shape[0], jnp.zeros_like(view.t)
+    gap = jnp.full_like(time, jnp.inf)
+    return Allocation(even, Pair.none(means, pieces), _arrays(view.shape), gap, none, none)
 
 
 def frames(instance: Instance) -> Frame:

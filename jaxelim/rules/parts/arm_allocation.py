@@ -88,9 +88,7 @@ def _by_interior_point(view: View) -> bool:
     return not (closed and view.evidence.closed_form)
 
 
-def solve(
-    view: View, last: ArmAllocation, gap: Array, now: Array, rarely: Rarely
-) -> ArmAllocation:
+def solve(view: View, last: ArmAllocation, gap: Array, now: Array, rarely: Rarely) -> ArmAllocation:
     """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
 
     Ties for the best arm share all weight evenly, and so do arms on a level. With a tie
@@ -123,9 +121,7 @@ def solve(
         return where_(go, found(*new), idle)
 
     def newton(steps: int | None = None) -> ArmWeights:
-        return best_arm_weights(
-            family, means, costs, last.dual, counted=counted, lanes=lanes, steps=steps
-        )
+        return best_arm_weights(family, means, costs, last.dual, counted, lanes, steps)
 
     def whole() -> ArmAllocation:
         new = newton()

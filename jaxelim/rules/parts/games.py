@@ -181,8 +181,6 @@ def play(evidence: Evidence, values: Array, rows: Array) -> Array:
     whole = partial(together, values, most)
     branches.append(apart if many and most > _BATCHED_ROWS[-1] else whole)
     largest = jnp.max(lanes.sum(rows))
-    if not sizes:
-        return branches[0]()
     return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches)
 
 
