@@ -46,7 +46,7 @@ def study_figure(results: Any, *, log: bool = False, level: float = 0.95) -> Fig
     single, words = deltas.size == 1, ["mean tau (samples)", "share of errors"]
     if not single:
         words.insert(1, "mean tau / log(1/delta) (samples)")
-    x = np.linspace(*np.log(1 / deltas[[-1, 0]]), 1 if single else _POINTS)
+    x = np.linspace(np.log(1 / deltas[-1]), np.log(1 / deltas[0]), 1 if single else _POINTS)
     size = max(_WIDTH * len(columns), 6.5), len(words) * _HEIGHT + 0.8
     figure, drawn = panels(size, len(columns), len(words), sharex="col")
     for column, (title, given) in zip(drawn.T, columns.items(), strict=True):
