@@ -1,6 +1,5 @@
 """Studies: several rules, instances and problems in one call."""
 
-from jaxelim.studies.grid import study
-from jaxelim.studies.study import Study
+from jaxelim.studies.grid import Study, study
 
 __all__ = ["Study", "study"]

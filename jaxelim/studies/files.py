@@ -22,8 +22,7 @@ from jaxelim.simulation.results import descriptions
 from jaxelim.simulation.results.descriptions import ARRAYS, FORMAT, TABLES, made, recovered
 from jaxelim.simulation.results.result import Result
 from jaxelim.store import CELL, Store
-from jaxelim.studies.grid import LONGEST
-from jaxelim.studies.study import AXES, Key, Study
+from jaxelim.studies.grid import AXES, LONGEST, Key, Study
 
 _PARTS = ("instance", "problem", "rule", "family", "source", "elimination", "threshold")
 """What a caller may pass, beside stopping rules."""
