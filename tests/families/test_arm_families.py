@@ -1,6 +1,5 @@
 """Families of independent arms: units, draws, evidence by its definition, their certificate."""
 
-import dataclasses
 import math
 
 import chex
@@ -21,6 +20,7 @@ from jaxelim.testing.instances import means_at
 from jaxelim.testing.report import World
 from tests.calls import NAMES
 from tests.families.family_cases import Geometric
+from tests.testing import faults
 
 
 def test_one_standard_deviation_is_the_linear_family():
@@ -107,18 +107,13 @@ def test_pairs_without_weight_have_finite_bends():
     np.testing.assert_array_equal(found.value[1:], 0)
 
 
-def wrong(base, **members):
-    names = {"name": "wrong", "__doc__": "A wrong family.", "__module__": "mine", **members}
-    return dataclasses.make_dataclass("Wrong", [], bases=(base,), namespace=names, frozen=True)()
-
-
-def _at_zero(self, lanes, nature, arm, pull, noise):
-    return -lanes.take(nature, arm) * jnp.log1p(-noise)
-
-
 def test_rewards_at_an_excluded_end_are_seen():
     """Noise 0 gives an exponential reward of 0, where d(0, y) is infinite."""
-    world = World(wrong(je.Exponential, draw=_at_zero), draws=1000)
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return -lanes.take(nature, arm) * jnp.log1p(-noise)
+
+    world = World(faults.subclass(je.Exponential, name="wrong", draw=draw)(), draws=1000)
     words = "end of the range that is"
     with scope.engine(), pytest.raises(je.testing.ContractError, match=words):
         families.draws(world, np.random.default_rng(0))
@@ -132,7 +127,7 @@ def test_a_capped_range_is_drawn_from():
         if np.any(instance.means > 2.5):
             raise je.errors.ArgumentError("theta", instance.means, "means up to 2.5")
 
-    family = wrong(Geometric, check=check)
+    family = faults.subclass(Geometric, name="wrong", check=check)()
     with scope.engine():
         for seed in range(20):
             means = families.inside(family, np.random.default_rng(seed), 9)
