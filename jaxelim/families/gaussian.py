@@ -90,9 +90,8 @@ class LinearStatistics(Statistics):
 def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
     """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 (g_i + g_j).
 
-    Then distances must be formed from phi_i - phi_j. The bound covers runs of up to
-    `max_samples` samples. Identical arms do not count, as their distance is 0 in both
-    forms. Identity features never cancel.
+    Then distances must be formed from phi_i - phi_j. The bound covers runs of `max_samples`
+    samples. Identical arms do not count, as their distance is 0 in both forms.
     """
     if instance.structure == "unstructured":
         return False

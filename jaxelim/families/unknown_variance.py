@@ -30,7 +30,6 @@ from jaxelim.numerics.logarithm import log1p
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
-_DEGREES = ("free", "glr")
 _MOST = 1e30  # largest ratio v/gap^2: beyond it a pair costs less than rounding
 _FARTHEST = 1e75  # largest distance over the standard deviation in a mixture; its powers are finite
 _STEPS, _POLISH = 3, 2  # Newton steps for the distance to a root, and for the root itself
@@ -95,7 +94,7 @@ class GaussianUnknownVariance(ArmModel):
     convex_in: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
-        checks.choice("degrees", self.degrees, _DEGREES)
+        checks.choice("degrees", self.degrees, ("free", "glr"))
 
     def check(self, instance: "Instance") -> None:
         if instance.source is None:

@@ -343,10 +343,9 @@ class TopTwo(Rule):
     def ids(self, seen, i, j):
         """w_i loss_i/(w_i loss_i + w_j loss_j) where both arms meet; w_j/(w_i + w_j) in a tie."""
         n, world = self.world.weights(seen.counts), self.world
-        if not self.pieces.slack and seen.means[i] <= seen.means[j]:
-            moved = dict(zip((j, i), world.meet(seen, j, i, n), strict=True))
-        else:
-            moved = dict(zip((i, j), world.meet(seen, i, j, n), strict=True))
+        behind = not self.pieces.slack and seen.means[i] <= seen.means[j]
+        ends = (j, i) if behind else (i, j)
+        moved = dict(zip(ends, world.meet(seen, *ends, n), strict=True))
         own, other = (n[k] * world.loss(seen, k, moved[k]) for k in (i, j))
         apart = (self.pieces.slack or seen.means[i] != seen.means[j]) and own + other > 0
         return own / (own + other) if apart else n[j] / (n[i] + n[j])
