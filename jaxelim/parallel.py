@@ -32,9 +32,8 @@ _FRESH = "start workers that have not used JAX: new processes with 'spawn', or `
 
 def cores() -> int:
     """The number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    some = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if some else os.cpu_count() or 1
 
 
 @contextlib.contextmanager

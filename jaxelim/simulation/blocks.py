@@ -20,8 +20,7 @@ from jaxelim.simulation.run import HostLoop, ordered
 from jaxelim.store import Part, Store
 from jaxelim.text import text_of
 
-MOST = 10_000
-"""Runs of a block by default, at most."""
+MOST = 10_000  # runs of a block by default
 
 
 def compute(call: Experiment, bar: Progress | None = None) -> tuple[dict, dict]:

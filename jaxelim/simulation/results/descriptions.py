@@ -26,8 +26,7 @@ from jaxelim.text import NotHere, Text, name_of, parse, text_of
 if TYPE_CHECKING:
     from xarray import Dataset  # slow to import
 
-FORMAT = 2
-"""Version of the files' layout; raise it when the layout changes."""
+FORMAT = 2  # of files; raise it when their layout changes
 ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "samples": ((), "samples"),
     "stopped": ((), ""),
@@ -46,10 +45,9 @@ ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
 
 "answer" and "times" are the problem's own axes.
 """
-TABLES = ("origin", "layout", "timings")
-"""The parts of a result that are dictionaries."""
+TABLES = ("origin", "layout", "timings")  # the parts of a result that are dictionaries
+# Arguments that count otherwise, or as the layout of the work not at all.
 _APART = ("instance", "runs", "noise", "engine")
-"""Arguments that count otherwise, or as the layout of the work not at all."""
 
 
 class StoredFamily(Text, Family):

@@ -9,8 +9,6 @@ from jaxelim.contracts.proofs import UNKNOWN_VARIANCE, Call, proof_of
 from jaxelim.errors import abbreviate
 from jaxelim.thresholds.mixture import Mixture
 
-GIVEN = "the noise was given, and its law is not known"  # proven for the family's own noise
-PENDING = "with a batch or a delay the rule's own test counts rewards that are pending"
 _SURE = ": an answer is wrong with probability at most delta."
 
 
@@ -31,11 +29,11 @@ def proven(call: Any) -> bool | str:
         )  # fmt: skip
         reason = proof_of(call.threshold, terms)
         if reason is True and call.noise is not None:
-            reason = GIVEN
+            reason = "the noise was given, and its law is not known"
         # The rule's own test reads more than entered rewards, but for a mixture's.
         own = call.rule.traits.native == "always" and not isinstance(call.threshold, Mixture)
         if reason is True and call.waits and (stopping.native or own):
-            reason = PENDING
+            reason = "with a batch or a delay the rule's own test counts rewards that are pending"
         if reason is not True:
             reasons.setdefault(str(reason), []).append(stopping.name)
     if not reasons:

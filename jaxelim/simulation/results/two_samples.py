@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy  # its parts are imported on first use
 
-_STEPS = 100
-"""Steps of the fixed point of Welch's degrees of freedom; it takes about 5."""
+_STEPS = 100  # of the fixed point of Welch's degrees of freedom; it takes about 5
 
 
 class Estimated(NamedTuple):
