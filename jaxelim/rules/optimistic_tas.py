@@ -8,21 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim import checks
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.rules.parts import allocation, tracking
-from jaxelim.rules.parts.allocation import Allocation
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class OptimisticState:
-    """The last allocation, and the target of C-tracking."""
-
-    found: Allocation
-    target: Array  # [K] the sum of all weights, plus the counts after the initial pulls
 
 
 def elliptical(time: Array, norm: Array) -> Array:
@@ -66,16 +55,14 @@ class OptimisticTaS(SamplingRule):
     def __post_init__(self):
         if self.bonus is not None and not callable(self.bonus):
             raise ArgumentError("bonus", self.bonus, "None, or a callable of (t, norms)")
-        object.__setattr__(self, "schedule", checks.integer("schedule", self.schedule, low=1))
-        share = checks.real("gap_share", self.gap_share, low=0, high=1, open=True)
-        object.__setattr__(self, "gap_share", share)
+        tracking.check_settings(self)
 
     def prepare(self, instance, problem, ridge):
         """Coordinates with Phi' Phi = identity; see `allocation.frames`."""
         return allocation.frames(instance)
 
     def init(self, view):
-        return OptimisticState(allocation.start(view), view.counts)
+        return tracking.Tracked(allocation.start(view), view.counts)
 
     def choose(self, view, state, rarely):
         now, goal = tracking.due(self.schedule, view), tracking.gap(self.gap_share, view)
@@ -84,7 +71,7 @@ class OptimisticTaS(SamplingRule):
         found = allocation.solve(view, state.found, goal, now, rarely, bonus)
         target = state.target + tracking.shares_of_pulls(view, found.weights)
         arm = tracking.cumulative(view.lanes, view.counts, target)
-        return arm, OptimisticState(found, target)
+        return arm, tracking.Tracked(found, target)
 
     def work(self, view, state):
         return state.found.evaluations * view.active_count, state.found.solves

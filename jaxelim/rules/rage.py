@@ -47,13 +47,12 @@ class RAGE(SamplingRule):
         sqrt(2 ||phi_j - phi_i||^2_{V^-1} L_l) <= (phi_j - phi_i) . theta_hat.
         Stop at one active arm.
 
-    Frank-Wolfe computes w from uniform weights, by steps 2/(n + 2), until
-    one is at most `accuracy` times as long as w. Entries below 1e-5 are dropped.
+    Frank-Wolfe computes w from uniform weights, by steps 2/(n + 2), until one is at most
+    `accuracy` times as long as w. Entries below 1e-5 are dropped.
 
     Fiez, Jain, Jamieson & Ratliff 2019. As in the authors' program: V and theta_hat are
-    those of all samples so far, not of the phase. rho belongs to the weights from which
-    the last step started. L_{l-1} sizes phase l. Fiez et al.'s own program takes each
-    phase by itself, and discards items with the K of the arms in L_l.
+    those of all samples so far, not of the phase; rho belongs to the weights from which
+    the last step started; L_{l-1} sizes phase l.
 
     Args:
         slack: epsilon of the rounding, which lengthens a phase by the factor 1 + slack.
@@ -92,18 +91,16 @@ class RAGE(SamplingRule):
 
     def _next_phase(self, view, state, over):
         """Discard arms, and design the next phase where the last is `over` [] bool."""
-        active = state.active & ~(
-            dominated(view, state.active, self._width(view, state)) & (state.phase > 0)
-        )
+        beaten = dominated(view, state.active, self._width(view, state))
+        active = state.active & ~(beaten & (state.phase > 0))
         # With one active arm no phase follows, and the run ends.
         begins = over & (view.lanes.sum(active) > 1)
         weights, rho = self._design(view, active, begins)
         support = view.lanes.sum(weights > 0)
         scale = jnp.ldexp(8 * rho, 2 * state.phase) * (1 + self.slack)
         samples = jnp.ceil(scale * (self._width(view, state) / 2))
-        samples = jnp.maximum(
-            jnp.where(begins, jnp.minimum(samples, _LONGEST), 0).astype(jnp.int32), 20 * support
-        )
+        samples = jnp.where(begins, jnp.minimum(samples, _LONGEST), 0).astype(jnp.int32)
+        samples = jnp.maximum(samples, 20 * support)
         left = _efficiently_rounded(view.lanes, weights, samples, support, begins)
         return RAGEState(state.phase + 1, active, jnp.where(begins, left, 0))
 

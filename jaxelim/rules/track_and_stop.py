@@ -4,23 +4,12 @@ import dataclasses
 from typing import ClassVar
 
 import jax
-from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.rules.parts import allocation, arm_allocation, tracking
-from jaxelim.rules.parts.allocation import Allocation, Frame
-from jaxelim.rules.parts.arm_allocation import ArmAllocation
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class TrackState:
-    """The last allocation, and the target of C-tracking."""
-
-    found: Allocation | ArmAllocation
-    target: Array  # [K] the sum of the tracked weights, plus the counts after the initial pulls
+from jaxelim.rules.parts.allocation import Frame
 
 
 @jax.tree_util.register_static
@@ -76,9 +65,7 @@ class TrackAndStop(SamplingRule):
 
     def __post_init__(self):
         checks.choice("tracking", self.tracking, ("D", "C"))
-        object.__setattr__(self, "schedule", checks.integer("schedule", self.schedule, low=1))
-        share = checks.real("gap_share", self.gap_share, low=0, high=1, open=True)
-        object.__setattr__(self, "gap_share", share)
+        tracking.check_settings(self)
 
     def needs(self, family, problem):
         return ("truth",)  # the method: the family's H_p
@@ -91,7 +78,7 @@ class TrackAndStop(SamplingRule):
 
     def init(self, view):
         kind = arm_allocation if _by_arms(view) else allocation
-        return TrackState(kind.start(view), view.counts)
+        return tracking.Tracked(kind.start(view), view.counts)
 
     def choose(self, view, state, rarely):
         now, goal = tracking.due(self.schedule, view), tracking.gap(self.gap_share, view)
@@ -105,7 +92,7 @@ class TrackAndStop(SamplingRule):
             arm = tracking.cumulative(lanes, counts, target)
         else:
             arm = tracking.direct(lanes, counts, time, weights)
-        return arm, TrackState(found, target)
+        return arm, tracking.Tracked(found, target)
 
     def work(self, view, state):
         return state.found.evaluations * view.active_count, state.found.solves

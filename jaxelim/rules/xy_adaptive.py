@@ -69,9 +69,8 @@ class XYAdaptive(SamplingRule):
 
     def init(self, view):
         unit, zero = jnp.ones_like(view.beta), jnp.zeros_like(view.t)
-        return XYState(
-            jnp.ones_like(view.linear.candidates, bool), unit, unit, unit * view.start, zero, zero
-        )
+        active = jnp.ones_like(view.linear.candidates, bool)
+        return XYState(active, unit, unit, unit * view.start, zero, zero)
 
     def choose(self, view, state, rarely):
         again = dataclasses.replace(state, left=state.left - 1)
@@ -90,9 +89,8 @@ class XYAdaptive(SamplingRule):
         tied = worst == rho
         assert view.chance is not None  # drawn, as `reads` says
         place = jnp.floor(view.chance * view.lanes.sum(tied.astype(worst.dtype))).astype(jnp.int32)
-        arm = view.lanes.argmax(
-            (tied & (jnp.cumsum(tied, 0, dtype=jnp.int32) == place + 1)).astype(worst.dtype)
-        )
+        chosen = tied & (jnp.cumsum(tied, 0, dtype=jnp.int32) == place + 1)
+        arm = view.lanes.argmax(chosen.astype(worst.dtype))
         left = jnp.full_like(state.left, self.every - 1)
         return XYState(active, rho, old_rho, old_t, arm, left)
 

@@ -95,9 +95,8 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
         done = s.done | ~(cost < -allowed)  # also where a cost is NaN
         entering = lanes.materialize(lanes.row, s.entries, c)
         usable = entering > smallest_pivot
-        ratio = jnp.where(
-            usable, jnp.maximum(s.amounts, 0) / jnp.where(usable, entering, 1), jnp.inf
-        )
+        ratio = jnp.maximum(s.amounts, 0) / jnp.where(usable, entering, 1)
+        ratio = jnp.where(usable, ratio, jnp.inf)
         tied = ratio <= lanes.min(ratio) * (1 + 1e-12)
         preferred = jnp.where(bland, -s.basic.astype(dtype), entering)
         r = lanes.argmax(jnp.where(tied, preferred, -jnp.inf))
@@ -105,9 +104,8 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
         # The whole exchange is one rank-one update; it is zero in a finished lane.
         here, there = each_constraint == r, each_row == c
         element = jnp.where(done, 1, lanes.take(entering, r))
-        left, cost = (
-            jnp.where(done, 0, x / element) for x in (entering - here.astype(dtype), cost)
-        )
+        left = jnp.where(done, 0, (entering - here.astype(dtype)) / element)
+        cost = jnp.where(done, 0, cost / element)
         left, right = lanes.materialize(lambda *x: x, left, leaving + there.astype(dtype))
         amount = lanes.take(s.amounts, r)
         objective = s.objective - cost * amount

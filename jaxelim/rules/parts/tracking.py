@@ -3,6 +3,7 @@
 Garivier & Kaufmann 2016.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,27 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxelim import checks
 from jaxelim.contracts.views import View
 from jaxelim.lanes import LaneOps
 
 _LEAST_GAP = 1e-6
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Tracked:
+    """The last allocation, and the target of C-tracking."""
+
+    found: Any
+    target: Array  # [K] the sum of the tracked weights, plus the counts after the initial pulls
+
+
+def check_settings(rule: Any) -> None:
+    """Check the schedule and the gap of a rule that solves."""
+    object.__setattr__(rule, "schedule", checks.integer("schedule", rule.schedule, low=1))
+    share = checks.real("gap_share", rule.gap_share, low=0, high=1, open=True)
+    object.__setattr__(rule, "gap_share", share)
 
 
 def shares_of_pulls(view: View, weights: Array) -> Array:
