@@ -1,8 +1,7 @@
 """The lower bound on the number of samples, its optimal allocations and their derivatives."""
 
 from jaxelim.bounds.bounds import efficiency, kl_bound, practical_time, sample_bound
-from jaxelim.bounds.complexities import Complexity, complexity, information
-from jaxelim.bounds.optimal import Optimum, optimum
+from jaxelim.bounds.optimal import Complexity, Optimum, complexity, information, optimum
 from jaxelim.bounds.search import Found, extreme_time
 
 __all__ = [

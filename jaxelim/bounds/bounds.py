@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxelim import checks, scope
-from jaxelim.bounds.complexities import Complexity
+from jaxelim.bounds.optimal import Complexity
 from jaxelim.errors import ArgumentError
 
 Threshold = Callable[[Any, Any], Any]

@@ -60,7 +60,6 @@ def best_arm_weights(
         costs: [K] c_k > 0, the weight of one unit of precision; None: 1.
         start: [K] log x of an earlier solve, of any best arm; None: a fixed start.
         counted: [K] bool, the arms that count; others get weight 0.
-        lanes: the primitives.
         steps: at most this many of Newton's steps, at most 39. None: 80, 40 from each start.
 
     Returns:
@@ -160,11 +159,7 @@ def gaussian_weights(
     The relative duality gap is below 1e-12. A lane's result does not depend on other lanes.
 
     Args:
-        lanes: the primitives.
-        means: [K], float64.
         best: [] int32, a counted arm of largest mean.
-        counted: [K] bool, the arms that count.
-        costs: [K] c_k > 0; None: 1.
         start: [] u of an earlier solve; 0: from the least u.
 
     Returns:

@@ -12,9 +12,8 @@ interior-point method: Newton steps on the perturbed optimality conditions
 
 All that it reads is `Evidence`: how far the truth lies outside each piece, and H_p at weights.
 
-The whole pair, at its own distance mu from complementarity (w z = q r = mu), is one or
-two steps away from the solution of a nearby problem. A start from (w, q) alone takes ten
-or more.
+The whole pair is one or two steps away from the solution of a nearby problem. A start from
+(w, q) alone takes ten or more.
 
 The certificate does not depend on the method. For any mixture q over the pieces and
 any weights w,
@@ -96,8 +95,7 @@ def climb(
     What is unsolved after the steps from a pair is solved from the centre.
 
     Args:
-        evidence: of Q pieces.
-        valid: [Q] bool, False on padding.
+        evidence: of Q pieces, of which those that are `valid` [Q] count.
         bonus: [K] c.
         gap: relative duality gap to stop at; a pair within it is returned.
         start: weights [K] on the simplex, or a `State`, in units of about its optimum;
@@ -105,7 +103,6 @@ def climb(
         known: [] bool, whether a `State` is a pair; else its weights count.
         go: [] bool; False computes nothing of use.
         most: bound on the steps from the centre.
-        lanes: the primitives, which solve for the steps.
 
     Returns:
         A `Saddle`. H* is 0 where the truth lies in a valid piece (a tie), or where no arm

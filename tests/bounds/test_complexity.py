@@ -170,7 +170,7 @@ def test_scaling_and_other_coordinates():
 
 
 def test_the_solve_is_in_float64_and_compiled_once_per_shape():
-    from jaxelim.bounds.complexities import _solved
+    from jaxelim.bounds.optimal import _solved
 
     flag = jax.config.jax_enable_x64
     assert complexity(small(3, seed=6), TopM(2)).value.dtype == np.float64
