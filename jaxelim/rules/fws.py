@@ -10,7 +10,7 @@ from jax import Array
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.contracts.views import Evidence, View
+from jaxelim.contracts.views import View
 from jaxelim.evidence.linear import SquareDesign, weighted
 from jaxelim.lanes import index_like
 from jaxelim.numerics.host import product
@@ -89,7 +89,8 @@ class FWS(SamplingRule):
 
     def choose(self, view, state, rarely):
         lanes, arms = view.lanes, state.x.shape[0]
-        f = self._under(view, state)
+        about: Any = view.priced
+        f = about.weighted(state.x) if state.design is None else about.under(state.design)
         values = jnp.where(view.active, f.values(), jnp.inf)
         least = lanes.argmin(values)
         near = values < lanes.take(values, least) + view.time**-0.9 / arms
@@ -119,13 +120,6 @@ class FWS(SamplingRule):
     def work(self, view, state):
         uniform = _uniform_block(view.t, view.means.shape[0]) | self._tied(view)
         return jnp.where(uniform, 0, view.active_count)
-
-    def _under(self, view: View, state: FWSState) -> Evidence:
-        """The evidence under x."""
-        if state.design is None:
-            return view.priced.weighted(state.x)
-        linear: Any = view.priced
-        return linear.under(state.design)
 
     def _tied(self, view: View) -> Array:
         """Whether answers tie; not tested where an answer has several candidates."""

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import Rarely, Traits
+from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import View
 from jaxelim.evidence.linear import weighted
 from jaxelim.lanes import index_like
@@ -29,15 +29,6 @@ class LeastEigenvalue:
     low: Array  # []: the last exact value, as V only grows
     high: Array  # []: u' V u, u the unit eigenvector of that value
     toward: Array  # [K]: (phi_k . u)^2, which one more pull of k adds to `high`
-
-    def decided(self, view: View, need: Array, rarely: Rarely) -> "LeastEigenvalue":
-        """Bounds of which both lie on one side of `need` []."""
-        unsure = (self.low < need) & (self.high >= need)
-        return rarely(unsure, lambda: _exact(view), self)
-
-    def pulled(self, view: View, arm: Array) -> "LeastEigenvalue":
-        """After one more pull of an arm []."""
-        return dataclasses.replace(self, high=self.high + view.lanes.take(self.toward, arm))
 
 
 @jax.tree_util.register_dataclass
@@ -123,19 +114,22 @@ class LazyTaS(SamplingRule):
         )
         target = state.target + tracking.shares_of_pulls(view, weights)
         need = view.prepared.c0 * jnp.sqrt(view.time)
+        least = state.least
         if view.evidence.has_matrix:
-            least = state.least.decided(view, need, rarely)
+            unsure = (least.low < need) & (least.high >= need)
+            least = rarely(unsure, lambda: _exact(view), least)
         else:
             spanned, counts = view.prepared.spanned, view.evidence.per_cost(view.counts)
             spanned = spanned if spanned.ndim == counts.ndim else spanned[:, None]
             # lambda_min of a diagonal V; elsewhere the least count, without a prior's ridge.
             ridge = view.family.ridge if view.family.design else 0.0
             fewest = lanes.min(jnp.where(spanned, counts, jnp.inf)) + ridge
-            least = dataclasses.replace(state.least, low=fewest, high=fewest)
+            least = dataclasses.replace(least, low=fewest, high=fewest)
         turn = (view.t - 1 - view.start) % view.features.shape[1]
         explored = lanes.take(view.prepared.spanner, turn)
         arm = jnp.where(least.low < need, explored, tracking.cumulative(lanes, view.counts, target))
-        return arm, LazyState(weights, target, least.pulled(view, arm), iterations)
+        least = dataclasses.replace(least, high=least.high + lanes.take(least.toward, arm))
+        return arm, LazyState(weights, target, least, iterations)
 
     def work(self, view, state):
         return state.iterations * view.active_count

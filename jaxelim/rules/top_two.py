@@ -17,7 +17,10 @@ from jaxelim.families.draws import fold
 from jaxelim.lanes import index_like
 from jaxelim.numerics.logarithm import log
 
-LEADERS, CHALLENGERS = ("eb", "ucb", "ts"), ("tc", "tci", "rs")
+LEADERS = {
+    "eb": "The best empirical arm", "ucb": "The largest upper bound", "ts": "A posterior draw",
+}  # fmt: skip
+CHALLENGERS = {"tc": "smallest LLR", "tci": "smallest LLR + log N", "rs": "best arm of a new draw"}
 SELECTIONS = ("sampling", "tracking")
 BONUS = 1.2 * (1 + 1.2)
 """alpha (1 + s), alpha = s = 1.2: the UCB leader's bounds are at level BONUS log t."""
@@ -252,39 +255,21 @@ def _among(playing, scores):
     return scores if playing is None else jnp.where(playing, scores, -jnp.inf)
 
 
-def TTTS(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
-    """Top-two Thompson sampling: a posterior draw leads, a further draw challenges. (Russo 2016)"""
-    return TopTwo("ts", "rs", share, select)
+def _named(name: str, leader: str, challenger: str, source: str, select: str = "sampling"):
+    """The rule of a paper, by its name there, as a function of share and select."""
+
+    def rule(share: float | str = 0.5, select: str = select) -> TopTwo:
+        return TopTwo(leader, challenger, share, select)
+
+    rule.__name__ = rule.__qualname__ = name
+    rule.__doc__ = f"{LEADERS[leader]} leads, the {CHALLENGERS[challenger]} challenges. ({source})"
+    return rule
 
 
-def T3C(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
-    """A posterior draw leads, the smallest LLR challenges. (Shang et al. 2020, Algorithm 2)"""
-    return TopTwo("ts", "tc", share, select)
-
-
-def TSTC(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
-    """`T3C` under the name of Jourdan et al. 2022."""
-    return T3C(share, select)
-
-
-def TSTCI(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
-    """A posterior draw leads, the smallest LLR + log N challenges. (Jourdan et al. 2022)"""
-    return TopTwo("ts", "tci", share, select)
-
-
-def EBTC(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
-    """The best empirical arm leads, the smallest LLR challenges. (Jourdan et al. 2022)
-
-    It can starve an arm: see `TopTwo`.
-    """
-    return TopTwo("eb", "tc", share, select)
-
-
-def EBTCI(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
-    """The best empirical arm leads, the smallest LLR + log N challenges. (Jourdan et al. 2022)"""
-    return TopTwo("eb", "tci", share, select)
-
-
-def TTUCB(share: float | str = 0.5, select: str = "tracking") -> TopTwo:
-    """The largest upper bound leads, the smallest LLR challenges. (Jourdan & Degenne 2023)"""
-    return TopTwo("ucb", "tc", share, select)
+TTTS = _named("TTTS", "ts", "rs", "Russo 2016")
+T3C = _named("T3C", "ts", "tc", "Shang et al. 2020, Algorithm 2")
+TSTC = _named("TSTC", "ts", "tc", "Jourdan et al. 2022; `T3C`")
+TSTCI = _named("TSTCI", "ts", "tci", "Jourdan et al. 2022")
+EBTC = _named("EBTC", "eb", "tc", "Jourdan et al. 2022. It can starve an arm: see `TopTwo`")
+EBTCI = _named("EBTCI", "eb", "tci", "Jourdan et al. 2022")
+TTUCB = _named("TTUCB", "ucb", "tc", "Jourdan & Degenne 2023", "tracking")
