@@ -26,7 +26,7 @@ def name_of(rule: type[SamplingRule]) -> str:
 def rules() -> dict[str, type[SamplingRule]]:
     """Sampling rules by command-line name."""
     found = [one for one in vars(sampling).values() if isinstance(one, type)]
-    return {name_of(one): one for one in found if issubclass(one, SamplingRule)}
+    return dict(sorted((name_of(one), one) for one in found if issubclass(one, SamplingRule)))
 
 
 def presets() -> dict[str, Callable[..., SamplingRule]]:
