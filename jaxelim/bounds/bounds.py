@@ -12,8 +12,7 @@ from jaxelim.errors import ArgumentError
 
 Threshold = Callable[[Any, Any], Any]
 
-# Largest time of a search. A threshold that grows too fast for any time up to here is refused.
-_LATEST = 2**60
+_LATEST = 2**60  # a threshold that grows too fast for any time up to here is refused
 
 
 def heuristic(t, delta):

@@ -24,10 +24,8 @@ from jaxelim.lanes import PLAIN
 
 # Features of a larger condition number are refused: half of the digits of float64 are left.
 _WORST = 1e8
-
 # The answer is tied where y . theta - c is below this share of the size of its terms.
 _TIE = 16 * np.finfo(np.float64).eps
-
 # A right answer counts where it is so far off the boundary of its pieces: H* is above 0.
 _OFF = 1e-14
 
@@ -120,10 +118,7 @@ def _answers(label: str, one: Instance, problem: Problem, shape: Any) -> list[Pi
 
 
 def _farther(one: Instance, shape: Any) -> Pieces:
-    """Signs with each arm on the side whose piece is farther from the truth.
-
-    That is the answer of largest H*, 1/sum_k c_k/d_k: only d_k depends on the side of arm k.
-    """
+    """Signs with each arm on the side whose piece is farther: the answer of largest H*."""
     family = one.family
     with scope.float64():
         means = jnp.asarray(one.means)
@@ -249,9 +244,7 @@ def information_of(truth: Truth, weights: np.ndarray) -> np.ndarray:
     return np.where(half.exists, values, np.inf)
 
 
-@jax.jit
-def _values(truth: Truth, weights):
-    return truth.evidence().weighted(weights).values()
+_values = jax.jit(lambda truth, weights: truth.evidence().weighted(weights).values())
 
 
 def squared_norms(weights: np.ndarray, arms: np.ndarray, directions: np.ndarray) -> np.ndarray:

@@ -25,10 +25,9 @@ def extreme_time(
 ) -> Found:  # fmt: skip
     """Search for a local minimum of T*, or a maximum, by projected gradient steps on log T*.
 
-    T* has kinks, where its gradient does not vanish. So the length of a step does not follow
-    the gradient's, but a schedule that falls to zero (cosine). It is not set by coordinate as
-    in Adam: such steps, projected, stop at the boundary away from any optimum. The tutorial on
-    allocations has the hardest theta, the best extra arm and better features as recipes.
+    T* has kinks, where its gradient does not vanish. So the length of a step follows a schedule
+    that falls to zero (cosine). It is not set by coordinate as in Adam: such steps, projected,
+    stop at the boundary away from any optimum. The tutorial on allocations has recipes.
 
     Args:
         time: T* of a point; a pure function of JAX arrays, as `1/optimum(..).value`.

@@ -15,7 +15,7 @@ from jaxelim.evidence.linear import SquareDesign, weighted
 from jaxelim.lanes import index_like
 from jaxelim.numerics.host import product
 from jaxelim.numerics.jacobi import orthonormal
-from jaxelim.rules.parts import games, tracking
+from jaxelim.rules.parts import games
 from jaxelim.rules.parts.indices import of_pairs_alone
 
 
@@ -79,7 +79,10 @@ class FWS(SamplingRule):
         return instance.K * np.sum(unit**2, -1), instance.K * inverse
 
     def init(self, view):
-        x, lanes = tracking.shares_of_cost(view), view.t.shape
+        x, lanes = view.counts / (view.time - 1), view.t.shape
+        if view.prices is not None:  # shares of the cost
+            spent = view.counts * view.prices
+            x = spent / view.lanes.sum(spent)
         if not view.evidence.has_matrix:
             return FWSState(x, None)
         g, inverse = view.prepared

@@ -30,11 +30,6 @@ class AdaHedge:
     losses: Array  # [K], summed
     gap: Array  # [], summed mixability gap
 
-    @staticmethod
-    def start(like: Array) -> "AdaHedge":
-        """The learner with K equal weights; `like` [K] gives shape and dtype."""
-        return AdaHedge(jnp.zeros_like(like), jnp.full_like(like[0], 0.01))
-
     def _rate(self) -> Array:
         return float(np.log(self.losses.shape[0])) / self.gap
 
@@ -91,7 +86,8 @@ class LinGame(SamplingRule):
         return ("truth",) if of_pairs_alone(family) else ()
 
     def init(self, view):
-        return LinGameState(AdaHedge.start(view.means), view.counts)
+        even = AdaHedge(jnp.zeros_like(view.means), jnp.full_like(view.means[0], 0.01))
+        return LinGameState(even, view.counts)
 
     def choose(self, view, state):
         lanes = view.lanes

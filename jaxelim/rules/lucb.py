@@ -42,7 +42,6 @@ class LUCB(SamplingRule):
 
     Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
     bounds, which makes this KL-LUCB. Of paired items the overlap is what log e lacks of beta.
-
     Kalyanakrishnan, Tewari, Auer & Stone 2012; Kaufmann & Kalyanakrishnan 2013. As in
     the authors' program, but exact ties go to the lowest index. Its native test always
     ends a run; with pulls=2 it runs before the first of the two pulls only.

@@ -6,17 +6,11 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.rules.parts import allocation, tracking
-
-
-def elliptical(time: Array, norm: Array) -> Array:
-    """c_k = sqrt(2 log t) ||phi_k||_{V^-1}: [K], for t [] and the norms [K]."""
-    return jnp.sqrt(2 * jnp.log(time)) * norm
 
 
 @jax.tree_util.register_static
@@ -66,8 +60,9 @@ class OptimisticTaS(SamplingRule):
 
     def choose(self, view, state, rarely):
         now, goal = tracking.due(self.schedule, view), tracking.gap(self.gap_share, view)
-        bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
-        bonus = view.per_price(jnp.asarray(bonus))
+        norms = jnp.sqrt(view.linear.design.g)
+        c = self.bonus(view.time, norms) if self.bonus else jnp.sqrt(2 * jnp.log(view.time)) * norms
+        bonus = view.per_price(jnp.asarray(c))
         found = allocation.solve(view, state.found, goal, now, rarely, bonus)
         target = state.target + tracking.shares_of_pulls(view, found.weights)
         arm = tracking.cumulative(view.lanes, view.counts, target)

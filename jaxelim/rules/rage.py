@@ -34,9 +34,6 @@ class RAGEState:
 class RAGE(SamplingRule):
     """Sample in phases: design for the differences of active arms, pull it, discard arms.
 
-    Of items, z_i takes the place of phi_i in the differences, and their number P that of
-    K in L_l. Pulls are of arms.
-
     ::
 
         Phase l = 1, 2, ..., with delta_l = delta/l^2 and L_l = log(2 K^2/delta_l):
@@ -47,7 +44,8 @@ class RAGE(SamplingRule):
         sqrt(2 ||phi_j - phi_i||^2_{V^-1} L_l) <= (phi_j - phi_i) . theta_hat.
         Stop at one active arm.
 
-    Frank-Wolfe computes w from uniform weights, by steps 2/(n + 2), until one is at most
+    Of items, z_i takes the place of phi_i in the differences, and their number P that of K in
+    L_l. Frank-Wolfe computes w from uniform weights, by steps 2/(n + 2), until one is at most
     `accuracy` times as long as w. Entries below 1e-5 are dropped.
 
     Fiez, Jain, Jamieson & Ratliff 2019. As in the authors' program: V and theta_hat are

@@ -124,11 +124,8 @@ class TopTwo(SamplingRule):
         return self.leader == "eb" and self.challenger != "rs"
 
     def needs(self, family, problem):
-        named = {
-            "interval": self.leader == "ucb",
-            "posterior": self._draws,
-            "share": self.share == "ids" and problem.name != "thresholding",
-        }
+        share = self.share == "ids" and problem.name != "thresholding"
+        named = {"interval": self.leader == "ucb", "posterior": self._draws, "share": share}
         return tuple(name for name, needed in named.items() if needed)
 
     def init(self, view):
@@ -208,10 +205,7 @@ class TopTwo(SamplingRule):
         return jnp.where(challenger == none, otherwise, challenger)
 
     def _attempts(self, view, i, tried, challenger):
-        """The draws and challengers of lanes after one more: those without one share B draws.
-
-        So the loop is as long as all lanes need together, not as the longest of them needs.
-        """
+        """One more draw: lanes without a challenger share B draws, so that no lane waits alone."""
         (arms, size), index = view.means.shape, jnp.arange(i.shape[0], dtype=i.dtype)
         waiting = (tried < REDRAWS) & (challenger == arms)
         count = jnp.maximum(jnp.sum(waiting, dtype=i.dtype), 1)

@@ -37,11 +37,9 @@ class UGapE(SamplingRule):
         arm = the less pulled of b and c (ties: c).
         Stop, with the answer J, once no arm of J has a positive m-th largest B_ij.
 
-    Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
-    bounds, which makes this KL-UGapE.
-
-    Gabillon, Ghavamzadeh & Lazaric 2012. As in the authors' program, but exact ties go
-    to the lowest index. Its native test always ends a run. It reads no active pieces.
+    Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL bounds, which
+    makes this KL-UGapE. Gabillon, Ghavamzadeh & Lazaric 2012. As in the authors' program, but
+    exact ties go to the lowest index. Its native test always ends a run. It reads no active pieces.
     """
 
     traits: ClassVar[Traits] = Traits(

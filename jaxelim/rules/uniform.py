@@ -18,15 +18,9 @@ class Uniform(SamplingRule):
     """
 
     traits: ClassVar[Traits] = Traits(
-        families=None,
-        elimination=False,
-        slack=True,
-        costs=True,
-        reads=(),
-        lanes_last=True,
-        basis_free=True,
-        source="round robin",
-    )
+        families=None, elimination=False, slack=True, costs=True, reads=(), lanes_last=True,
+        basis_free=True, source="round robin",
+    )  # fmt: skip
 
     def choose(self, view, state):
         return (view.t - 1) % view.means.shape[0], state

@@ -117,11 +117,9 @@ class _Aligned(NamedTuple):
 
 def start(view: View) -> Allocation:
     """The allocation before the first solve: uniform weights, without a certificate."""
-    means, pieces, time = (
-        x.astype(jnp.float64) for x in (view.means, view.linear.margin, view.time)
-    )
+    means, pieces = view.means.astype(jnp.float64), view.linear.margin.astype(jnp.float64)
     even, none = jnp.zeros_like(view.means) + 1 / view.means.shape[0], jnp.zeros_like(view.t)
-    gap = jnp.full_like(time, jnp.inf)
+    gap = jnp.full_like(view.time, jnp.inf, jnp.float64)
     return Allocation(even, Pair.none(means, pieces), _arrays(view.shape), gap, none, none)
 
 
@@ -153,13 +151,9 @@ def solve(
         tied = jnp.where(chosen, 1 - share, 0) + share / arms
         weights = jnp.where(at.solvable, weights, tied)
         weights = jnp.where(now, weights, last.weights)
-    kept = dataclasses.replace(
-        last,
-        weights=weights,
-        gap=jnp.where(now, reached, last.gap),
-        evaluations=now.astype(jnp.int32) * jnp.ones_like(view.t),
-        solves=jnp.zeros_like(view.t),
-    )
+    gap, none = jnp.where(now, reached, last.gap), jnp.zeros_like(view.t)
+    looks = now.astype(jnp.int32) * jnp.ones_like(view.t)
+    kept = dataclasses.replace(last, weights=weights, gap=gap, evaluations=looks, solves=none)
     holds = ~now | ~at.solvable | (reached <= tolerance)
     return rarely(~holds, lambda: _solved(view, kept, holds, at, tolerance, bonus), kept)
 
@@ -171,8 +165,7 @@ def _solved(
     goal = jnp.where(tolerance < _FINE, tolerance, tolerance / 4)
     space, features = view.linear.space, view.features
     frame = jax.tree.map(jnp.asarray, view.prepared)
-    constants, shared = space.constants, features.ndim == 2
-    prices = space.prices
+    constants, prices, shared = space.constants, space.prices, features.ndim == 2
     if shared and view.means.ndim > 1:
         frame = jax.tree.map(lambda x: x[..., 0], frame)
 
@@ -191,14 +184,9 @@ def _solved(
             found = climb(
                 evidence, at.live, extra, goal, old.at(at.gaps), known=known, lanes=run.lanes
             )
-            new = Allocation(
-                weights=found.pair.w.astype(kept.weights.dtype),
-                pair=Pair.of(found, at.gaps, at.live),
-                answer=_arrays(at.shape),
-                gap=found.gap,
-                evaluations=1 + found.looks,
-                solves=jnp.ones_like(kept.solves),
-            )
+            weights, once = found.pair.w.astype(kept.weights.dtype), jnp.ones_like(kept.solves)
+            pair, answer = Pair.of(found, at.gaps, at.live), _arrays(at.shape)
+            new = Allocation(weights, pair, answer, found.gap, 1 + found.looks, once)
             failed = dataclasses.replace(kept, evaluations=new.evaluations, solves=new.solves)
             return where_((new.gap < jnp.inf) & ~(new.gap > kept.gap), new, failed)
 

@@ -38,18 +38,13 @@ class ArmAllocation:
     """The last solution."""
 
     weights: Array  # [K]
-    # What the next solve starts from. Best arm: log x [K], Gaussian: u []; of the interior-point
-    # method a pair.
-    dual: Any
+    dual: Any  # the next start. Best arm: log x [K], Gaussian: u []; the interior point's: a pair
     evaluations: Array  # [] int32, evaluations of the pieces for this choice
     solves: Array  # [] int32, whether this choice has solved
 
 
 def exact(instance: Instance, problem: Problem) -> bool:
-    """Host: whether this module solves a problem of Gaussian rewards with a design.
-
-    It does for best arm and signs in an unstructured instance.
-    """
+    """Host: whether this module solves a problem of Gaussian rewards: best arm or signs of arms."""
     if instance.structure != "unstructured":
         return False
 

@@ -126,8 +126,8 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
     end = jax.lax.while_loop(lambda s: jnp.any(~s.done), pivot, start)
     strategy = _spread(lanes, end.costs, end.free - f, k)
     weights = _spread(lanes, end.amounts, end.basic, f)
-    value = jnp.min(jnp.where(played, _against(payoffs, strategy), jnp.inf), 0)
-    bound = jnp.max(_against(jnp.swapaxes(payoffs, 0, 1), weights), 0)
+    value = jnp.min(jnp.where(played, jnp.sum(payoffs * strategy[None], 1), jnp.inf), 0)
+    bound = jnp.max(jnp.sum(jnp.swapaxes(payoffs, 0, 1) * weights[None], 1), 0)
     return Solution(strategy, value, bound - value, end.pivots)
 
 
@@ -137,11 +137,6 @@ def _spread(lanes: LaneOps, amounts: Array, places: Array, size: int) -> Array:
     index = index_like(jnp.zeros((size, *places.shape)))
     held = jnp.sum(jnp.where(jnp.expand_dims(places, 0) == index, kept, 0), 1)
     return held / lanes.sum(kept)  # one place of each, if any
-
-
-def _against(matrix: Array, vector: Array) -> Array:
-    """matrix [n, q] times vector [q]: [n]."""
-    return jnp.sum(matrix * vector[None], 1)
 
 
 def play(evidence: Evidence, values: Array, rows: Array) -> Array:

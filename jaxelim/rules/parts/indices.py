@@ -94,8 +94,7 @@ def ambiguous_pair(
 def dominated(view: View, judges: Array, width: Array) -> Array:
     """The candidates i that some judge j dominates: [K] bool; `judges` [K] bool.
 
-    sqrt(width ||phi_j - phi_i||^2_{V^-1}) <= (phi_j - phi_i) . theta_hat. Identical
-    arms do not dominate one another. Of items, z takes the place of phi.
+    sqrt(width ||phi_j - phi_i||^2_{V^-1}) <= (phi_j - phi_i) . theta_hat, for unlike arms.
     """
 
     def body(j, out):

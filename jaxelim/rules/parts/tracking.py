@@ -42,14 +42,6 @@ def shares_of_pulls(view: View, weights: Array) -> Array:
     return pulls / view.lanes.sum(pulls)
 
 
-def shares_of_cost(view: View) -> Array:
-    """What the pulls of each arm have cost, of the whole: [K]; without costs N_k/(t - 1)."""
-    if view.prices is None:
-        return view.counts / (view.time - 1)
-    spent = view.counts * view.prices
-    return spent / view.lanes.sum(spent)
-
-
 def cumulative(lanes: LaneOps, counts: Array, target: Array) -> Array:
     """C-tracking: the arm with the smallest N_k - W_k, W [K] the sum of all allocations so far."""
     return lanes.argmin(counts - target)
