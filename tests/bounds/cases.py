@@ -15,9 +15,7 @@ FAMILIES = {
     "bernoulli": (je.Bernoulli(), twin.Bernoulli),
     "poisson": (je.Poisson(), twin.Poisson),
     "exponential": (je.Exponential(), twin.Exponential),
-    "by-arm": (
-        je.Gaussian(STD), lambda mu, prices=None: twin.Gaussian(mu, STD, prices)
-    ),
+    "by-arm": (je.Gaussian(STD), lambda mu, prices=None: twin.Gaussian(mu, STD, prices)),
 }  # fmt: skip
 
 
