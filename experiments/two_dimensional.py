@@ -99,8 +99,7 @@ class Panel(NamedTuple):
     references: Mapping[str, np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True)
-class Observed:
+class Observed(NamedTuple):
     """Arrays [instance, stopping, delta, run] of a batch; elimination times [.., K]."""
 
     samples: np.ndarray
@@ -112,8 +111,7 @@ class Observed:
     def of(held: je.Study, name: str) -> "Observed":
         """The arrays of an experiment, of which a study has each instance apart."""
         parts = [one for key, one in held.results.items() if key[0] == name]
-        names = [field.name for field in dataclasses.fields(Observed)]
-        return Observed(*(np.stack([getattr(one, name) for one in parts]) for name in names))
+        return Observed(*(np.stack([getattr(one, x) for one in parts]) for x in Observed._fields))
 
 
 def cell(
