@@ -184,8 +184,9 @@ class HalfSpaces(Problem):
         return answers.reshape((-1,) + (1,) * answer.ndim) == answer
 
     def shape(self, seen, answer):
-        rows = (jnp.asarray(x)[answer] for x in (*seen.constants, self.valid))
-        return pieces.HalfSpaces(*(jnp.moveaxis(x, 0, -1) if answer.ndim else x for x in rows))
+        rows = [jnp.asarray(x)[answer] for x in (*seen.constants, self.valid)]
+        y, c, exists = (jnp.moveaxis(x, 0, -1) if answer.ndim else x for x in rows)
+        return pieces.HalfSpaces(y, c, exists)
 
     def wrong_answers(self, arms):
         return max(len(self.directions) - 1, 1)
