@@ -260,7 +260,7 @@ def study(
         >>> print(found.compare(baseline="LUCB"))  # doctest: +SKIP
     """
     calls = places(instances, problem, rules, **settings)
-    labels = [dict(zip(AXES, key, strict=True)) for key in calls]
+    labels: Any = [dict(zip(AXES, key, strict=True)) for key in calls]
     return blocks.run_calls(
         list(calls.values()), lambda results: Study.of(zip(calls, results, strict=True)), labels,
         progress, executor, block, store,

@@ -168,6 +168,6 @@ def of_result(
                               counts=counts[i], means=means[i], moments=moments[i])  # fmt: skip
         parts.append(of_runs.intervals(level, pair, pairs))
     shape = (*result.samples.shape, instance.K) if pair is None else result.samples.shape
-    ends = (np.concatenate([getattr(part, end) for part in parts]).reshape(shape)
-            for end in ("values", "low", "high"))  # fmt: skip
-    return Intervals(*ends, level)
+    values, low, high = (np.concatenate([getattr(part, end) for part in parts]).reshape(shape)
+                         for end in ("values", "low", "high"))  # fmt: skip
+    return Intervals(values, low, high, level)
