@@ -188,10 +188,17 @@ class Truth(NamedTuple):
     points: Array
     probabilities: Array
 
+    def wide(self, u: Array) -> tuple[Array, Array]:
+        """Points and probabilities for means u [..]: [.., S] each."""
+        shape = jnp.broadcast_shapes(jnp.shape(u), self.mean.shape)
+        both = self.points, self.probabilities
+        points, probabilities = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in both)
+        return points, probabilities
+
     def side(self, u: Array, up: Array | bool) -> tuple[Array, Array, Array]:
         """x - u or u - x, the edge of a unit bet, and whether the best bet stakes all."""
-        p = self.probabilities
-        x = jnp.where(jnp.asarray(up)[..., None], self.points, 1 - self.points)
+        points, p = self.wide(u)
+        x = jnp.where(jnp.asarray(up)[..., None], points, 1 - points)
         v = jnp.where(up, u, 1 - u)
         off = x - v[..., None]
         # It may, with no point at the end that loses all.
@@ -200,7 +207,7 @@ class Truth(NamedTuple):
 
     def bet(self, u: Array, up: Array | bool) -> tuple[Array, Array]:
         """As of `Wins`. KL_inf has the derivative -b or b in u. (Honda & Takemura, theorem 8)"""
-        p, (off, v, whole) = self.probabilities, self.side(u, up)
+        (_, p), (off, v, whole) = self.wide(u), self.side(u, up)
         first = jnp.sum(p * off, -1)
         inside, largest = (first > 0) & ~whole, 1 / v
 
@@ -222,7 +229,7 @@ class Truth(NamedTuple):
 
     def won(self, u: Array, up: Array | bool) -> Array:
         """KL_inf against means of at most u (up), or of at least u."""
-        p, (off, _, _) = self.probabilities, self.side(u, up)
+        (_, p), (off, _, _) = self.wide(u), self.side(u, up)
         wealth = 1 + self.bet(u, up)[0][..., None] * off
         some = (p > 0) & (wealth > 0)
         return jnp.sum(jnp.where(some, p * jnp.log(jnp.where(some, wealth, 1)), 0), -1)
