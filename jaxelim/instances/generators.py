@@ -164,7 +164,7 @@ def unstructured(
     Raises:
         ArgumentError: an argument is out of bounds, or m > 5 with a mean_interval of length 0.
     """
-    K = checks.integer("K", K, low=1 if problem == "thresholding" else 2)
+    K = checks.integer("K", K, low=1 if str(problem) == "thresholding" else 2)
     m = _top(problem, m, default=min(3, K - 1), high=K - 1)
     signs = problem == "thresholding"
     first = np.array([0.1, -0.2, 0.3, -0.4] if signs else [1.0, 0.9, 0.8, 0.7, 0.6])[:K]
