@@ -205,7 +205,8 @@ class Instance(Arms):
 
     def replace(self, **changes: Any) -> "Instance":
         """This instance with other arguments of its constructor, checked again."""
-        return dataclasses.replace(self, **changes)
+        names = ("arms", "theta", "name", "family", "source", "costs")
+        return Instance(**{name: getattr(self, name) for name in names} | changes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):
