@@ -101,8 +101,11 @@ def test_errors_are_counted_among_runs_that_stopped(monkeypatch):
     (line,) = tables.measures([row], held)
     assert (line["errors"], line["stopped"], line["truncated"]) == (1, 3, 2)
     (shown,) = tables.shown([line])
-    assert shown["errors [95%]"].startswith("1/3 [") and shown["samples (k)"].startswith("0.03 ")
-    assert shown["samples (k)"].endswith("†")
+    assert shown["errors [95%]"] == "1/3 [0.008, 0.906]" and shown["samples (k)"].endswith("†")
+    assert shown["samples (k)"].startswith("0.03 ")
+    data["stopped"] = data["samples"] > 40
+    (line,) = tables.measures([row], held)
+    assert tables.shown([line])[0]["errors [95%]"] == "0/0" and math.isnan(line["error_low"])
 
 
 def test_rows_of_other_settings():
