@@ -17,10 +17,10 @@ import tyro
 
 import jaxelim as je
 from experiments import paper
-from jaxelim import checks, cli, program_cache
+from jaxelim import checks, program_cache
 from jaxelim.errors import ArgumentError, JaxelimError, WorkerError
 from jaxelim.files import make_folder, writable_file
-from jaxelim.parallel import asked_for
+from jaxelim.parallel import asked_for, use_all_cores
 
 _JOIN = (
     "Join the folders of all shards with `je.store.merge([A, B], C)`, then give the same command "
@@ -134,7 +134,7 @@ def script(
     again = f"Every finished block is kept; to go on from there, say again:\n  {command}"
     try:
         config = tyro.cli(kind, args=given, description=about or kind.__doc__)
-        cli.use_all_cores()
+        use_all_cores()
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
         program_cache.delete_unreadable()
         act(config)

@@ -10,6 +10,7 @@ import tyro
 import jaxelim as je
 from experiments import tables
 from jaxelim import cli, figures
+from jaxelim.parallel import use_all_cores
 from jaxelim.tables import aligned
 
 _SHOWN = {
@@ -61,5 +62,5 @@ def main(config: Demo) -> None:
 
 
 if __name__ == "__main__":
-    cli.use_all_cores()
+    use_all_cores()
     sys.exit(cli.guarded("demo", lambda: main(tyro.cli(Demo, description=Demo.__doc__))))

@@ -36,6 +36,30 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if some else os.cpu_count() or 1
 
 
+def use_all_cores(cache: bool = True) -> None:
+    """Set JAX to one CPU device per core, one thread each, and a persistent compilation cache.
+
+    Call it before JAX starts. The command line and the experiments call it, the library
+    never does. Settings in the environment stay.
+
+    Args:
+        cache: whether compiled programs are kept, in JAX_COMPILATION_CACHE_DIR or in the
+            user's cache folder for jaxelim.
+    """
+    os.environ.setdefault("NPROC", "1")
+    if "JAX_NUM_CPU_DEVICES" not in os.environ:
+        if scope.jax_started():
+            raise SetupError(
+                "JAX has started, so the number of its CPU devices is fixed",
+                "call use_all_cores before anything that uses JAX, or set JAX_NUM_CPU_DEVICES",
+            )
+        jax.config.update("jax_num_cpu_devices", cores())
+    if not cache:
+        jax.config.update("jax_enable_compilation_cache", False)
+    elif "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(program_cache.own_folder()))
+
+
 @contextlib.contextmanager
 def processes(workers: int | None = None) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
     """Start worker processes on this machine, of one CPU device and one thread each.

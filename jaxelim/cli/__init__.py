@@ -9,36 +9,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import jax
 import tyro
 
-from jaxelim import __version__, program_cache, scope
-from jaxelim.errors import JaxelimError, SetupError
-from jaxelim.parallel import cores
-
-
-def use_all_cores(cache: bool = True) -> None:
-    """Set JAX to one CPU device per core, one thread each, and a persistent compilation cache.
-
-    Call it before JAX starts. The command line and the experiments call it, the library
-    never does. Settings in the environment stay.
-
-    Args:
-        cache: whether compiled programs are kept, in JAX_COMPILATION_CACHE_DIR or in the
-            user's cache folder for jaxelim.
-    """
-    os.environ.setdefault("NPROC", "1")
-    if "JAX_NUM_CPU_DEVICES" not in os.environ:
-        if scope.jax_started():
-            raise SetupError(
-                "JAX has started, so the number of its CPU devices is fixed",
-                "call use_all_cores before anything that uses JAX, or set JAX_NUM_CPU_DEVICES",
-            )
-        jax.config.update("jax_num_cpu_devices", cores())
-    if not cache:
-        jax.config.update("jax_enable_compilation_cache", False)
-    elif "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        jax.config.update("jax_compilation_cache_dir", str(program_cache.own_folder()))
+from jaxelim import __version__, program_cache
+from jaxelim.errors import JaxelimError
+from jaxelim.parallel import use_all_cores
 
 
 def main(arguments: list[str] | None = None) -> int:
