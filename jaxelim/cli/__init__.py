@@ -3,17 +3,35 @@
 `jaxelim --version` prints the version.
 """
 
+import dataclasses
 import importlib
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, dataclass_transform
 
 import tyro
 
 from jaxelim import __version__, program_cache
 from jaxelim.errors import JaxelimError
 from jaxelim.parallel import use_all_cores
+
+
+@dataclass_transform(kw_only_default=True)
+@dataclasses.dataclass(kw_only=True)
+class Command:
+    """A command; its options are the fields of a subclass, which becomes a dataclass."""
+
+    cache: bool = True
+    """Keep compiled programs for later commands, in the folder JAX_COMPILATION_CACHE_DIR or
+    in the user's cache folder."""
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(kw_only=True)(cls)
+
+    def act(self) -> int | None:
+        """Do what the command says; returns the exit code, None for 0."""
+        raise NotImplementedError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,17 +42,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
     def act() -> int | None:
-        config: Any = _parsed(words)
-        use_all_cores(getattr(config, "cache", True))
+        command = _parsed(words)
+        use_all_cores(command.cache)
         program_cache.delete_unreadable()
-        return config.act()
+        return command.act()
 
     return guarded("jaxelim", act)
 
 
 _COMMANDS: dict[str, Any] = {
     "run": "results.Run",
-    "study": "studies.StudyOf",
+    "study": "results.StudyOf",
     "live": {name.lower(): f"live_runs.{name}"
              for name in ("New", "Ask", "Tell", "Show", "Add", "Remove", "Stop")},
     "show": "results.Show",
@@ -56,7 +74,7 @@ def _command(name: str, place: Any) -> Any:
     return getattr(importlib.import_module(f"jaxelim.cli.{module}"), own)
 
 
-def _parsed(words: list[str], known: dict[str, Any] = _COMMANDS, name: str = "") -> Any:
+def _parsed(words: list[str], known: dict[str, Any] = _COMMANDS, name: str = "") -> Command:
     """The command that the words name, with its settings."""
     prog = f"jaxelim {name}".strip()
     if words and words[0] in known:
@@ -78,23 +96,19 @@ def guarded(name: str, act: Callable[[], int | None]) -> int:
         return code
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr, flush=True)
-        return INTERRUPTED
+        return 130
     except BrokenPipeError:  # as of `jaxelim instances list | head`; Python flushes again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+        return 141
     except (JaxelimError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
 
 
-INTERRUPTED = 130
-PIPE_CLOSED = 141
-
-
 def console() -> NoReturn:
     """The console script."""
     code = main()
-    if code == INTERRUPTED:  # XLA may still compile in its threads, which a normal exit crashes
+    if code == 130:  # XLA may still compile in its threads, which a normal exit crashes
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -1,37 +1,34 @@
 """`jaxelim live new|ask|tell|show|add|remove|stop FILE`: a live run in a file, from the shell."""
 
 import contextlib
-import dataclasses
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from jaxelim import catalogue, checks, instances
-from jaxelim.cli.instances import RULE, Compiles, Settings, text
+from jaxelim.cli import Command
+from jaxelim.cli.instances import Rule, Settings, Threshold, text
 from jaxelim.errors import ArgumentError, StoreError
-from jaxelim.files import writable_file
 from jaxelim.live.report import Report
 from jaxelim.live.run import LiveRun
 
-File = Annotated[Path, tyro.conf.Positional]
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class New(Settings):
     """Begin a live run in a new file."""
 
-    file: File
+    file: Annotated[Path, tyro.conf.Positional]
     """The file."""
     arms: tuple[str, ...] = ()
     """Names of independent arms, or one number of them."""
     features: str | None = None
     """In place of --arms: a shipped instance or a JSON file, for its arms' features."""
     family: Annotated[str, text("Their rewards, such as 'Bounded(0, 5)'.", "family")] = "gaussian"
-    rule: Annotated[str, text(RULE, "rule")] = "ebtci"
+    rule: Rule = "ebtci"
     stopping: Annotated[str, text("", "stopping")] = "selective"
-    threshold: Annotated[str, text("", "threshold")] = "mixture"
+    threshold: Threshold = "mixture"
     delta: float = 0.05
     """Error probability."""
     run: int = 0
@@ -42,40 +39,44 @@ class New(Settings):
     """How many rewards each arm has, if each is told once: one number, or one an arm."""
 
     def act(self) -> None:
-        """Write the file, and print the first arm."""
-        arms, costs = self._arms()
-        problem = catalogue.problem_on(self.features, self.problem)
-        rule, family = (catalogue.made(x, getattr(self, x)) for x in ("rule", "family"))
-        writable_file("file", self.file)
-        own: Any = dict(family=family, costs=costs, run=self.run, most_arms=self.most_arms)
-        if self.stack:
-            own["stack"] = self.stack[0] if len(self.stack) == 1 else self.stack
-        with LiveRun(arms, problem, rule, **own, **self.settings()) as run:
-            run.save(self.file)
-            arms = len(run.names)
-            print(f"{self.file}: {rule!r}, {problem!r}, {arms} arm{'s' * (arms > 1)} of "
-                  f"{family!r}, delta {self.delta:g}. First: {run.ask()}")  # fmt: skip
-
-    def _arms(self) -> tuple[Any, Any]:
-        """The arms as `LiveRun` takes them, and their costs."""
         if (self.features is None) == (not self.arms):
             raise ArgumentError("arms", self.arms, "--arms NAME NAME .. or --features FILE")
+        arms: Any = list(self.arms)
+        costs: Any = self.costs or None
         if self.features is not None:
             of_file = instances.load_instance(self.features)
-            return of_file.arms, self.costs or of_file.costs
-        number = len(self.arms) == 1 and self.arms[0].isdigit()
-        return int(self.arms[0]) if number else list(self.arms), self.costs or None
+            arms, costs = of_file.arms, costs or of_file.costs
+        elif len(arms) == 1 and arms[0].isdigit():
+            arms = int(arms[0])
+        problem = catalogue.problem_on(self.features, self.problem)
+        rule, family = (catalogue.made(x, getattr(self, x)) for x in ("rule", "family"))
+        stack = self.stack[0] if len(self.stack) == 1 else self.stack or None
+        own: Any = dict(family=family, costs=costs, run=self.run, most_arms=self.most_arms)
+        with LiveRun(arms, problem, rule, stack=stack, **own, **self.settings()) as run:
+            run.save(self.file)
+            n = len(run.names)
+            print(f"{self.file}: {rule!r}, {problem!r}, {n} arm{'s' * (n > 1)} of {family!r}, "
+                  f"delta {self.delta:g}. First: {run.ask()}")  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class OfFile(Compiles):
+class OfFile(Command):
     """What the commands on a run that has begun have in common."""
 
-    file: File
+    file: Annotated[Path, tyro.conf.Positional]
     """The file of the run."""
 
+    @contextlib.contextmanager
+    def changed(self) -> Iterator[LiveRun]:
+        """The run, whose state is then written, so that no command replays or compiles for it.
 
-@dataclasses.dataclass(frozen=True)
+        The events are in the file already, so that one which cannot be rewritten lacks nothing.
+        """
+        with LiveRun.load(self.file) as run:
+            yield run
+            with contextlib.suppress(StoreError):
+                run.save()
+
+
 class Ask(OfFile):
     """Print the next arm."""
 
@@ -83,14 +84,11 @@ class Ask(OfFile):
     """Print the next n arms, which are chosen without the rewards in between."""
 
     def act(self) -> None:
-        """Print the arms."""
-        with LiveRun.load(self.file) as run:
+        with self.changed() as run:
             arms = run.ask(self.n)
-            print("\n".join(map(str, [arms] if self.n is None else arms)))
-            _keep_state(run)
+            print(*([arms] if self.n is None else arms), sep="\n")
 
 
-@dataclasses.dataclass(frozen=True)
 class Tell(OfFile):
     """Take rewards."""
 
@@ -113,30 +111,32 @@ class Tell(OfFile):
     ARM=SUM/NUMBER/SQUARES."""
 
     def act(self) -> None:
-        """Take them, and print how the run stands."""
         words = self.rewards
         given = [name for name in ("rewards", "csv", "counts") if getattr(self, name)]
         if len(given) != 1 or len(words) % 2:
             allowed = "an arm and a reward, as often as you like; or --csv; or --counts"
             raise ArgumentError("rewards", words, allowed, " and ".join(given) if given[1:] else "")
-        with LiveRun.load(self.file) as run:
-            notes = []
+        with self.changed() as run:
             if self.counts:
-                run.tell(counts=dict(map(_counted, self.counts)))
+                left_out = run.tell(counts=dict(map(_counted, self.counts)))
             elif self.csv is None:
-                run.tell(words[::2], words[1::2], item=self.item or None)
+                left_out = run.tell(words[::2], words[1::2], item=self.item or None)
             else:
-                table: Any = sys.stdin if str(self.csv) == "-" else self.csv
-                own: Any = dict(arm=self.arm, reward=self.reward, missing=self.missing)
-                own["item"] = self.item[0] if self.item else None
-                left_out = run.tell(table, **own)
-                if left_out:
-                    notes.append(f"Rows left out for an empty cell: {left_out}.")
-            _keep_state(run)
-            print("\n".join([*notes, Report(run).standing()]))
+                left_out = run.tell(
+                    sys.stdin if str(self.csv) == "-" else self.csv, arm=self.arm,
+                    reward=self.reward, item=next(iter(self.item), None), missing=self.missing,
+                )  # fmt: skip
+            if left_out:
+                print(f"Rows left out for an empty cell: {left_out}.")
+            print(Report(run).standing())
 
 
-@dataclasses.dataclass(frozen=True)
+def _counted(text: str) -> tuple[str, tuple]:
+    """The arm and the sums of ARM=SUM/NUMBER or ARM=SUM/NUMBER/SQUARES."""
+    arm, _, numbers = text.rpartition("=")
+    return arm, tuple(map(checks.written, numbers.split("/")))
+
+
 class Show(OfFile):
     """Print arms, intervals, p-values and the evidence; change nothing."""
 
@@ -146,7 +146,6 @@ class Show(OfFile):
     """Draw the evidence into this file."""
 
     def act(self) -> None:
-        """Print, and draw."""
         if self.figure is not None:
             from jaxelim.figures.style import figure_file, save  # matplotlib is slow to import
 
@@ -160,50 +159,28 @@ class Show(OfFile):
             print(f"wrote {self.figure}")
 
 
-@dataclasses.dataclass(frozen=True)
 class Add(OfFile):
     """Let an arm join a run with --most-arms."""
 
     arm: Annotated[str, tyro.conf.Positional]
     """Its name."""
-    change: ClassVar = staticmethod(LiveRun.add)
+    change = staticmethod(LiveRun.add)
 
     def act(self) -> None:
-        """Change the run, and print how it stands."""
-        with LiveRun.load(self.file) as run:
+        with self.changed() as run:
             self.change(run, self.arm)
-            _keep_state(run)
             print(Report(run).standing())
 
 
-@dataclasses.dataclass(frozen=True)
 class Remove(Add):
     """Let an arm leave a run with --most-arms."""
 
-    change: ClassVar = staticmethod(LiveRun.remove)
+    change = staticmethod(LiveRun.remove)
 
 
-@dataclasses.dataclass(frozen=True)
 class Stop(OfFile):
     """End the run by hand: there is no answer then; intervals and p-values hold."""
 
     def act(self) -> None:
-        """End it."""
         with LiveRun.load(self.file) as run:
             print(run.stop())
-
-
-def _counted(text: str) -> tuple[str, tuple]:
-    """The arm and the sums of ARM=SUM/NUMBER or ARM=SUM/NUMBER/SQUARES."""
-    arm, _, numbers = text.rpartition("=")
-    values = tuple(map(checks.written, numbers.split("/")))
-    return arm, values
-
-
-def _keep_state(run: LiveRun) -> None:
-    """Write the state, so that the next command neither replays events nor compiles for it.
-
-    The events are in the file already, so that one which cannot be rewritten lacks nothing.
-    """
-    with contextlib.suppress(StoreError):
-        run.save()

@@ -1,26 +1,26 @@
-"""Commands about results: `jaxelim run`, `show`, `plot`."""
+"""Commands about results: `jaxelim run`, `study`, `show`, `plot`."""
 
-import dataclasses
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from jaxelim import catalogue, checks, figures
+from jaxelim.cli import Command
 from jaxelim.cli.instances import OnInstance, Settings, text
 from jaxelim.errors import ArgumentError
 from jaxelim.files import make_folder, writable_file
+from jaxelim.parallel import asked_for
 from jaxelim.simulation.api import simulate
 from jaxelim.simulation.experiment import Engine
 from jaxelim.simulation.results.summaries import compare
 from jaxelim.store import Store
-from jaxelim.studies import Study
-from jaxelim.studies.files import is_study, load_result, load_store, load_study
+from jaxelim.studies import Study, study
+from jaxelim.studies.files import is_study, load_result, load_store, load_study, study_arguments
 
 
-@dataclasses.dataclass(frozen=True)
 class Run(OnInstance, Settings):
     """Simulate a rule on an instance and print the summary.
 
@@ -47,9 +47,7 @@ class Run(OnInstance, Settings):
     """Write the result and its experiment to this NetCDF file; see `jaxelim show`."""
 
     def act(self) -> None:
-        """Simulate, print the summary, and write the result."""
-        instance = self.made(self.costs)
-        problem = catalogue.problem_on(self.instance, self.problem)
+        instance, problem = self.made()
         if self.output is not None:
             writable_file("output", self.output)
         rule, layout = catalogue.made("rule", self.rule), Engine(lanes=self.lanes)
@@ -60,8 +58,56 @@ class Run(OnInstance, Settings):
             print(f"wrote {self.output}")
 
 
-@dataclasses.dataclass(frozen=True)
-class Show:
+class StudyOf(Command):
+    """Run the study of a file, and print its summary and its comparison."""
+
+    file: Annotated[Path, tyro.conf.Positional]
+    """A TOML or JSON file with the arguments of `je.study` by name: instances, problem, rules,
+    delta, stopping, runs and so on. Problems, rules, stopping rules and thresholds are texts
+    as in `jaxelim run`: "LUCB(pulls=2)". `{instance = .., costs = [..]}` gives costs."""
+    runs: int | None = None
+    """Number of runs; default: the file's."""
+    store: Path | None = None
+    """Keep finished blocks in this folder, and go on from there; default: the file's."""
+    baseline: str | None = None
+    """The rule that the others are compared with; default: the first."""
+    by: Literal["samples", "costs"] = "samples"
+    """What the comparison counts: samples, or the costs of the arms."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Write the study to this file; see `jaxelim show`."""
+    figure: Path | None = None
+    """Draw stopping times, their ratio to log(1/delta) and errors into this file."""
+    log: bool = False
+    """Draw samples on logarithmic axes."""
+    workers: int = 0
+    """Worker processes on this machine; 0: this process computes."""
+    scheduler: str | None = None
+    """Address or file of the Dask scheduler of a running cluster."""
+
+    def act(self) -> None:
+        given = study_arguments(self.file)
+        for name in ("runs", "store"):
+            if getattr(self, name) is not None:
+                given[name] = getattr(self, name)
+        if self.output is not None:
+            writable_file("output", self.output)
+        if self.figure is not None:
+            figures.figure_file("figure", self.figure)
+        checks.integer("workers", self.workers, low=0)
+        with asked_for(self.workers, self.scheduler) as executor:
+            found = study(**given, executor=executor)
+        print(found.summary())
+        if len(found.rules) > 1:
+            print(found.compare(self.baseline, by=self.by))
+        if self.output is not None:
+            found.save(self.output)
+            print(f"wrote {self.output}")
+        if self.figure is not None:
+            figures.save(found.figure(log=self.log), self.figure)
+            print(f"wrote {self.figure}")
+
+
+class Show(Command):
     """Print the summary of a file or of a store."""
 
     file: Annotated[Path, tyro.conf.Positional]
@@ -71,7 +117,6 @@ class Show:
     """Of a study: also print the comparison of all other rules with this one."""
 
     def act(self) -> int:
-        """Print the summary, and the settings of a result; 1 where a store has damaged files."""
         store = self.file.is_dir()
         if store or is_study(self.file):
             with warnings.catch_warnings():
@@ -109,8 +154,7 @@ FIGURES: dict[str, Callable[..., Any]] = {
 """The figures of results, by name."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Plot:
+class Plot(Command):
     """Draw the figures that files of results allow, one rule a file, or those of a study."""
 
     files: Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -126,7 +170,6 @@ class Plot:
     """Draw the samples of delta and active on logarithmic axes; tau's and survival's always are."""
 
     def act(self) -> None:
-        """Draw, and print the names of the files."""
         if not self.files:
             raise ArgumentError("files", self.files, "at least one file of results")
         endings = [checks.choice("format", ending, ("png", "pdf")) for ending in self.format]

@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import inspect
 import io
 import json
 import os
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,13 @@ from jaxelim.errors import ArgumentError, DamagedFileError, JaxelimError, StoreE
 from jaxelim.files import path_of
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.blocks import joined
-from jaxelim.simulation.experiment import Experiment
+from jaxelim.simulation.experiment import Engine, Experiment
 from jaxelim.simulation.results import descriptions
 from jaxelim.simulation.results.descriptions import ARRAYS, FORMAT, TABLES, made, recovered
 from jaxelim.simulation.results.result import Result
 from jaxelim.store import CELL, Store
-from jaxelim.studies.grid import AXES, LONGEST, Key, Study
+from jaxelim.studies.grid import AXES, LONGEST, Key, Study, study
+from jaxelim.text import parse
 
 _PARTS = ("instance", "problem", "rule", "family", "source", "elimination", "threshold")
 """What a caller may pass, beside stopping rules."""
@@ -76,6 +79,30 @@ def is_study(path: Path) -> bool:
     with contextlib.suppress(StoreError), opened(path, xr.open_dataset) as root:
         return "jaxelim_study" in root.attrs
     return False
+
+
+def study_arguments(path: Path) -> dict[str, Any]:
+    """The arguments of `study` by name that a TOML or JSON file has.
+
+    Raises:
+        ArgumentError: it has another ending, cannot be read, or has no table of arguments.
+    """
+    readers = {".toml": tomllib.loads, ".json": json.loads}
+    if path.suffix not in readers:
+        raise ArgumentError("file", str(path), "a file that ends in .toml or .json")
+    try:
+        given = readers[path.suffix](path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # both parsers raise ValueErrors
+        raise ArgumentError("file", str(path), "a readable file", str(error)) from error
+    known = [name for name in inspect.signature(study).parameters
+             if name not in ("executor", "progress")]  # fmt: skip
+    if not isinstance(given, Mapping):
+        raise ArgumentError("file", str(path), f"a table of {', '.join(known)}")
+    for name in given:
+        checks.choice("argument", name, known)
+    if "instances" not in given:
+        raise ArgumentError("instances", None, f"a value in {path}")
+    return {**given, "engine": parse(given.get("engine", "Engine"), "engine", {"Engine": Engine})}
 
 
 def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
