@@ -1,5 +1,5 @@
 """`python -m jaxelim`."""
 
-import runpy
+from jaxelim.cli import console
 
-runpy.run_module("jaxelim.cli", run_name="__main__")
+console()

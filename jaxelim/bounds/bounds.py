@@ -115,6 +115,30 @@ def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np
     return samples / sample_bound(delta, value), distance
 
 
+def in_words(delta: float, solved: Complexity, right: int = 1) -> list[str]:
+    """H* and T*, the lower bounds at delta of `right` right answers, the largest weights: lines."""
+    kl = float(kl_bound(delta, solved, right))
+    if right == 1:
+        bound = float(sample_bound(delta, solved))
+        words = (f"at delta = {delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
+                 f"kl(delta, 1 - delta)/H* = {kl:.1f}")  # fmt: skip
+    else:
+        words = (f"{right} right answers: as delta falls, E[tau] >= T* log(1/delta) (1 + o(1)); "
+                 f"at delta = {delta}: E[tau] >= kl((1 - delta)/{right}, delta)/H* = {kl:.1f}"
+                 )  # fmt: skip
+    units = "T* and the bounds are in units of cost, weights are shares of it"
+    if solved.costs is None:
+        units = "practical bound, the first t >= T* log((1 + t)/delta): "
+        units += str(practical_time(delta, solved))
+    weights = solved.allocation
+    largest = ", ".join(f"{k}: {weights[k]:.4f}" for k in weights.argsort()[::-1][:10])
+    return [
+        f"H* = {float(solved.value):.8g} per {solved.unit}, T* = {float(solved.time):.6g}, "
+        f"duality gap {float(solved.gap):.1e} H*",
+        words, units, f"largest weights: {largest}",
+    ]  # fmt: skip
+
+
 def _checked(delta, information):
     """delta in (0, 1) and H* above 0, of any shapes that broadcast."""
     delta = checks.deltas(delta) if np.ndim(delta) else float(checks.deltas(delta)[0])

@@ -4,8 +4,8 @@
 """
 
 import dataclasses
-import importlib
 import os
+import pkgutil
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, dataclass_transform
@@ -70,8 +70,7 @@ def _command(name: str, place: Any) -> Any:
     """The class of a command; of a group, what has its help."""
     if isinstance(place, dict):
         return type(name, (), {"__doc__": _GROUPS[name]})
-    module, _, own = place.partition(".")
-    return getattr(importlib.import_module(f"jaxelim.cli.{module}"), own)
+    return pkgutil.resolve_name(f"jaxelim.cli.{place}")
 
 
 def _parsed(words: list[str], known: dict[str, Any] = _COMMANDS, name: str = "") -> Command:
@@ -110,6 +109,5 @@ def console() -> NoReturn:
     code = main()
     if code == 130:  # XLA may still compile in its threads, which a normal exit crashes
         sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
     sys.exit(code)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import tyro
 
 from jaxelim import catalogue, checks, instances
-from jaxelim.bounds import complexity, kl_bound, practical_time, sample_bound
+from jaxelim.bounds import complexity
+from jaxelim.bounds.bounds import in_words
 from jaxelim.cli import Command
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.experiment import Settings as Given
@@ -83,10 +84,9 @@ class List(Command):
     def act(self) -> None:
         from jaxelim.tables import aligned  # pandas is slow to import
 
-        found = map(instances.describe, instances.names())
         rows = [{"name": one.name, "arms": one.K, "dimensions": one.d, "structure": one.structure,
                  "problems": ", ".join(one.problems), "m": one.m or "-", "used in": one.used_in}
-                for one in found]  # fmt: skip
+                for one in map(instances.describe, instances.names())]  # fmt: skip
         print("\n".join(aligned(rows)))
 
 
@@ -108,28 +108,8 @@ class Describe(OnInstance):
             figures.figure_file("figure", self.figure)
         instance, problem = self.made()
         solved = complexity(instance, problem, gap=self.gap)
-        right = problem.right_answers(instance.means)
-        kl = float(kl_bound(delta, solved, right))
-        if right == 1:
-            bound = float(sample_bound(delta, solved))
-            words = (f"at delta = {delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
-                     f"kl(delta, 1 - delta)/H* = {kl:.1f}")  # fmt: skip
-        else:
-            words = (f"{right} right answers: as delta falls, E[tau] >= T* log(1/delta) (1 + o(1));"
-                     f" at delta = {delta}: E[tau] >= kl((1 - delta)/{right}, delta)/H* = {kl:.1f}"
-                     )  # fmt: skip
-        last = "T* and the bounds are in units of cost, weights are shares of it"
-        if solved.costs is None:
-            last = "practical bound, the first t >= T* log((1 + t)/delta): "
-            last += str(practical_time(delta, solved))
-        weights = solved.allocation
-        largest = ", ".join(f"{k}: {weights[k]:.4f}" for k in weights.argsort()[::-1][:10])
-        print(
-            f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}",
-            f"H* = {float(solved.value):.8g} per {solved.unit}, T* = {float(solved.time):.6g}, "
-            f"duality gap {float(solved.gap):.1e} H*",
-            words, last, f"largest weights: {largest}", sep="\n  ",
-        )  # fmt: skip
+        head = f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}"
+        print(head, *in_words(delta, solved, problem.right_answers(instance.means)), sep="\n  ")
         if self.figure is not None:
             figures.save(figures.allocation_figure(solved, str(self.instance)), self.figure)
             print(f"wrote {self.figure}")

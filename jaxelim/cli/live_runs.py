@@ -116,25 +116,17 @@ class Tell(OfFile):
         if len(given) != 1 or len(words) % 2:
             allowed = "an arm and a reward, as often as you like; or --csv; or --counts"
             raise ArgumentError("rewards", words, allowed, " and ".join(given) if given[1:] else "")
+        told: Any = (words[::2], words[1::2]) if words else (self.csv,)
+        told = (sys.stdin,) if str(self.csv) == "-" else told
+        own: Any = dict(arm=self.arm, reward=self.reward, missing=self.missing)
+        own["item"] = next(iter(self.item), None) if self.csv else self.item or None
+        sums = [one.rpartition("=")[::2] for one in self.counts]
+        counts = {arm: tuple(map(checks.written, numbers.split("/"))) for arm, numbers in sums}
         with self.changed() as run:
-            if self.counts:
-                left_out = run.tell(counts=dict(map(_counted, self.counts)))
-            elif self.csv is None:
-                left_out = run.tell(words[::2], words[1::2], item=self.item or None)
-            else:
-                left_out = run.tell(
-                    sys.stdin if str(self.csv) == "-" else self.csv, arm=self.arm,
-                    reward=self.reward, item=next(iter(self.item), None), missing=self.missing,
-                )  # fmt: skip
+            left_out = run.tell(*told, counts=counts or None, **own)
             if left_out:
                 print(f"Rows left out for an empty cell: {left_out}.")
             print(Report(run).standing())
-
-
-def _counted(text: str) -> tuple[str, tuple]:
-    """The arm and the sums of ARM=SUM/NUMBER or ARM=SUM/NUMBER/SQUARES."""
-    arm, _, numbers = text.rpartition("=")
-    return arm, tuple(map(checks.written, numbers.split("/")))
 
 
 class Show(OfFile):
@@ -164,18 +156,15 @@ class Add(OfFile):
 
     arm: Annotated[str, tyro.conf.Positional]
     """Its name."""
-    change = staticmethod(LiveRun.add)
 
     def act(self) -> None:
         with self.changed() as run:
-            self.change(run, self.arm)
+            getattr(run, type(self).__name__.lower())(self.arm)
             print(Report(run).standing())
 
 
 class Remove(Add):
     """Let an arm leave a run with --most-arms."""
-
-    change = staticmethod(LiveRun.remove)
 
 
 class Stop(OfFile):

@@ -1,9 +1,8 @@
 """Commands about results: `jaxelim run`, `study`, `show`, `plot`."""
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -15,10 +14,8 @@ from jaxelim.files import make_folder, writable_file
 from jaxelim.parallel import asked_for
 from jaxelim.simulation.api import simulate
 from jaxelim.simulation.experiment import Engine
-from jaxelim.simulation.results.summaries import compare
 from jaxelim.store import Store
-from jaxelim.studies import Study, study
-from jaxelim.studies.files import is_study, load_result, load_store, load_study, study_arguments
+from jaxelim.studies import files, study
 
 
 class Run(OnInstance, Settings):
@@ -85,10 +82,9 @@ class StudyOf(Command):
     """Address or file of the Dask scheduler of a running cluster."""
 
     def act(self) -> None:
-        given = study_arguments(self.file)
-        for name in ("runs", "store"):
-            if getattr(self, name) is not None:
-                given[name] = getattr(self, name)
+        given = files.study_arguments(self.file)
+        asked = {"runs": self.runs, "store": self.store}
+        given |= {name: one for name, one in asked.items() if one is not None}
         if self.output is not None:
             writable_file("output", self.output)
         if self.figure is not None:
@@ -116,42 +112,25 @@ class Show(Command):
     baseline: str | None = None
     """Of a study: also print the comparison of all other rules with this one."""
 
-    def act(self) -> int:
+    def act(self) -> int | None:
         store = self.file.is_dir()
-        if store or is_study(self.file):
+        if store or files.is_study(self.file):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # damaged files are said below
-                found = load_store(self.file) if store else load_study(self.file)
-            compared = None if self.baseline is None else found.compare(self.baseline)
-            print(found.summary() if len(found) else "no finished blocks")
-            if compared is not None:
-                print(compared)
+                found = files.load_store(self.file) if store else files.load_study(self.file)
+            shown = [found.summary() if len(found) else "no finished blocks"]
+            if self.baseline is not None:
+                shown.append(found.compare(self.baseline))
             damaged = Store(self.file).damaged() if store else []
-            for path in damaged:
-                print(f"DAMAGED, and set aside: {path}")
+            print(*shown, *(f"DAMAGED, and set aside: {path}" for path in damaged), sep="\n")
             return 1 if damaged else 0
         if self.baseline is not None:
             raise ArgumentError("baseline", self.baseline, "a study's file; this is one result")
-        result = load_result(self.file)
+        result = files.load_result(self.file)
         print(result.summary())
         hidden = ("instance", "problem", "rule", "stopping", "elimination", "proven")
         shown = (f"{key} {value}" for key, value in result.settings.items() if key not in hidden)
         print("; ".join(shown))
-        return 0
-
-
-FIGURES: dict[str, Callable[..., Any]] = {
-    "tau": figures.tau_figure,
-    "survival": figures.survival_figure,
-    "delta": figures.study_figure,
-    "ratio": figures.ratio_figure,
-    "active": figures.active_arms_figure,
-    "pulls": figures.pulls_figure,
-    "comparison": lambda results: figures.comparison_figure(
-        results.compare() if isinstance(results, Study) else compare(results)
-    ),
-}
-"""The figures of results, by name."""
 
 
 class Plot(Command):
@@ -170,20 +149,19 @@ class Plot(Command):
     """Draw the samples of delta and active on logarithmic axes; tau's and survival's always are."""
 
     def act(self) -> None:
-        if not self.files:
-            raise ArgumentError("files", self.files, "at least one file of results")
         endings = [checks.choice("format", ending, ("png", "pdf")) for ending in self.format]
-        names = [checks.choice("figure", name, FIGURES) for name in self.figure or FIGURES]
+        known = figures.BY_NAME
+        names = [checks.choice("figure", name, known) for name in self.figure or known]
         if self.output.suffix in (".png", ".pdf"):
             raise ArgumentError("output", self.output, "a folder; --figure and --format name files")
-        results: Any = self._results()
+        results = files.load_results(self.files)
         make_folder(self.output)
         writable_file("output", self.output / "figure.png")
         written = []
         for name in names:
             own = {"log": self.log} if name in ("delta", "active") else {}
             try:
-                figure = FIGURES[name](results, **own)
+                figure = known[name](results, **own)
             except ArgumentError as error:
                 why = f" ({error.note})" if error.note else ""
                 print(f"no figure {name}: it needs {error.allowed}{why}")
@@ -192,17 +170,3 @@ class Plot(Command):
             print(*(f"wrote {path}" for path in written[-len(endings) :]), sep="\n")
         if not written:
             raise ArgumentError("figure", names, "a figure that these files allow")
-
-    def _results(self) -> Any:
-        """The study, or the results by rule."""
-        if len(self.files) == 1 and is_study(self.files[0]):
-            return load_study(self.files[0])
-        results = [load_result(path) for path in self.files]
-        rules = [str(result.rule) for result in results]
-        labels = [
-            rule if rules.count(rule) == 1 else f"{rule}, {path.stem}"
-            for rule, path in zip(rules, self.files, strict=True)
-        ]
-        if len(set(labels)) < len(labels):
-            raise ArgumentError("files", self.files, "files of different rules or names")
-        return dict(zip(labels, results, strict=True))

@@ -5,6 +5,9 @@ cell. Truncated runs are in no mean, and are counted in the legend. Colours suit
 readers; dashes and markers suit grey prints. `save` writes PNG and PDF.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from jaxelim.figures.results import (
     active_arms,
     active_arms_figure,
@@ -16,9 +19,23 @@ from jaxelim.figures.results import (
 from jaxelim.figures.studies import study_figure
 from jaxelim.figures.style import MARKERS, STYLES, figure_file, save
 from jaxelim.figures.two_panels import allocation_figure, comparison_figure
+from jaxelim.simulation.results.summaries import compare
 
 __all__ = [
     "MARKERS", "STYLES", "active_arms", "active_arms_figure", "allocation_figure",
     "comparison_figure", "figure_file", "pulls_figure", "ratio_figure", "save", "study_figure",
     "survival_figure", "tau_figure",
 ]  # fmt: skip
+
+BY_NAME: dict[str, Callable[..., Any]] = {
+    "tau": tau_figure,
+    "survival": survival_figure,
+    "delta": study_figure,
+    "ratio": ratio_figure,
+    "active": active_arms_figure,
+    "pulls": pulls_figure,
+    "comparison": lambda results: comparison_figure(
+        results.compare() if hasattr(results, "compare") else compare(results)
+    ),
+}
+"""The figures of results by name, each a function of results by name or a `Study`."""

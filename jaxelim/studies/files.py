@@ -81,6 +81,26 @@ def is_study(path: Path) -> bool:
     return False
 
 
+def load_results(files: Sequence[Path]) -> Study | dict[str, Result]:
+    """What figures draw of files: a study, or results by rule, with the file's name if it repeats.
+
+    Raises:
+        ArgumentError: there is no file, or two of one rule and name.
+        DamagedFileError, StoreError: as `load_result`.
+    """
+    if len(files) == 1 and is_study(files[0]):
+        return load_study(files[0])
+    results = [load_result(path) for path in files]
+    rules = [str(result.rule) for result in results]
+    labels = [
+        rule if rules.count(rule) == 1 else f"{rule}, {path.stem}"
+        for rule, path in zip(rules, files, strict=True)
+    ]
+    if not files or len(set(labels)) < len(labels):
+        raise ArgumentError("files", files, "at least one, of different rules or names")
+    return dict(zip(labels, results, strict=True))
+
+
 def study_arguments(path: Path) -> dict[str, Any]:
     """The arguments of `study` by name that a TOML or JSON file has.
 

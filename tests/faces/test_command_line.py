@@ -226,7 +226,7 @@ def test_a_reader_that_leaves():
     os.close(reader)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "jaxelim.cli", "instances", "list"],
+            [sys.executable, "-m", "jaxelim", "instances", "list"],
             stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120,
         )  # fmt: skip
     finally:
@@ -240,7 +240,7 @@ def test_ctrl_c_on_a_run(tmp_path):
     path = tmp_path / "hard.json"
     path.write_text(json.dumps({"means": [1e-9, 0.0, -1e-9]}))
     command = [
-        sys.executable, "-m", "jaxelim.cli", "run", str(path), "--runs", "100", "--max-samples",
+        sys.executable, "-m", "jaxelim", "run", str(path), "--runs", "100", "--max-samples",
         str(2**31 - 2**17), "--output", str(tmp_path / "r.nc"),
     ]  # fmt: skip
     flags = {"JAX_LOG_COMPILES": "1", "JAX_ENABLE_COMPILATION_CACHE": "false"}

@@ -1,5 +1,0 @@
-"""`python -m jaxelim.cli`."""
-
-from jaxelim.cli import console
-
-console()
