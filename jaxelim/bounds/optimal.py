@@ -274,7 +274,8 @@ def complexity(instance: Instance, problem: Problem, gap: float = 1e-6) -> Compl
         min_p H_p(w) <= H* <= max_k sum_p q_p dH_p/dw_k (w).
 
     Both sides are computed in float64, in coordinates in which the features are orthogonal.
-    Their rounding is not bounded; `jaxelim.testing.exact_bracket` computes them without rounding.
+    Their rounding is not bounded; features of condition number above 1e8 are refused.
+    `jaxelim.testing.exact_bracket` computes both sides without rounding.
 
     For `BestArm(epsilon=)` each right answer is solved, and the one of largest H* taken. For
     `Thresholding(epsilon=)` that one has each arm on the side whose piece is farther.

@@ -1,4 +1,7 @@
-"""Sampling rules, one file each; none imports another. A new rule needs one line here."""
+"""Sampling rules: a rule and its variants in a file, which imports no other rule's.
+
+A new rule needs one line here.
+"""
 
 from jaxelim.rules.fws import FWS as FWS
 from jaxelim.rules.lazy_tas import LazyTaS as LazyTaS

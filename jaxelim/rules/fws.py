@@ -51,14 +51,16 @@ class FWS(SamplingRule):
     Linear Gaussian rewards: f_p(x) = inf over piece p of ||theta_hat - lambda||^2_{V_x}/2,
     V_x = sum_k x_k phi_k phi_k'.
 
-    Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix
-    game is solved exactly; which of several solutions is found is arbitrary. A tie is a margin
-    of at most the floating type's epsilon. For top m ties are not tested. (t - 1) x_k is never
-    below the initial N_k, so gradients are finite, also where a mean is at the end of its range.
-    Differs from the authors' program, whose first step uses V_x in place of V_x^-1.
+    Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix game is
+    solved exactly; which of several solutions is found is arbitrary. A tie is a margin of at most
+    the floating type's epsilon; in families other than Gaussian the margin is the difference of
+    the means of a piece's two sides. For top m ties are not tested. (t - 1) x_k is never below the
+    initial N_k, so gradients are finite, also where a mean is at the end of its range. Differs
+    from the authors' program, whose first step uses V_x in place of V_x^-1.
 
-    With costs of pulls x and z are shares of the cost, f_p(x) = H_p(x/c), and the arm is
-    argmax_k (x_k/c_k)/N_k: the plain extension. Costs are in units of their mean, as F is of f.
+    With costs of pulls x and z are shares of the cost, f_p(x) = H_p(x/c), and the arm is argmax_k
+    (x_k/c_k)/N_k: the plain extension. Costs are in units of their mean, as the distance of F is
+    in units of f.
     """
 
     traits: ClassVar[Traits] = Traits(

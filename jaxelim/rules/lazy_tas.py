@@ -75,13 +75,15 @@ class LazyTaS(SamplingRule):
     In unstructured problems they decide between gradients too. So V_w is recomputed
     from w in every iteration.
 
-    In linear problems V_U, U = i w, replaces V_w: H_p is homogeneous in w, and V_U^-1
-    takes rank-one updates. At the start of a solve the weights inside V_U are at least
-    1e-12. lambda_min(V), with the ridge, is recomputed only where the bounds from its last
-    computation do not decide. If the arms do not span R^d, c0 = 0 and V_U gets a ridge of 1e-9.
+    In linear problems V_U, U = i w, replaces V_w: H_p is homogeneous in w, and V_U^-1 takes
+    rank-one updates. At the start of a solve the weights inside V_U are at least 1e-12. An arm
+    that is not chosen again loses a factor 1000 with every power of two. lambda_min(V), with the
+    ridge, is recomputed only where the bounds from its last computation do not decide. If the arms
+    do not span R^d, c0 = 0 and V_U gets a ridge of 1e-9.
 
-    With costs c_k of pulls w is a share of the cost: H_p is at w/c, gradients are over the
-    arm's cost, and W adds the shares w_k/c_k of the pulls: the plain extension.
+    With costs c_k of pulls w is a share of the cost: H_p is at w/c, gradients are over the arm's
+    cost, and W adds the shares w_k/c_k of the pulls; exploration counts pulls: the plain
+    extension.
 
     Families without a design: c0 = 1/sqrt(d), and the least N_k/c_k of the spanner's arms
     replaces lambda_min(V). Weights inside H are at least 1e-12.

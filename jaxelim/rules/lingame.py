@@ -71,7 +71,9 @@ class LinGame(SamplingRule):
     Degenne, Koolen & Menard 2019; Degenne, Menard, Shang & Valko 2020; Reda, Tirinzoni
     & Degenne 2021 (top m).
 
-    The weights of AdaHedge can underflow, and V_w with them. So inside H each is at least 1e-12.
+    The weights of AdaHedge can underflow, and V_w with them. So inside H each is at least 1e-12:
+    V_w is then invertible if the arms span R^d, and the gain of a mean at the end of its range
+    finite.
 
     With costs of pulls w is a share of the cost: H_p is at w/c, the gain is that of a pull
     over its cost, and the shares w_k/c_k of the pulls are tracked: the plain extension.

@@ -50,7 +50,8 @@ class RAGE(SamplingRule):
 
     Fiez, Jain, Jamieson & Ratliff 2019. As in the authors' program: V and theta_hat are
     those of all samples so far, not of the phase; rho belongs to the weights from which
-    the last step started; L_{l-1} sizes phase l.
+    the last step started; L_{l-1} sizes phase l. Fiez et al.'s own program takes each phase
+    by itself, and discards items with the K of the arms in L_l.
 
     Args:
         slack: epsilon of the rounding, which lengthens a phase by the factor 1 + slack.

@@ -1,7 +1,7 @@
 """Top-two rules: a leader, a challenger, and a share of the turns for the leader."""
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -68,8 +68,9 @@ class TopTwo(SamplingRule):
     of active pieces and the empirical best.
 
     "eb" with "tc" can starve an arm: after unlucky first rewards the best arm may never
-    be pulled again, and only `max_samples` ends the run. "tci", "ucb" and "ts" explore. "ts"
-    costs K posterior draws a sample, "rs" up to 200 K more, and most near the stop.
+    be pulled again, and only `max_samples` ends the run, which the result flags as truncated.
+    "tci", "ucb" and "ts" explore. "eb" and "ucb" cost no random draws, "ts" K posterior draws
+    a sample, "rs" up to 200 K more, and most near the stop.
 
     Russo 2016 and 2020; Shang et al. 2020; Jourdan, Degenne, Baudry, de Heide & Kaufmann
     2022; Jourdan & Degenne 2023; You, Qin, Wang & Yang 2023.
@@ -249,21 +250,27 @@ def _among(playing, scores):
     return scores if playing is None else jnp.where(playing, scores, -jnp.inf)
 
 
-def _named(name: str, leader: str, challenger: str, source: str, select: str = "sampling"):
+class _Named(Protocol):
+    def __call__(self, share: float | str = 0.5, select: str = "sampling") -> TopTwo: ...
+
+
+def _named(
+    name: str, leader: str, challenger: str, source: str, select: str = "sampling"
+) -> _Named:
     """The rule of a paper, by its name there, as a function of share and select."""
 
     def rule(share: float | str = 0.5, select: str = select) -> TopTwo:
         return TopTwo(leader, challenger, share, select)
 
     rule.__name__ = rule.__qualname__ = name
-    rule.__doc__ = f"{LEADERS[leader]} leads, the {CHALLENGERS[challenger]} challenges. ({source})"
+    rule.__doc__ = f"{LEADERS[leader]} leads, the {CHALLENGERS[challenger]} challenges. {source}"
     return rule
 
 
-TTTS = _named("TTTS", "ts", "rs", "Russo 2016")
-T3C = _named("T3C", "ts", "tc", "Shang et al. 2020, Algorithm 2")
-TSTC = _named("TSTC", "ts", "tc", "Jourdan et al. 2022; `T3C`")
-TSTCI = _named("TSTCI", "ts", "tci", "Jourdan et al. 2022")
-EBTC = _named("EBTC", "eb", "tc", "Jourdan et al. 2022. It can starve an arm: see `TopTwo`")
-EBTCI = _named("EBTCI", "eb", "tci", "Jourdan et al. 2022")
-TTUCB = _named("TTUCB", "ucb", "tc", "Jourdan & Degenne 2023", "tracking")
+TTTS = _named("TTTS", "ts", "rs", "Top-two Thompson sampling. (Russo 2016)")
+T3C = _named("T3C", "ts", "tc", "(Shang et al. 2020, Algorithm 2)")
+TSTC = _named("TSTC", "ts", "tc", "`T3C` under another name. (Jourdan et al. 2022)")
+TSTCI = _named("TSTCI", "ts", "tci", "(Jourdan et al. 2022)")
+EBTC = _named("EBTC", "eb", "tc", "(Jourdan et al. 2022)\n\nIt can starve an arm: see `TopTwo`.")
+EBTCI = _named("EBTCI", "eb", "tci", "(Jourdan et al. 2022)")
+TTUCB = _named("TTUCB", "ucb", "tc", "(Jourdan & Degenne 2023)", "tracking")

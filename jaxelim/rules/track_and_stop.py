@@ -24,7 +24,8 @@ class TrackAndStop(SamplingRule):
     after the replacement below, so an arm that needs exploration is not always pulled.
 
     Where some arms have N_k <= sqrt(t - 1) - K/2, uniform weights over them replace w;
-    D-tracking then pulls the least pulled of them. (The paper has <.)
+    D-tracking then pulls the least pulled of them. (The paper has <.) The stop is the call's
+    stopping rule, by default LLR.
 
     Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. Any mixture q over
     pieces certifies H* <= max_k sum_p q_p dH_p/dw_k. The pair (w, q) of the last solve
@@ -32,14 +33,16 @@ class TrackAndStop(SamplingRule):
     from there where the gap is above min(c, max(1e-6, c sqrt(2/Z_t))), Z_t the least LLR of
     the active pieces. H*(theta_hat) itself has a relative error of about sqrt(2/Z_t).
 
-    A gap e costs a factor of at most 1 + e in E[tau]/log(1/delta).
+    Theory: answers are right with probability 1 - delta for any gap, since that is the
+    stopping rule's. A gap e costs a factor of at most 1 + e in E[tau]/log(1/delta).
 
     Independent arms, whose solves are exact at every due sample: best arm by the equations of
     Garivier & Kaufmann 2016, Theorem 5, from the last solution (for Gaussian rewards one scalar
-    equation); signs w_k ~ c_k/d(m_k, level), c_k the arm's cost. A ridge shrinks the
-    estimates; no H_p contains it. Arms that tie for the best, or lie on the level, share all
-    weight evenly. These weights are multiples of 2^-30. Top m is solved by the interior-point
-    method. Unknown variances are refused.
+    equation: w_a/w_best = 1/(u gap_a^2 - 1), the squares of these ratios sum to 1); signs
+    w_k ~ c_k/d(m_k, level), c_k the arm's cost. A ridge shrinks the estimates; no H_p contains
+    it. Arms that tie for the best, or lie on the level, share all weight evenly. These weights
+    are multiples of 2^-30. Top m is solved by the interior-point method. Unknown variances are
+    refused.
 
     With costs c_k of pulls, w maximises H_p(w/c) and is a share of the cost. The shares
     w_k/c_k, to sum 1, are tracked as above; exploration counts pulls. That is the plain
