@@ -156,7 +156,13 @@ class Fold:
     def _told(self, state: State, event: dict) -> State:
         """The state after rewards have entered together, and were tested once."""
         rows = rows_of(event)
-        self._refuse_more(state, rows)
+        if (left := self.left(state)) is not None:
+            for k, _, times, _ in rows:
+                left[k] -= times
+            stack: Any = self.arms.source
+            if short := np.flatnonzero(left < 0).tolist():
+                allowed = f"an arm with rewards left: its stack has {stack.sizes[short[0]]}"
+                raise ArgumentError("arm", self.arms.label(short[0]), allowed)
         told, lane, waiting = state.told + sum(row[2] for row in rows), state.lane, state.waiting
         if lane is None:
             state = state._replace(before=(*state.before, *rows), told=told)
@@ -165,23 +171,11 @@ class Fold:
             lane, rows = self._begun(state.before)
         else:
             rows, waiting = _answered(waiting, rows)
-        arms, rewards, times, items = np.array(rows, float).reshape(-1, 4).T
-        entered = Rows.of(arms, rewards / self.arms.family.scale, times, items)
-        lane = self.compute("told", lane, entered, Rows.of(waiting))
+        entered, pulls = np.array(rows, float).reshape(-1, 4), np.array(waiting, np.int32)
+        entered[:, 1] /= self.arms.family.scale
+        lane = self.compute("told", lane, *_block(entered), *_block(pulls[:, None]))
         over = told if bool(np.asarray(lane.done)[0]) else 0
         return State(lane, (), waiting, told, state.ended or over, state.strayed)
-
-    def _refuse_more(self, state: State, rows: Sequence[tuple]) -> None:
-        """Refuse more rewards of an arm than its stack has."""
-        left: Any = self.left(state)
-        if left is None:
-            return
-        stack: Any = self.arms.source
-        for k, _, times, _ in rows:
-            left[k] -= times
-            if left[k] < 0:
-                allowed = f"an arm with rewards left: its stack has {stack.sizes[k]}"
-                raise ArgumentError("arm", self.arms.label(k), allowed)
 
     def _begun(self, before: Sequence[tuple]) -> tuple[Lane, list]:
         """The lanes in which the first rewards of all arms have entered, and the other rows.
@@ -239,9 +233,11 @@ class Fold:
     def restored(self, arrays: Sequence[np.ndarray]) -> State | None:
         """The state of `kept`; None if its arrays are of other shapes."""
         *leaves, waiting, numbers = arrays
-        given = self.inputs, self.queue, np.zeros(self.first)
         with scope.on_cpu():
-            known, structure = jax.tree.flatten(shapes(self.spec, given))
+            begun = self.programs["start"].jit.eval_shape(
+                self.inputs, self.queue, np.zeros(self.first)
+            )
+            known, structure = jax.tree.flatten(begun)
             if [(x.shape, x.dtype) for x in leaves] != [(x.shape, x.dtype) for x in known]:
                 return None
             lane = jax.tree.unflatten(structure, jax.device_put(leaves))
@@ -277,25 +273,6 @@ def rows_of(event: dict) -> list[tuple[int, float, int, int]]:
     return list(zip(event["tell"], event["rewards"], times, items, strict=True))
 
 
-def members(arms: Arms, events: Iterable[dict]) -> tuple[list, dict[Any, list[list]]]:
-    """The arms that are in after events of a run that began with some, and all rewards.
-
-    Those of each arm that ever was in, by its name, with how often each came, and its item.
-    """
-    inside = [arms.label(k) for k in range(arms.K)]
-    rows: dict[Any, list] = {name: [] for name in inside}
-    for event in events:
-        if "add" in event:
-            inside.append(event["add"])
-            rows.setdefault(event["add"], [])
-        elif "remove" in event:
-            inside.remove(event["remove"])
-        elif "tell" in event:
-            for k, *row in rows_of(event):
-                rows[inside[k]].append(row)
-    return inside, rows
-
-
 def _answered(waiting: Sequence[int], rows: Iterable[tuple]) -> tuple[list, tuple[int, ...]]:
     """Rows, as of `rows_of`, in the order in which they enter, and the arms that wait then.
 
@@ -317,26 +294,12 @@ def _answered(waiting: Sequence[int], rows: Iterable[tuple]) -> tuple[list, tupl
 # The compiled functions.
 
 
-class Rows(NamedTuple):
-    """Arms in a call, with their rewards where these are told; the first `length` are read."""
-
-    arms: np.ndarray  # [P] int32
-    rewards: np.ndarray  # [P], in the unit of a run
-    times: np.ndarray  # [P] int32: how often each came
-    items: np.ndarray  # [P] int32: their places, where arms have common items
-    length: np.int32
-
-    @staticmethod
-    def of(arms: Any, rewards: Any = 0.0, times: Any = 1, items: Any = 0) -> "Rows":
-        """From n of each, in one of few sizes, as each compiles."""
-        places, count = BLOCK, len(arms)
-        while places < count:
-            places *= 8
-        a, b, c = (np.zeros(places, np.int32) for _ in range(3))
-        table = Rows(a, np.zeros(places), b, c, np.int32(count))
-        table.arms[:count], table.rewards[:count], table.times[:count] = arms, rewards, times
-        table.items[:count] = items
-        return table
+def _block(rows: np.ndarray) -> tuple[np.ndarray, np.int32]:
+    """Rows, filled up to one of few sizes, as each compiles; and how many they are."""
+    places = BLOCK
+    while places < len(rows):
+        places *= 8
+    return np.pad(rows, ((0, places - len(rows)), (0, 0))), np.int32(len(rows))
 
 
 def start(spec: Spec, inputs: Inputs, queue: Queue, rewards: Array) -> Lane:
@@ -348,36 +311,37 @@ def start(spec: Spec, inputs: Inputs, queue: Queue, rewards: Array) -> Lane:
     return Step(spec).start(inputs, queue, item.astype(jnp.int32), run, 0 * run, wide)
 
 
-def told(spec: Spec, inputs: Inputs, lane: Lane, rows: Rows, waiting: Rows) -> Lane:
-    """Enter rewards, and test all that have entered since the last test.
+def told(
+    spec: Spec, inputs: Inputs, lane: Lane, rows: Array, count: Array, waiting: Array, out: Array
+) -> Lane:
+    """Enter the first `count` of `rows`, as of `rows_of`, and test all entered since the last test.
 
     The rule's own test may read its state after a choice. That choice is dropped: `chosen`
-    makes it again. `waiting` has the pulls that are pending now.
+    makes it again. The first `out` arms of `waiting` [P, 1] have pulls that are pending now.
     """
     step, family, all_of_them = Step(spec), spec.family, jnp.ones_like(lane.done)
     space = step.space(inputs, lane.run.features)
 
     def enter(i: Array, now: Lane) -> Lane:
-        arm, reward, item = (
-            jnp.broadcast_to(x[i], lane.done.shape) for x in (rows.arms, rows.rewards, rows.items)
-        )
+        row = jnp.broadcast_to(rows[i][:, None], (4, lane.done.size))
+        arm, times, item = (row[n].astype(jnp.int32) for n in (0, 2, 3))
 
         def once(_: Array, now: Lane) -> Lane:
             whole = now.with_fixed(lane)
-            got = arm, reward, all_of_them, None if family.items is None else item
+            got = arm, row[1], all_of_them, None if family.items is None else item
             return step.with_reward(inputs, whole, *got).varying
 
-        return jax.lax.fori_loop(0, rows.times[i], once, now)
+        return jax.lax.fori_loop(0, times[0], once, now)
 
-    now = jax.lax.fori_loop(0, rows.length, enter, lane.varying).with_fixed(lane)
+    now = jax.lax.fori_loop(0, count, enter, lane.varying).with_fixed(lane)
     entered = _entered(now)
 
     def wait(i: Array, ahead: Any) -> Any:
-        pull = jnp.broadcast_to(waiting.arms[i], lane.done.shape), ~lane.done
+        pull = jnp.broadcast_to(waiting[i], lane.done.shape), ~lane.done
         return family.with_pending(space, entered, ahead, pull)
 
     ahead = family.with_pending(space, entered, entered)
-    ahead = jax.lax.fori_loop(0, waiting.length, wait, ahead)
+    ahead = jax.lax.fori_loop(0, out, wait, ahead)
     pending = dataclasses.replace(now.pending, checked=entered.t)
     before = dataclasses.replace(now, stats=ahead)
     after = step.pull(inputs, before, pulls=False, work=bool(spec.rule.traits.native)).lane
@@ -439,5 +403,3 @@ def _compiled(spec: Spec, _: Any) -> dict[str, Jitted]:
 
 programs = Cache(_compiled, KEPT)
 """The functions of a spec for inputs of one layout. Each compiles on its first call."""
-shapes = Cache(lambda spec, given: jax.eval_shape(partial(start, spec), *given), KEPT)
-"""Shapes and dtypes of the lanes, for the arguments of `start`."""

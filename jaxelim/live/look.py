@@ -6,10 +6,10 @@ import numpy as np
 
 from jaxelim import scope
 from jaxelim.errors import OverError, UnsupportedError
-from jaxelim.live import evidence
-from jaxelim.live.evidence import PValues
+from jaxelim.live import report
 from jaxelim.live.fold import Fold, State
 from jaxelim.live.forecast import LiveForecast, simulated
+from jaxelim.live.report import PValues
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
 from jaxelim.simulation.results.proven import proven
@@ -30,6 +30,12 @@ class Look:
     """
 
     _now: tuple[Fold, State]  # of one time: another thread may replace it
+
+    def __repr__(self) -> str:
+        state = f"stopped: {', '.join(map(str, self.answer_arms))}" if self.stopped else "open"
+        state = "ended by hand" if self.ended_by_hand else state
+        rule = type(self._fold.call.rule).__name__
+        return f"<LiveRun of {rule}, {len(self.names)} arms, {self.told} rewards, {state}>"
 
     @property
     def _fold(self) -> Fold:
@@ -154,7 +160,7 @@ class Look:
         p-values, `p` and `p_together` from `PValues.pairs` and `PValues.together`.
         """
         self._started("evidence")
-        return evidence.table(self._fold.look(self._state), self.p_values, self._fold.call)
+        return report.evidence(self._fold.look(self._state), self.p_values, self._fold.call)
 
     @property
     def p_values(self) -> PValues | None:

@@ -14,7 +14,7 @@ from jaxelim.errors import ArgumentError, DamagedFileError, LiveFileWarning, Uns
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms, is_name
 from jaxelim.live import given, log
-from jaxelim.live.fold import Fold, State, members
+from jaxelim.live.fold import Fold, State, rows_of
 from jaxelim.live.look import Look
 from jaxelim.live.report import Report
 from jaxelim.simulation.experiment import LONGEST, Settings, takes_settings
@@ -213,7 +213,6 @@ class LiveRun(Look):
             StoreError: the file cannot be written. After any error nothing has changed.
         """
         with self._lock:
-            self._refuse_over()
             most = self._most()
             if not is_name(arm) or arm in self.names or len({*self._members()[1], arm}) > most:
                 allowed = f"an arm that is not in, one of most_arms={most} that ever are, by name"
@@ -231,7 +230,6 @@ class LiveRun(Look):
             OverError, StoreError: as `add`.
         """
         with self._lock:
-            self._refuse_over()
             self._most()
             problem: Any = self._first.call.problem
             least, words = (2, "three") if problem.reference is None else (1, "two")
@@ -240,7 +238,8 @@ class LiveRun(Look):
             self._commit({"remove": arm})
 
     def _most(self) -> int:
-        """How many arms are ever in; refuse a run of fixed arms."""
+        """How many arms are ever in; refuse a run that is over, or of fixed arms."""
+        self._refuse_over()
         if (most := self._first.arms.most) is None:
             allowed = "a number, given when the run begins: without it no arm joins or leaves; "
             allowed += "begin another run with it, and tell it the rewards of this one"
@@ -268,27 +267,24 @@ class LiveRun(Look):
         return self.summary()
 
     def _commit(self, event: dict, after: State | None = None) -> None:
-        """Write an event, then change the state to that after it."""
-        fold = self._fold
+        """Write an event, then change the state to that after it.
+
+        Where an arm joins or leaves, those that are in are told all their rewards at once, as to
+        a run that begins. So an arm that joins has first pulls.
+        """
+        fold, state = self._now
         if event.keys() & {"add", "remove"}:
-            fold, after = self._changed(event)
-        after = fold(self._state, event) if after is None else after
+            inside, of_arms = self._members([*self._events, event])
+            rows = [(k, *row) for k, name in enumerate(inside) for row in of_arms[name]]
+            tell, rewards, times = ([row[place] for row in rows] for place in range(3))
+            fold = self._fold_of(inside)
+            state = State(told=self.told - int(sum(times)), strayed=state.strayed)
+            after = fold(state, {"tell": tell, "rewards": rewards, "times": times})
+        after = fold(state, event) if after is None else after
         if self._log is not None:
             self._log.append(len(self._events), event)
         self._events.append(event)
         self._now = fold, after
-
-    def _changed(self, event: dict) -> tuple[Fold, State]:
-        """The fold over the arms that are in after an event, and the state with their rewards.
-
-        They are told at once, as to a run that begins. So an arm that joins has first pulls.
-        """
-        inside, of_arms = self._members([*self._events, event])
-        rows = [(k, *row) for k, name in enumerate(inside) for row in of_arms[name]]
-        tell, rewards, times = ([row[place] for row in rows] for place in range(3))
-        fold = self._fold_of(inside)
-        state = State(told=self.told - int(sum(times)), strayed=self._state.strayed)
-        return fold, fold(state, {"tell": tell, "rewards": rewards, "times": times})
 
     # What is shown.
 
@@ -304,18 +300,23 @@ class LiveRun(Look):
         may = forecast and self._state.lane is not None and not self._state.ended
         return Report(self).summary(self.forecast() if may else None)
 
-    def __repr__(self) -> str:
-        state = f"stopped: {', '.join(map(str, self.answer_arms))}" if self.stopped else "open"
-        state = "ended by hand" if self.ended_by_hand else state
-        rule = type(self._fold.call.rule).__name__
-        return f"<LiveRun of {rule}, {len(self.names)} arms, {self.told} rewards, {state}>"
-
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
-    def _members(self, events: list[dict] | None = None) -> tuple[list, dict[Any, list]]:
-        """The arms that are in after events, and the rewards of all arms that ever were."""
-        return members(self._first.arms, self._events if events is None else events)
+    def _members(self, events: list[dict] | None = None) -> tuple[list, dict[Any, list[list]]]:
+        """The arms that are in after events, and by name the rows of all that ever were."""
+        inside = list(map(self._first.arms.label, range(self._first.arms.K)))
+        rows: dict[Any, list] = {name: [] for name in inside}
+        for event in self._events if events is None else events:
+            if "add" in event:
+                inside.append(event["add"])
+                rows.setdefault(event["add"], [])
+            elif "remove" in event:
+                inside.remove(event["remove"])
+            elif "tell" in event:
+                for k, *row in rows_of(event):
+                    rows[inside[k]].append(row)
+        return inside, rows
 
     def _rewards(self) -> dict[Any, np.ndarray]:
         """The rewards of each arm that were told one by one, in order."""
@@ -335,30 +336,30 @@ class LiveRun(Look):
 
         Raises:
             ArgumentError: the file exists already, or the path cannot be written.
-            StoreError: another process has the file open.
-            StoreError: it cannot be written; then an older file stays as it was.
+            StoreError: another process has the file open, or it cannot be written; then an
+                older file stays as it was.
         """
         with self._lock:
             if path is None and self._log is None:
                 raise ArgumentError("path", None, "the path of a new file")
-            if self._log is None or (
-                path is not None and os.path.abspath(path) != os.path.abspath(self._log.path)
-            ):
+            held = self._log
+            own = held and os.path.abspath(held.path)
+            if not held or (path is not None and os.path.abspath(path) != own):
                 path = writable_file("path", path)
                 if path.exists():
                     raise ArgumentError("path", str(path), "a new file; this one exists")
-                new = log.Log(path, self._settings(), self._events)
+                held = log.Log(path, self._settings(), self._events)
                 self.close()
-                self._log = new
+                self._log = held
             if state := self._fold.kept(self._state):
-                self._log.keep(len(self._events), state)
+                held.keep(len(self._events), state)
 
     def close(self) -> None:
         """Release the file; the run goes on without one."""
         with self._lock:
             if self._log is not None:
                 self._log.close()
-                self._log = None
+            self._log = None
 
     def __enter__(self) -> "LiveRun":
         return self
@@ -369,12 +370,12 @@ class LiveRun(Look):
     def _settings(self) -> dict[str, str]:
         """The arguments of the run as text, for its file."""
         call, arms = self._first.call, self._first.arms
-        own = {name: getattr(call, name) for name in Settings.__annotations__.keys() - _NOT_LIVE}
-        own |= {"problem": call.problem, "rule": call.rule, "family": arms.family}
+        names = (Settings.__annotations__.keys() - _NOT_LIVE) | {"problem", "rule"}
+        own: Any = {name: getattr(call, name) for name in names}
         own |= {"delta": call.delta[0], "stopping": call.stopping[0], "run": int(call.runs[0])}
         named = None if arms.names is None else dict(zip(arms.names, arms.arms, strict=True))
-        own |= {"arms": arms.arms if named is None else named, "costs": arms.costs}
-        own["most_arms"] = arms.most
+        own |= {"arms": arms.arms if named is None else named, "family": arms.family}
+        own |= {"costs": arms.costs, "most_arms": arms.most}
         source: Any = arms.source
         if source is not None:
             own["stack"] = list(source.sizes)
@@ -394,9 +395,8 @@ class LiveRun(Look):
                 objects of one's own, not of jaxelim, with the settings that the file has.
 
         Raises:
-            StoreError: the file cannot be read, or has a newer format.
+            StoreError: the file cannot be read, has a newer format, or is open elsewhere.
             DamagedFileError: it is not as it was written.
-            StoreError: another process has it open.
             ArgumentError: an object of one's own is missing.
 
         Warns:

@@ -1,6 +1,7 @@
 """Live runs of rules on tiny instances, beside the simulated runs that they repeat."""
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -124,3 +125,17 @@ def fed(live: je.LiveRun, traced: je.Trace, last: int | None = None) -> None:
         arm = live.ask()
         assert arm == traced.arms[s] and live.ask() == arm, s
         live.tell(arm, traced.rewards[s])
+
+
+def log_pair(n_i: int, n_k: int, off: float) -> float:
+    """log of the mixture of a pair of arms, `off` from the difference of their means."""
+    c = np.array([3.0, 10, 30, 100, 300, 1000])
+    a, b = n_i**2 / (n_i + c), n_k**2 / (n_k + c)
+    one = a * b / (a + b) * off**2 / 2 - (np.log1p(n_i / c) + np.log1p(n_k / c)) / 2
+    return math.log(np.mean(np.exp(one)))
+
+
+def log_one(n: int, off: float) -> float:
+    """log of the mixture of one arm, `off` from its mean."""
+    c = np.array([3.0, 10, 30, 100, 300, 1000])
+    return math.log(np.mean(np.exp(n * n / (n + c) / 2 * off**2 - np.log1p(n / c) / 2)))

@@ -19,6 +19,7 @@ from jaxelim.cli import main
 from jaxelim.live import given
 from jaxelim.simulation.results.proven import proven
 from tests.calls import rows
+from tests.live.live_cases import log_one, log_pair
 from tests.live.test_live_files import equal
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -120,20 +121,6 @@ def test_without_changes_it_is_a_run_with_a_larger_union():
     two = run.difference("bold", "old", 0.9, together=True)
     value = log_pair(n[2], n[0], two.high - two.value)
     assert value == pytest.approx(math.log(10 / 0.1), rel=1e-8)
-
-
-def log_pair(n_i: int, n_k: int, off: float) -> float:
-    """log of the mixture of a pair of arms, `off` from the difference of their means."""
-    c = np.array([3.0, 10, 30, 100, 300, 1000])
-    a, b = n_i**2 / (n_i + c), n_k**2 / (n_k + c)
-    one = a * b / (a + b) * off**2 / 2 - (np.log1p(n_i / c) + np.log1p(n_k / c)) / 2
-    return math.log(np.mean(np.exp(one)))
-
-
-def log_one(n: int, off: float) -> float:
-    """log of the mixture of one arm, `off` from its mean."""
-    c = np.array([3.0, 10, 30, 100, 300, 1000])
-    return math.log(np.mean(np.exp(n * n / (n + c) / 2 * off**2 - np.log1p(n / c) / 2)))
 
 
 def test_files_know_who_joined_and_left(tmp_path):
