@@ -162,18 +162,14 @@ def _of_csv(source: Any, named: bool, arms: Arms) -> Any:
     frame = read(next((one for one in "\t;" if read(one, 1).shape[1] > 1), ","))
     frame = frame.set_axis(frame.index + 1).map(lambda cell: str(cell).strip())
     head = frame.iloc[0].tolist()
-    if named or len(head) != 2 or _is_title(head, arms):
-        frame = frame.iloc[1:].set_axis(head, axis=1)
-    return frame
-
-
-def _is_title(head: list[str], arms: Arms) -> bool:
-    """Whether a first row is a title: it begins with no arm, and its second cell is a word."""
-    try:
-        _index(head[0], arms)
-    except ArgumentError:
-        return not _empty(head[1]) and _number(head[1]) is None
-    return False
+    if not named and len(head) == 2:  # a title begins with no arm, and its second cell is a word
+        try:
+            _index(head[0], arms)
+            return frame
+        except ArgumentError:
+            if _empty(head[1]) or _number(head[1]) is not None:
+                return frame
+    return frame.iloc[1:].set_axis(head, axis=1)
 
 
 # Cells.
@@ -222,15 +218,12 @@ def _check_rewards(family: Family, rewards: Sequence[float]) -> None:
 
 
 class Items:
-    """The items of a run of paired rewards, by the events that it has counted.
-
-    Attributes:
-        at: the place of each item, by its name.
-        have: (arm, place) of the scores so far.
-    """
+    """The items of a run of paired rewards, by the events that it has counted."""
 
     def __init__(self) -> None:
-        self.counted, self.at, self.have = 0, dict[str, int](), set[tuple[int, int]]()
+        self.counted = 0
+        self.at: dict[str, int] = {}  # the place of each item, by its name
+        self.have: set[tuple[int, int]] = set()  # (arm, place) of the scores
 
     def count(self, events: list[dict]) -> "Items":
         """Count the events that are new."""
@@ -246,12 +239,7 @@ def places(
 ) -> dict[str, list]:
     """What an event says of items: the place of each row's, and the names of new ones.
 
-    Args:
-        items: as `LiveRun.tell` is given them; None: the next one of a single arm.
-        arms: of the rows.
-        run: the arms of the run.
-        seen: its items so far.
-        events: its events so far.
+    `items` and `arms` are of the rows; the others are of the run so far.
     """
     stack: Any = run.source
     most = run.family.items
@@ -316,13 +304,7 @@ def in_order(rows: tuple, waiting: Sequence[int], seed: list[int]) -> tuple[Any,
 
 
 def counts(told: Any, arms: Arms, most: int) -> tuple[list, list, list]:
-    """Arms, rewards and how often each came, whose statistics are those of given sums.
-
-    Args:
-        told: what `LiveRun.tell` is given.
-        arms: of the run.
-        most: how many rewards the run takes.
-    """
+    """Arms, rewards and how often each came, at most `most`, of the sums that `tell` is given."""
     family, rows = arms.family, []
     kinds = [vars(kind) for kind in type(family).__mro__]
     own = next(names for names in kinds if "update" in names or "sufficient" in names)

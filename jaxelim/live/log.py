@@ -78,22 +78,16 @@ def read(path: Path) -> Contents:
 class Log:
     """An open file of a live run, locked against other processes.
 
-    Args:
-        path: the file; without `settings` it exists.
-        settings: of a new file.
-        events: so far, of a new file.
+    With `settings` and `events` it is a new file.
 
     Raises:
         DamagedFileError: it is no database.
-        StoreError: another run object has it open, here or in another process; or it cannot
-            be written.
+        StoreError: another run object has it open, here or elsewhere; or it cannot be written.
     """
 
     def __init__(self, path: Path, settings: dict | None = None, events: Sequence[dict] = ()):
         self.path = path
-        self._base = sqlite3.connect(
-            path, timeout=0, isolation_level=None, check_same_thread=False
-        )
+        self._base = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         self.close = weakref.finalize(self, self._base.close)
         try:
             self._lock()
