@@ -44,16 +44,16 @@ class Case:
         names = ("stopping", "elimination", "delta", "seed", "run", "initial_pulls", "threshold")
         return {name: getattr(self, name) for name in names}
 
-    def traced(self) -> je.Trace:
+    def traced(self, **changes: Any) -> je.Trace:
         """The simulated run."""
-        given = self.instance, self.problem, self.rule
-        return je.trace(*given, **self._common, max_samples=4000)
+        given = {"max_samples": 4000, **self._common, **changes}
+        return je.trace(self.instance, self.problem, self.rule, **given)
 
-    def live(self) -> je.LiveRun:
+    def live(self, arms: Any = None, **changes: Any) -> je.LiveRun:
         """A live run with the same arguments."""
-        arms = self.instance.arms
-        family = self.instance.family
-        return je.LiveRun(arms, self.problem, self.rule, family=family, **self._common)
+        arms = self.instance.arms if arms is None else arms
+        given = {"family": self.instance.family, **self._common, **changes}
+        return je.LiveRun(arms, self.problem, self.rule, **given)
 
 
 def of_rule(kind: type) -> Case:

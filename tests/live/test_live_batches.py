@@ -19,17 +19,12 @@ FAMILIES = {
 BATCH = 5
 
 
-def traced(case: Case, **waits) -> je.Trace:
-    return je.trace(case.instance, case.problem, case.rule, **case._common, max_samples=1500,
-                    **waits)  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*FAMILIES, "tas", "rage", "ugape"])
 def test_ask_n_is_a_batch(name):
     """`ask(n)`, then its rewards in any order: the pulls, the stop and the answer of batch=n."""
     case, rng = {**CASES, **FAMILIES}[name], np.random.default_rng(4)
-    run = traced(case, batch=BATCH)
+    run = case.traced(max_samples=1500, batch=BATCH)
     live, s = case.live(), case.live().first
     live.tell(run.arms[:s], run.rewards[:s])
     while s < run.samples:
@@ -56,7 +51,7 @@ def test_ask_n_is_a_batch(name):
 def test_a_window_of_arms_is_a_delay(name):
     """With D + 1 arms out, and the first told each time, a run is that of delay=D."""
     case, delay = CASES[name], 4
-    run = traced(case, delay=delay)
+    run = case.traced(max_samples=1500, delay=delay)
     live, s = case.live(), case.live().first
     live.tell(run.arms[:s], run.rewards[:s])
     first = s

@@ -1,6 +1,6 @@
 """`jaxelim live`, and the example. The commands share the program of test_live_runs.py."""
 
-import importlib.util
+import importlib
 import re
 from pathlib import Path
 
@@ -78,19 +78,11 @@ def test_bad_commands(name, tmp_path, capsys):
     assert message in capsys.readouterr().err and path.read_bytes() == before
 
 
-def example():
-    """The example as a module."""
-    spec = importlib.util.spec_from_file_location("ab_test", ROOT / "examples" / "ab_test.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow
 def test_the_example(tmp_path, capsys, monkeypatch):
     """The stream drops variants and names the best; the table has its rows."""
-    ab_test = example()
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    ab_test = importlib.import_module("ab_test")
     monkeypatch.setattr(ab_test, "RATES", {"a": 0.2, "b": 0.6, "c": 0.4, "d": 0.1})
     ab_test.main([])
     shown = capsys.readouterr().out

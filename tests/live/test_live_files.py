@@ -12,7 +12,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import warnings
 import zlib
 from pathlib import Path
 
@@ -298,6 +297,7 @@ print("done", flush=True)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::jaxelim.errors.LiveFileWarning")
 @pytest.mark.parametrize("part", range(4))
 def test_killed_and_continued(part, tmp_path):
     """kill -9 at 10 random times or more in each part, while it asks, tells and saves.
@@ -320,18 +320,14 @@ def test_killed_and_continued(part, tmp_path):
         time.sleep(rng.uniform(0, 0.05))
         child.send_signal(signal.SIGKILL)
         child.communicate()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", je.errors.LiveFileWarning)
-            found = je.LiveRun.load(path, attach=False)
+        found = je.LiveRun.load(path, attach=False)
         assert found.told >= told
         told = found.told
         np.testing.assert_array_equal(
             found.counts, np.bincount(traced.arms[:told], minlength=3), err_msg=str(told)
         )
     assert 20 < told < traced.samples
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", je.errors.LiveFileWarning)
-        live = je.LiveRun.load(path)
+    live = je.LiveRun.load(path)
     fed(live, traced)
     same_run(live, traced)
 

@@ -19,10 +19,7 @@ PAIRS = CASES["lucb-pairs"]
 
 def named(**changes) -> je.LiveRun:
     """A live run of `PAIRS` whose arms have names."""
-    given = dict(family=je.Bernoulli(), stopping=PAIRS.stopping, elimination=PAIRS.elimination,
-                 threshold=PAIRS.threshold, delta=PAIRS.delta, seed=PAIRS.seed,
-                 run=PAIRS.run)  # fmt: skip
-    return je.LiveRun(NAMES, PAIRS.problem, PAIRS.rule, **{**given, **changes})
+    return PAIRS.live(NAMES, **changes)
 
 
 def test_live_runs_of_one_shape_share_a_program():
