@@ -10,7 +10,7 @@ import dataclasses
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -299,7 +299,9 @@ def _block(rows: np.ndarray) -> tuple[np.ndarray, np.int32]:
     places = BLOCK
     while places < len(rows):
         places *= 8
-    return np.pad(rows, ((0, places - len(rows)), (0, 0))), np.int32(len(rows))
+    table = np.zeros((places, rows.shape[1]), rows.dtype)
+    table[: len(rows)] = rows
+    return table, np.int32(len(rows))
 
 
 def start(spec: Spec, inputs: Inputs, queue: Queue, rewards: Array) -> Lane:
@@ -334,7 +336,8 @@ def told(
         return jax.lax.fori_loop(0, times[0], once, now)
 
     now = jax.lax.fori_loop(0, count, enter, lane.varying).with_fixed(lane)
-    entered = _entered(now)
+    pending: Any = now.pending
+    entered = pending.entered
 
     def wait(i: Array, ahead: Any) -> Any:
         pull = jnp.broadcast_to(waiting[i], lane.done.shape), ~lane.done
@@ -342,7 +345,7 @@ def told(
 
     ahead = family.with_pending(space, entered, entered)
     ahead = jax.lax.fori_loop(0, out, wait, ahead)
-    pending = dataclasses.replace(now.pending, checked=entered.t)
+    pending = dataclasses.replace(pending, checked=entered.t)
     before = dataclasses.replace(now, stats=ahead)
     after = step.pull(inputs, before, pulls=False, work=bool(spec.rule.traits.native)).lane
     fault = jnp.where(after.fault % 8 == watching.ARM, lane.fault, after.fault)
@@ -371,8 +374,8 @@ def chosen(spec: Spec, inputs: Inputs, lane: Lane, count: Array) -> tuple[Lane, 
 
 def look(spec: Spec, inputs: Inputs, lane: Lane) -> dict[str, Any]:
     """What a run shows of its state: pieces, LLRs and log e [Q], their beta, the answer [W]."""
-    step = Step(spec)
-    seen = step.snapshot_of(inputs, lane.run, _entered(lane))
+    step, pending = Step(spec), cast(Any, lane.pending)
+    seen = step.snapshot_of(inputs, lane.run, pending.entered)
     active = seen.shape.exists
     if spec.stopping[0].eliminates:
         active = active & jax.tree.map(lambda x: x[0], lane.observers[0]).active(seen)
@@ -388,11 +391,6 @@ def look(spec: Spec, inputs: Inputs, lane: Lane) -> dict[str, Any]:
         # Below 0 it is some lower bound, as no test needs more.
         shown["log_e"] = jnp.maximum(looks.of_answer(seen, first), 0)
     return jax.tree.map(lambda x: x[..., 0], shown)
-
-
-def _entered(lane: Lane) -> Any:
-    """The statistics of the rewards that have entered."""
-    return lane.pending.entered  # type: ignore[union-attr]
 
 
 def _compiled(spec: Spec, _: Any) -> dict[str, Jitted]:
