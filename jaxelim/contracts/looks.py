@@ -35,8 +35,8 @@ def look_time(t: Array, since: Array | None = None) -> Array:
 
 def refuted_pairs(seen: "Snapshot", beta: Array) -> Array:
     """Whether {mu_i <= mu_k} is refuted, of every ordered pair of candidates: [i, k] bool."""
-    if seen.threshold is not None:
-        passes = refuted_against(seen, seen.threshold.gate(beta, seen))
+    if seen.check.mixture is not None:
+        passes = refuted_against(seen, seen.check.mixture.gate(beta, seen))
         wanted = may_look(seen) & seen.lanes.any(passes)
         return of_answer(seen, wanted, True, beta) > beta
 
@@ -92,7 +92,7 @@ def of_answer(
     exceed it, by a bound that costs less: of some piece, or of every one. A snapshot that has
     log e of every piece is read.
     """
-    if level is not None and seen.log_e is None and not hasattr(seen.family, "log_e"):
+    if level is not None and seen.check.log_e is None and not hasattr(seen.family, "log_e"):
         may = _in_groups(seen, wanted, others, True) > level
         over = tuple(range(may.ndim - wanted.ndim))
         wanted &= jnp.all(may | ~seen.shape.exists, over) if every else jnp.any(may, over)
@@ -102,29 +102,30 @@ def of_answer(
 def _in_groups(seen: "Snapshot", wanted: Array, others: bool, above: bool) -> Array:
     """log e as of `of_answer`, or what is `above` it."""
     space = dataclasses.replace(seen.space, lanes=LaneOps(gpu=seen.lanes.gpu), transposed=None)
-    bare = dataclasses.replace(seen, space=space, evidence=None, live=None, since=None)
+    bare, mixture = dataclasses.replace(seen, space=space, evidence=None), seen.check.mixture
 
-    def of_run(own: dict[str, Any], features: Array | None) -> Array:
-        alone = dataclasses.replace(bare, **own)
+    def of_run(own: dict[str, Any], log_e: Array | None, features: Array | None) -> Array:
+        check = dataclasses.replace(seen.check, live=None, since=None, log_e=log_e)
+        alone = dataclasses.replace(bare, check=check, **own)
         if features is not None:
             alone = dataclasses.replace(alone, space=dataclasses.replace(space, features=features))
         shape = _all_answers(alone.shape) if others else alone.shape
 
         def one(shape: Any) -> Array:
-            if alone.log_e is None:
-                return seen.threshold.log_e(dataclasses.replace(alone, shape=shape), above)
+            if log_e is None:
+                return mixture.log_e(dataclasses.replace(alone, shape=shape), above)
             if shape.signs:
-                return alone.log_e[jnp.arange(shape.candidates), shape.above.astype(jnp.int32)]
-            return alone.log_e[shape.places()]
+                return log_e[jnp.arange(shape.candidates), shape.above.astype(jnp.int32)]
+            return log_e[shape.places()]
 
         value = jax.vmap(one)(shape) if shape.exists.ndim > 1 else one(shape)
         return jnp.where(shape.exists, value, -jnp.inf)
 
-    own = dict(stats=seen.stats.of_one_run(), answer=seen.answer, shape=seen.shape,
-               log_e=seen.log_e)  # fmt: skip
-    if seen.means.ndim == 1:
-        return jnp.where(wanted, of_run(own, None), -jnp.inf)
+    own = dict(stats=seen.stats.of_one_run(), answer=seen.answer, shape=seen.shape)
     features = seen.space.features if seen.space.features.ndim == 3 else None
+    of_each = own, seen.check.log_e, features
+    if seen.means.ndim == 1:
+        return jnp.where(wanted, of_run(own, seen.check.log_e, None), -jnp.inf)
     lanes = seen.means.shape[-1]
     size = lanes // GROUP
     of_runs = jax.jit(jax.vmap(of_run, -1, -1) if size > 1 else of_run, inline=True)
@@ -132,11 +133,11 @@ def _in_groups(seen: "Snapshot", wanted: Array, others: bool, above: bool) -> Ar
     def some(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         left, looked = carry
         at = jnp.argsort(~left, stable=True)[:size] if size > 1 else jnp.argmax(left)
-        now = of_runs(*jax.tree.map(lambda x: x[..., at], (own, features)))
+        now = of_runs(*jax.tree.map(lambda x: x[..., at], of_each))
         looked = looked.at[..., at].set(jnp.where(left[at], now, looked[..., at]))
         return left.at[at].set(False), looked
 
-    first = jax.tree.map(lambda x: x[..., :size] if size > 1 else x[..., 0], (own, features))
+    first = jax.tree.map(lambda x: x[..., :size] if size > 1 else x[..., 0], of_each)
     shape = jax.eval_shape(of_runs, *first).shape
     none = jnp.full((*shape[: len(shape) - (size > 1)], lanes), -jnp.inf)
 
@@ -147,20 +148,10 @@ def _in_groups(seen: "Snapshot", wanted: Array, others: bool, above: bool) -> Ar
     return jax.lax.cond(jnp.any(wanted), looks, lambda c: c[1], (wanted, none))
 
 
-def pieces_for_sampling(seen: Any, elimination: Any, piece_set: Any) -> tuple[Array, Array]:
-    """The pieces for sampling, [Q] bool, and their number, [] int32."""
-    if elimination is None:
-        return seen.shape.exists, seen.shape.total()
-    if elimination.shared:
-        return piece_set.active(seen), piece_set.active_count(seen)
-    active = elimination.active(seen, piece_set)
-    return active, seen.lanes.sum(active)
-
-
 def may_look(seen: "Snapshot") -> Array:
     """Whether a run looks at this t, if a likelihood ratio passes the gate: [] bool."""
-    now = look_time(seen.stats.t, seen.since)
-    return now if seen.live is None else now & seen.live
+    now = look_time(seen.stats.t, seen.check.since)
+    return now if seen.check.live is None else now & seen.check.live
 
 
 def _all_answers(pairs: Pairs) -> Pairs:

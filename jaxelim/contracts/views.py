@@ -138,6 +138,17 @@ class Evidence:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Check:
+    """How pieces are tested at one t."""
+
+    mixture: Any = dataclasses.field(default=None, metadata=_STATIC)  # None: beta is compared
+    live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
+    since: Array | None = None  # [] int32: samples at the last check; None: one fewer
+    log_e: Array | None = None  # `looks.of_every_answer` at this t, if a run records it
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """What elimination and stopping rules see at one t."""
 
@@ -148,35 +159,37 @@ class Snapshot:
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Any  # Pairs or HalfSpaces: of its pieces
     evidence: Evidence  # about them
-    # A mixture; None: beta alone is compared.
-    threshold: Any = dataclasses.field(default=None, metadata=_STATIC)
-    live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
-    since: Array | None = None  # [] int32: samples at the last check; None: one fewer
-    log_e: Array | None = None  # `looks.of_every_answer` at this t, if a run records it
+    check: Check = Check()
 
     @staticmethod
     def of(
-        family: "Family", problem: "Problem", space: ArmContext, stats: Statistics, **more: Any
-    ) -> "Snapshot":
+        family: "Family", problem: "Problem", space: ArmContext, stats: Statistics,
+        check: Check = Check(),
+    ) -> "Snapshot":  # fmt: skip
         """Compute all that is read at one t; the arguments are fields of the result."""
         seen = Estimate(space.lanes, stats.means, stats.theta_hat, space.constants)
         answer = problem.answer(seen)
         shape = problem.shape(seen, answer)
         return Snapshot(
             family=family, problem=problem, space=space, stats=stats, answer=answer, shape=shape,
-            evidence=family.evidence(space, stats, shape), **more,
+            evidence=family.evidence(space, stats, shape), check=check,
         )  # fmt: skip
 
     def about(self, shape: Pieces) -> "Snapshot":
         """The snapshot with other pieces than those of the answer, such as with another slack."""
         evidence = self.evidence.about(shape)
-        return dataclasses.replace(self, shape=shape, evidence=evidence, log_e=None)
+        return dataclasses.replace(self, shape=shape, evidence=evidence).with_check(log_e=None)
+
+    def with_check(self, **changes: Any) -> "Snapshot":
+        """The snapshot with some fields of its check replaced."""
+        return dataclasses.replace(self, check=dataclasses.replace(self.check, **changes))
 
     def refuted(self, beta: Array, among: Array) -> Array:
         """Those of the pieces `among` [Q] bool that are refuted at level beta []: [Q] bool."""
-        level = beta if self.threshold is None else self.threshold.gate(beta, self)
+        mixture = self.check.mixture
+        level = beta if mixture is None else mixture.gate(beta, self)
         found = self.shape.exists & self.evidence.refuted(level)
-        if self.threshold is not None:
+        if mixture is not None:
             few: Any = dataclasses.replace(self.shape, exists=among & found)
             few = dataclasses.replace(self, shape=few)
             wanted = looks.may_look(few) & self.lanes.any(few.shape.exists)
@@ -185,10 +198,10 @@ class Snapshot:
 
     def all_refuted(self, beta: Array) -> Array:
         """Whether all pieces of the answer are refuted at level beta []: [] bool."""
-        seen = self.undecided
-        if seen.threshold is None:
+        seen, mixture = self.undecided, self.check.mixture
+        if mixture is None:
             return seen.evidence.all_refuted(beta)
-        passes = seen.evidence.all_refuted(seen.threshold.gate(beta, seen))
+        passes = seen.evidence.all_refuted(mixture.gate(beta, seen))
         log_e = looks.of_answer(seen, looks.may_look(seen) & passes, level=beta, every=True)
         return seen.lanes.min(jnp.where(seen.shape.exists, log_e, jnp.inf)) > beta
 
@@ -212,7 +225,7 @@ class Snapshot:
         if decided is None:
             return self
         left = dataclasses.replace(shape, exists=shape.exists & ~decided, count=None)
-        return dataclasses.replace(self.about(left), log_e=self.log_e)
+        return dataclasses.replace(self.about(left), check=self.check)
 
     @property
     def lanes(self) -> LaneOps:
@@ -242,13 +255,31 @@ class Snapshot:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Reduced:
+    """What elimination at sampling has left."""
+
+    elimination: Any = dataclasses.field(metadata=_STATIC)  # or None
+    pieces: "PieceSet | Tree"
+
+    def active(self, seen: Snapshot) -> tuple[Array, Array]:
+        """The pieces of a snapshot for sampling, [Q] bool, and their number, [] int32."""
+        rule, pieces = self.elimination, self.pieces
+        if rule is None:
+            return seen.shape.exists, seen.shape.total()
+        if rule.shared:
+            return pieces.active(seen), pieces.active_count(seen)
+        active = rule.active(seen, pieces)
+        return active, seen.lanes.sum(active)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class View(Snapshot):
     """What a sampling rule reads: counts of all pulls, and estimates of rewards that entered."""
 
-    elimination: Any = dataclasses.field(metadata=_STATIC)  # at sampling, or None
     active: Array  # [Q] bool: the pieces for sampling
     active_count: Array  # [] int32: their number
-    piece_set: "PieceSet | Tree"  # the set that elimination reduces, which gives `active`
+    reduced: Reduced  # which gives `active`
     delta: Array  # []; None where the rule's `reads` lack it
     beta: Array  # []: the threshold at (t, delta), t as of the view; None likewise
     prepared: Tree  # the result of the rule's `prepare`

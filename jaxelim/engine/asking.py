@@ -12,9 +12,8 @@ from jax import Array
 
 from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
-from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.pieces import Pairs
-from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View
+from jaxelim.contracts.views import ArmContext, Reduced, Snapshot, Tree, View
 from jaxelim.engine import watching
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.one_lane import Traced
@@ -39,12 +38,13 @@ class Asking(Observing):
             sampling = jax.tree.map(lambda x: x[0], observers[0])
         t, delta, reads = stats.t + 1, run.delta[0], spec.rule.traits.reads
         # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
-        own: dict[str, Any] = dict.fromkeys(("chance", "key", "delta", "beta", "live", "since"))
+        own: dict[str, Any] = dict.fromkeys(("chance", "key", "delta", "beta"))
         if "chance" in reads:
             own["chance"] = random.chance(inputs.key, run.index, t, spec.dtype)
         if "key" in reads:
             own["key"] = random.rule_key(inputs.key, run.index, t)
-        active, active_count = pieces_for_sampling(seen, elimination, sampling)
+        reduced = Reduced(elimination=elimination, pieces=sampling)
+        active, active_count = reduced.active(seen)
         if seen.decided is not None:
             seen = seen.undecided
             active = active & seen.shape.exists
@@ -52,11 +52,11 @@ class Asking(Observing):
         if "delta" in reads:
             own |= {"delta": delta, "beta": self.width(t, delta, stats)}
         own["stats"] = stats.of_one_run()
+        own["check"] = dataclasses.replace(seen.check, live=None, since=None)
         known: dict[str, Any] = {x.name: getattr(seen, x.name) for x in dataclasses.fields(seen)}
         prepared = run.prepared if spec.per_lane_instances else of_run(None, inputs.prepared)
         return View(
-            elimination=elimination, active=active, active_count=active_count,
-            piece_set=sampling, prepared=prepared,
+            active=active, active_count=active_count, reduced=reduced, prepared=prepared,
             start=spec.initial_pulls * stats.means.shape[0], **known | own,
         )  # fmt: skip
 

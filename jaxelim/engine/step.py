@@ -83,7 +83,7 @@ class Step(Asking):
         checked = self.checked(inputs, lane, seen, waits)
         beta = self.betas(lane)
         if tests and self.spec.evidence is not None:
-            checked = dataclasses.replace(checked, log_e=looks.of_every_answer(checked))
+            checked = checked.with_check(log_e=looks.of_every_answer(checked))
         observe = partial(self.observed, checked) if tests else self.untested
         observers, stops, tested = observe(lane, beta)
         sampling = self.sampling(checked, lane)
@@ -96,8 +96,11 @@ class Step(Asking):
         ready: Any = True if asks is None else ~asks
         entered: Any = True
         if in_groups:
-            ready, entered = ready & ~waits, checked.live
+            ready, entered = ready & ~waits, checked.check.live
 
+        log_e = lane.log_e
+        if tests:
+            log_e = jax.tree.map(jnp.maximum, log_e, checked.check.log_e)
         # Which observers' runs end at this snapshot, [S, D, B] bool each.
         opened = (record.closed_at == 0) & live
         stopping = opened & stops
@@ -168,7 +171,7 @@ class Step(Asking):
             work=worked,
             done=~goes_on | wrong,  # a finished lane has no open observers, so it stays done
             fault=watching.marked(fault, wrong, watching.ARM, arm),
-            log_e=jax.tree.map(jnp.maximum, lane.log_e, checked.log_e) if tests else lane.log_e,
+            log_e=log_e,
             pending=pending,
         )
         if noise is not None:

@@ -9,7 +9,6 @@ from jax import Array
 
 from jaxelim.checks import integer
 from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.traits import Traits
 from jaxelim.rules.parts.indices import less_pulled, of_pairs_alone
@@ -100,5 +99,5 @@ def _at(view, means):
     answer = view.problem.answer(view.estimate)
     shape = view.problem.shape(view.estimate, answer)
     view = dataclasses.replace(view, answer=answer, shape=shape)
-    active, count = pieces_for_sampling(view, view.elimination, view.piece_set)
+    active, count = view.reduced.active(view)
     return dataclasses.replace(view, active=active, active_count=count)

@@ -240,7 +240,7 @@ class TopTwo(SamplingRule):
 
 def _playing(view):
     """The arms of active pieces, and the empirical best: [K] bool; None: all arms."""
-    if view.elimination is None:
+    if view.reduced.elimination is None:
         return None
     return view.active | (index_like(view.means) == view.answer)
 

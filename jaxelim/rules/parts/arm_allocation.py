@@ -16,7 +16,6 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Problem
-from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.pieces import Pieces, pairs_of
 from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import Estimate, Evidence, View
@@ -168,7 +167,7 @@ def _of_every_answer(view: View) -> Array:
 
     def active(i: Array) -> Array:
         row = view.about(shape.others(jnp.broadcast_to(i, view.t.shape)))
-        return pieces_for_sampling(row, view.elimination, view.piece_set)[0]
+        return view.reduced.active(row)[0]
 
     return jax.vmap(active)(jnp.arange(shape.candidates, dtype=jnp.int32))
 
