@@ -20,7 +20,8 @@ LAYERS = (
     ("rules", "simulation"),
     ("catalogue", "figures"),
     ("live", "studies"),
-    ("testing", "cli", "__init__", "__main__"),
+    ("testing", "cli", "__init__"),
+    ("__main__",),
 )  # fmt: skip
 FOUNDATIONS = set(LAYERS[0])
 """Modules of the root that may import one another, like those of one folder."""
