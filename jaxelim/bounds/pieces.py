@@ -104,7 +104,7 @@ def _answers(label: str, one: Instance, problem: Problem, shape: Any) -> list[Pi
     pieces = []
     for shape in shapes:
         with scope.engine():
-            found = half_spaces_of(one.family, jnp.asarray(one.arms), problem.constants(), shape)
+            found = half_spaces_of(one.family, one.arms, problem.constants(), shape)
         y, c, exists = (np.asarray(x) for x in (found.y, found.c, shape.exists))
         y, c, places = y[exists], c[exists], np.flatnonzero(exists).astype(np.int32)
         if not len(c) or not (np.isfinite(y).all() and np.isfinite(c).all()):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import scope
+from jaxelim.checks import shipped
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
 from jaxelim.contracts.views import Estimate
@@ -64,7 +65,10 @@ def traced_shape(problem: Problem, arms: int, dimensions: int) -> Pieces:
     Raises:
         ArgumentError: a method raises, or its result breaks its contract.
     """
+    return (_kept_shape if shipped(problem) else _traced_shape)(problem, arms, dimensions)
 
+
+def _traced_shape(problem: Problem, arms: int, dimensions: int) -> Pieces:
     def ask(name: str, *arguments: Any) -> Any:
         allowed = _RETURNS[name] + "; made of jax.numpy operations"
         with blamed(name, partial(ArgumentError, "problem", problem, allowed)):
@@ -89,6 +93,9 @@ def traced_shape(problem: Problem, arms: int, dimensions: int) -> Pieces:
 
     with scope.engine():
         return jax.eval_shape(traced, np.zeros(arms), np.zeros(dimensions), problem.constants())
+
+
+_kept_shape = lru_cache(256)(_traced_shape)  # tracing takes as long as a solve of H*
 
 
 def _wrong_lengths(shape: Any, arms: int) -> str:

@@ -120,7 +120,8 @@ class Directions:
             return dataclasses.replace(pieces, c=pieces.c.astype(phi.dtype))
         z, (i, k) = self.candidates.features, pieces.places()
         c = jnp.broadcast_to(self._offset(i, k), i.shape)
-        return HalfSpaces(z[i] - z[k], c.astype(phi.dtype), pieces.exists, pieces.count)
+        y = jnp.take(z, i, 0, mode="clip") - jnp.take(z, k, 0, mode="clip")
+        return HalfSpaces(y, c.astype(phi.dtype), pieces.exists, pieces.count)
 
 
 class Bent(NamedTuple):
