@@ -55,6 +55,14 @@ def test_the_statistics_after_the_start():
     assert found.samples > 36 and found.pulls.sum() == found.samples
 
 
+@pytest.mark.slow
+def test_a_rule_starts_after_the_initial_pulls():
+    found = je.trace(LINEAR, je.BestArm(), je.LazyTaS(), initial_pulls=4, max_samples=3000,
+                     delta=0.1)  # fmt: skip
+    np.testing.assert_array_equal(found.arms[:20], np.arange(20) % 5)
+    assert found.stopped and found.answer[LINEAR.means.argmax()]
+
+
 @pytest.mark.parametrize("start", [3, 12])
 def test_schedules_count_from_the_first_choice(start):
     t = jnp.arange(start + 1, start + 30)
