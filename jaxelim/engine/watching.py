@@ -29,10 +29,14 @@ NO_NUMBER = np.int32(-(2**30) - 7)
 """The choice of an `argmax` or `argmin` over scores with NaN; neither an arm nor a clipped one."""
 
 
-def marked(fault: Array, bad: Array, code: Array | int, value: Array | int = 0) -> Array:
-    """The faults [B] with this one where `bad` [B] holds: 8 v + code, v the arm or the answer."""
+def marked(fault: Array, bad: Array, code: int, value: Array | int = 0) -> Array:
+    """The faults [B] with this one where `bad` [B] holds: 8 v + code, v the arm or the answer.
+
+    The first one stays; but `MEANS`, which may be found late, has led to arms and answers.
+    """
     new = jnp.asarray(value, jnp.int64) * 8 + code
-    return jnp.where(bad & (fault == 0), new, fault)
+    replaced = (fault == 0) | (fault % 8 >= ARM) if code == MEANS else fault == 0
+    return jnp.where(bad & replaced, new, fault)
 
 
 def seen(spec: Spec, seen: Snapshot, view: View, lane: Lane) -> tuple[Array, Array]:

@@ -103,6 +103,12 @@ def test_the_librarys_own_families():
     error = fails(kind("draw", np.inf), je.Uniform())
     assert 181 <= error.t <= 181 + SMALL.chunk and error.run == 0
     assert f"an estimate was not finite within the first {error.t} samples of run 0" in str(error)
+    traits = dataclasses.replace(je.Uniform.traits, lanes_last=False)
+    greedy = type("Greedy", (je.Uniform,), {"traits": traits, "choose": lambda self, view, state: (
+        jnp.where(view.t > 181, jax.lax.argmax(view.means, 0, jnp.int32), (view.t - 1) % 3),
+        state)})  # fmt: skip
+    error = fails(kind("draw", np.nan), greedy())  # whose arm is none, as a mean is NaN
+    assert "an estimate was not finite within the first" in str(error)
 
 
 @pytest.mark.slow
