@@ -103,6 +103,8 @@ class Family:
             if shape.items:
                 allowed += "; items need linear Gaussian rewards of one standard deviation"
             raise UnsupportedError("problem", problem, allowed)
+        if shape.level is None and not shape.slack:
+            return
         low, high = self._range
         most, level = high - low, shape.level
         if level is not None:

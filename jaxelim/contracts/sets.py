@@ -106,12 +106,17 @@ class ArmSet(PieceSet):
 def pack(lanes: LaneOps, bits: Array) -> Array:
     """Pack bool [K, ..] into uint32 words [ceil(K/32), ..]: k is bit k % 32 of word k // 32."""
 
-    def word(bits: Array) -> Array:
-        shifted = [x.astype(jnp.uint32) << np.uint32(bit) for bit, x in enumerate(bits)]
+    def together(parts: list[Array]) -> Array:
+        shifted = [x.astype(jnp.uint32) << np.uint32(bit) for bit, x in enumerate(parts)]
         return balanced(jnp.bitwise_or, shifted)
 
     def words(bits: Array) -> Array:
-        return jnp.stack([word(bits[k : k + _BITS]) for k in range(0, bits.shape[0], _BITS)])
+        k = bits.shape[0]
+        whole = k // _BITS * _BITS
+        blocks = bits[:whole].reshape((-1, _BITS) + bits.shape[1:])
+        of_blocks = [together([blocks[:, bit] for bit in range(_BITS)])] if whole else []
+        rest = [together(list(bits[whole:]))[None]] if whole < k else []
+        return jnp.concatenate([*of_blocks, *rest])
 
     return lanes.materialize(words, bits)
 
