@@ -360,7 +360,7 @@ class Recorded(Stacks):
         return self.order, self.common, self.digest
 
     def __eq__(self, other: object) -> bool:
-        return self._key == other._key if isinstance(other, Recorded) else NotImplemented
+        return self._key == other._key if type(other) is type(self) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._key)

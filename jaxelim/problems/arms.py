@@ -105,7 +105,7 @@ class BestArm(OfArms):
         return self.epsilon, self.reference, rows
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, BestArm) and self._key() == other._key()
+        return type(other) is type(self) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())

@@ -115,7 +115,7 @@ class HalfSpaces(Problem):
         return self.answer_map, y.shape, y.tobytes(), c.tobytes()
 
     def __eq__(self, other):
-        return isinstance(other, HalfSpaces) and self._key() == other._key()
+        return type(other) is type(self) and self._key() == other._key()
 
     def __hash__(self):
         return hash(self._key())

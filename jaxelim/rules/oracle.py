@@ -53,7 +53,7 @@ class Oracle(SamplingRule):
         return "Oracle()" if self.weights is None else f"Oracle(weights={self.weights.tolist()})"
 
     def __eq__(self, other):
-        return isinstance(other, Oracle) and repr(self) == repr(other)
+        return type(other) is type(self) and repr(self) == repr(other)
 
     def __hash__(self):
         return hash(repr(self))

@@ -184,6 +184,33 @@ def test_who_takes_it():
     assert not takes_rarely(lambda self, view, state, *rest: 0)
 
 
+class FirstPiece(je.BestArm):
+    """Only the first piece of an answer counts."""
+
+    def shape(self, seen, answer):
+        pieces = super().shape(seen, answer)
+        first = jnp.cumsum(pieces.exists.astype(jnp.int32), 0) == 1
+        return dataclasses.replace(pieces, exists=pieces.exists & first, count=None)
+
+
+def test_a_problem_of_ones_own_class_has_its_own_program():
+    """Equal settings of another class are another problem, also beside one that has compiled."""
+    instance = je.Instance.unstructured([0.0, 0.2, 0.3, 0.5])
+    whole, part = (je.simulate(instance, problem, je.Uniform(), runs=20, max_samples=100_000)
+                   for problem in (je.BestArm(), FirstPiece()))  # fmt: skip
+    assert part.samples.mean() < whole.samples.mean() / 2
+
+
+@pytest.mark.parametrize("one", [
+    je.BestArm(), je.BestArm(items=np.eye(2)), je.Oracle(), je.Recorded([[0.0, 1.0]] * 2),
+    je.HalfSpaces(lambda theta: jnp.int32(0), np.ones((2, 1, 2))),
+], ids=lambda one: type(one).__name__)  # fmt: skip
+def test_things_of_other_classes_are_not_equal(one):
+    again = object.__new__(type("Own", (type(one),), {}))
+    vars(again).update(vars(one))
+    assert one == one and hash(one) == hash(one) and again != one and one != again
+
+
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Sloppy(je.contracts.SamplingRule):
