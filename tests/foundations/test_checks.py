@@ -101,6 +101,12 @@ def test_a_number_beyond_float64_is_refused():
     refused(lambda: checks.real_array("x", np.array(["1e4000"], np.longdouble)), "x", "finite")
 
 
+def test_a_list_that_holds_itself_is_refused():
+    endless: list = []
+    endless.append(endless)
+    refused(lambda: checks.real_array("x", endless), "x", "finite")
+
+
 def test_real_array_checks_dimensions_and_shape():
     value = np.ones((2, 3))
     for ndim in (2, (1, 2), None):

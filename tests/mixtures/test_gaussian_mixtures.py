@@ -117,3 +117,7 @@ def test_linear_arms_items_and_half_spaces():
         assert np.isfinite(value).sum() > 1
         found = log_e(LinearGaussian(), features, stats, shape, constants)
         np.testing.assert_allclose(found, value, rtol=1e-9)
+
+
+def test_strengths_of_a_grid_are_numbers_in_any_form():
+    assert Grid([3, 10]) == Grid((3.0, 10.0)) and hash(Grid([3, 10])) == hash(Grid((3.0, 10.0)))
