@@ -157,12 +157,12 @@ class Fold:
         """The state after rewards have entered together, and were tested once."""
         rows = rows_of(event)
         if (left := self.left(state)) is not None:
+            stack: Any = self.arms.source
             for k, _, times, _ in rows:
                 left[k] -= times
-            stack: Any = self.arms.source
-            if short := np.flatnonzero(left < 0).tolist():
-                allowed = f"an arm with rewards left: its stack has {stack.sizes[short[0]]}"
-                raise ArgumentError("arm", self.arms.label(short[0]), allowed)
+                if left[k] < 0:
+                    allowed = f"an arm with rewards left: its stack has {stack.sizes[k]}"
+                    raise ArgumentError("arm", self.arms.label(k), allowed)
         told, lane, waiting = state.told + sum(row[2] for row in rows), state.lane, state.waiting
         if lane is None:
             state = state._replace(before=(*state.before, *rows), told=told)
