@@ -3,6 +3,7 @@
 `jaxelim --version` prints the version.
 """
 
+import abc
 import dataclasses
 import os
 import pkgutil
@@ -19,19 +20,23 @@ from jaxelim.parallel import use_all_cores
 
 @dataclass_transform(kw_only_default=True)
 @dataclasses.dataclass(kw_only=True)
-class Command:
+class Command(abc.ABC):
     """A command; its options are the fields of a subclass, which becomes a dataclass."""
-
-    cache: bool = True
-    """Keep compiled programs for later commands, in the folder JAX_COMPILATION_CACHE_DIR or
-    in the user's cache folder."""
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(kw_only=True)(cls)
 
+    @abc.abstractmethod
     def act(self) -> int | None:
         """Do what the command says; returns the exit code, None for 0."""
-        raise NotImplementedError
+
+
+class Compiles(Command):
+    """A command that compiles programs."""
+
+    cache: bool = True
+    """Keep compiled programs for later commands, in the folder JAX_COMPILATION_CACHE_DIR or
+    in the user's cache folder."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def act() -> int | None:
         command = _parsed(words)
-        use_all_cores(command.cache)
+        use_all_cores(getattr(command, "cache", True))
         program_cache.delete_unreadable()
         return command.act()
 

@@ -9,7 +9,7 @@ import tyro
 from jaxelim import catalogue, checks, instances
 from jaxelim.bounds import complexity
 from jaxelim.bounds.bounds import in_words
-from jaxelim.cli import Command
+from jaxelim.cli import Command, Compiles
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.experiment import Settings as Given
 
@@ -25,7 +25,7 @@ Rule = Annotated[str, text(
 Threshold = Annotated[str, text("", "threshold")]
 
 
-class OfProblem(Command):
+class OfProblem(Compiles):
     """What `run`, `live new` and `instances describe` have in common."""
 
     problem: Annotated[str, text(

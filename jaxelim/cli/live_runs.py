@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from jaxelim import catalogue, checks, instances
-from jaxelim.cli import Command
+from jaxelim.cli import Compiles
 from jaxelim.cli.instances import Rule, Settings, Threshold, text
 from jaxelim.errors import ArgumentError, StoreError
+from jaxelim.files import writable_file
 from jaxelim.live.report import Report
 from jaxelim.live.run import LiveRun
 
@@ -50,6 +51,7 @@ class New(Settings):
             arms = int(arms[0])
         problem = catalogue.problem_on(self.features, self.problem)
         rule, family = (catalogue.made(x, getattr(self, x)) for x in ("rule", "family"))
+        writable_file("file", self.file)
         stack = self.stack[0] if len(self.stack) == 1 else self.stack or None
         own: Any = dict(family=family, costs=costs, run=self.run, most_arms=self.most_arms)
         with LiveRun(arms, problem, rule, stack=stack, **own, **self.settings()) as run:
@@ -59,7 +61,7 @@ class New(Settings):
                   f"delta {self.delta:g}. First: {run.ask()}")  # fmt: skip
 
 
-class OfFile(Command):
+class OfFile(Compiles):
     """What the commands on a run that has begun have in common."""
 
     file: Annotated[Path, tyro.conf.Positional]
@@ -116,14 +118,18 @@ class Tell(OfFile):
         if len(given) != 1 or len(words) % 2:
             allowed = "an arm and a reward, as often as you like; or --csv; or --counts"
             raise ArgumentError("rewards", words, allowed, " and ".join(given) if given[1:] else "")
-        told: Any = (words[::2], words[1::2]) if words else (self.csv,)
-        told = (sys.stdin,) if str(self.csv) == "-" else told
-        own: Any = dict(arm=self.arm, reward=self.reward, missing=self.missing)
-        own["item"] = next(iter(self.item), None) if self.csv else self.item or None
-        sums = [one.rpartition("=")[::2] for one in self.counts]
-        counts = {arm: tuple(map(checks.written, numbers.split("/"))) for arm, numbers in sums}
+        told: Any = words[::2], words[1::2]
+        own: Any = {"item": self.item or None}
+        if self.counts:
+            sums = (one.rpartition("=")[::2] for one in self.counts)
+            counts = {arm: tuple(map(checks.written, numbers.split("/"))) for arm, numbers in sums}
+            told, own = (), {"counts": counts}
+        elif self.csv is not None:
+            told = (sys.stdin if str(self.csv) == "-" else self.csv,)
+            own = dict(arm=self.arm, reward=self.reward, missing=self.missing,
+                       item=next(iter(self.item), None))  # fmt: skip
         with self.changed() as run:
-            left_out = run.tell(*told, counts=counts or None, **own)
+            left_out = run.tell(*told, **own)
             if left_out:
                 print(f"Rows left out for an empty cell: {left_out}.")
             print(Report(run).standing())
@@ -157,14 +163,18 @@ class Add(OfFile):
     arm: Annotated[str, tyro.conf.Positional]
     """Its name."""
 
+    change = staticmethod(LiveRun.add)
+
     def act(self) -> None:
         with self.changed() as run:
-            getattr(run, type(self).__name__.lower())(self.arm)
+            self.change(run, self.arm)
             print(Report(run).standing())
 
 
 class Remove(Add):
     """Let an arm leave a run with --most-arms."""
+
+    change = staticmethod(LiveRun.remove)
 
 
 class Stop(OfFile):

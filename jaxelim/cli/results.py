@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from jaxelim import catalogue, checks, figures
-from jaxelim.cli import Command
+from jaxelim.cli import Command, Compiles
 from jaxelim.cli.instances import OnInstance, Settings, text
 from jaxelim.errors import ArgumentError
 from jaxelim.files import make_folder, writable_file
@@ -55,7 +55,7 @@ class Run(OnInstance, Settings):
             print(f"wrote {self.output}")
 
 
-class StudyOf(Command):
+class StudyOf(Compiles):
     """Run the study of a file, and print its summary and its comparison."""
 
     file: Annotated[Path, tyro.conf.Positional]
