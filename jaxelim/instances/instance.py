@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -211,9 +211,9 @@ class Instance(Arms):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):
             return NotImplemented
-        mine, theirs = ((one.arms, one.theta, one.costs) for one in (self, other))
-        same = (self.family, self.source) == (other.family, other.source)
-        return same and all(map(np.array_equal, mine, theirs))
+        same: Callable[[Any, Any], bool] = np.array_equal  # None is equal to None alone
+        return (self.family, self.source) == (other.family, other.source) and all(
+            same(getattr(self, name), getattr(other, name)) for name in ("arms", "theta", "costs"))
 
     def __hash__(self) -> int:
         # + 0.0 converts -0.0 to 0.0, which is equal but has other bytes.
