@@ -1,4 +1,4 @@
-"""H*, T* and w*: values and certificates beside the twin, invariances, refusals."""
+"""H*, T* and w*: values and certificates beside the twin, invariances, the command line."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim import bounds, scope
+from jaxelim import bounds, cli, scope
 from jaxelim.bounds import complexity
 from jaxelim.bounds.pieces import each, pieces_of
 from jaxelim.instances import load_instance
@@ -84,6 +84,14 @@ def largest(seen, w):
     answers = seen.pieces.right(seen.means) if seen.pieces.slack else [seen.answer]
     w = np.maximum(w, 1e-12)
     return max(seen.values(seen.pieces.of(answer), w).min() for answer in answers)
+
+
+def test_half_spaces_of_signs():
+    """The normals are the arms themselves, towards the answer."""
+    arms, theta = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 3.0]]), np.array([1.0, -0.5])
+    pieces = complexity(Instance(arms, theta), Thresholding(0.3)).pieces
+    np.testing.assert_array_equal(pieces.y[0], [[2, 0], [1, 1], [0, -3]])
+    np.testing.assert_array_equal(pieces.c[0], [0.3, 0.3, -0.3])
 
 
 # H* of the shipped instances, from brackets of linear programs to 1e-9.
@@ -293,3 +301,31 @@ def test_logistic_means_items_and_features_of_lower_rank():
     tied = Instance(np.eye(2), [0.5, 0.5], family=je.Logistic())
     with pytest.raises(je.errors.ArgumentError, match="0.622459"):
         complexity(tied, BestArm())
+
+
+# The command line.
+
+
+def test_the_command_line_and_its_figure(tmp_path, capsys):
+    path, figure = str(tmp_path / "mine.json"), tmp_path / "w.png"
+    Instance.unstructured([0.5, 0.45, 0.43, 0.4]).to_json(path)
+    given = "instances", "describe", path, "--family", "bernoulli", "--figure", str(figure)
+    assert cli.main([*given]) == 0
+    text = capsys.readouterr().out
+    assert "T* = 989.792" in text and "0: 0.4165" in text
+    assert figure.read_bytes()[:4] == b"\x89PNG"
+
+
+@SLOW
+def test_the_command_line_says_how_many_answers_are_right(tmp_path, capsys):
+    file = tmp_path / "mine.json"
+    Instance.unstructured([0.6, 0.5, 0.1]).to_json(file)
+    for epsilon, right in ((0.05, 1), (0.2, 2)):
+        problem = "--problem", f"BestArm({epsilon})"
+        assert cli.main(["instances", "describe", str(file), *problem]) == 0
+        text = capsys.readouterr().out
+        found = complexity(je.load_instance(file), BestArm(epsilon=epsilon), 1e-8)
+        assert text.startswith(f"BestArm(epsilon={epsilon}) on {file}: K = 3")
+        assert f"H* = {float(found.value):.8g}" in text
+        bound = bounds.kl_bound(0.01, found.value, right)
+        assert f"/H* = {float(bound):.1f}" in text and ("2 right answers" in text) == (right == 2)

@@ -2,7 +2,6 @@
 
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -34,18 +33,10 @@ def test_bounds_of_a_complexity_and_of_a_number():
     found = je.complexity(je.Instance(np.eye(2), [1, 0.5]), BEST)
     for bound in (cx.sample_bound, cx.kl_bound, cx.practical_time):
         assert bound(0.05, found) == bound(0.05, found.value)
-        with pytest.raises(ArgumentError, match="information"):
-            bound(0.05, 0)
-        for delta in (0, 1, math.nan, "0.1"):
-            with pytest.raises(ArgumentError, match="delta"):
-                bound(delta, 0.1)
     several = je.complexity(je.Instance(np.eye(2), [[1, 0.5], [1, 0.2]]), BEST)
     assert cx.sample_bound(0.05, several).shape == (2,)
     with pytest.raises(ArgumentError, match="one instance"):
         cx.practical_time(0.05, several)
-    for threshold in (lambda t, delta: t, lambda t, delta: math.nan):
-        with pytest.raises(ArgumentError, match="threshold"):
-            cx.practical_time(0.01, 0.1, threshold=threshold)
 
 
 def test_bounds_count_the_right_answers():
@@ -63,8 +54,6 @@ def test_efficiency():
     ratio, distance = cx.efficiency([100, 200], [[50, 50], [200, 0]], 0.01, 0.1, [0.5, 0.5])
     np.testing.assert_allclose(ratio, np.array([10, 20]) / math.log(1 / 0.024))
     np.testing.assert_allclose(distance, [0, 0.5])
-    with pytest.raises(ArgumentError, match="pulls"):
-        cx.efficiency([100, 200], [50, 50], 0.01, 0.1, [0.5, 0.5])
 
 
 def test_the_hardest_theta_of_two_arms():
@@ -98,13 +87,3 @@ def test_the_best_extra_arm_of_two():
     found = cx.extreme_time(time, [1.0, 0.2], lambda x: x / jnp.linalg.norm(x), steps=60)
     assert found.time == pytest.approx(2 * 2 / 0.25, rel=1e-3)
     assert abs(found.point.sum()) < 0.05
-
-
-def test_searches_refuse_a_tie():
-    def time(theta):
-        return 1 / cx.optimum(jnp.eye(2), theta, BEST).value
-
-    for start, rate, words in (([0.5, 0.5], 0.1, "one correct answer"), ([1.0, 0.5], -1, "rate")):
-        with pytest.raises(ArgumentError, match=words):
-            cx.extreme_time(time, start, lambda x: x, steps=2, rate=rate)
-    assert not jax.config.jax_enable_x64

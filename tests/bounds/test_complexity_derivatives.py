@@ -247,17 +247,3 @@ def test_traced_weights_of_a_batch_and_what_is_refused():
         jax.grad(lambda w: information(COINS, BestArm(), w))(np.full(3, 0.25))
     with jax.enable_x64(False), pytest.raises(je.errors.SetupError, match="enable_x64"):
         jax.grad(lambda w: information(COINS, BestArm(), w))(np.full(4, 0.25))
-
-
-def test_refusals():
-    for given, word in (
-        ((np.eye(5), MEANS, BestArm(), je.Bernoulli()), "None"),
-        ((None, MEANS, BestArm(), je.GaussianUnknownVariance()), "one unknown an arm"),
-        ((ARMS, THETA[:2], BestArm()), "theta"),
-        ((ARMS, THETA, BestArm(epsilon=0.1)), "epsilon"),
-        ((ARMS, THETA, "best-arm"), "epsilon=0|jaxelim.contracts.Problem"),
-    ):
-        with pytest.raises(je.errors.ArgumentError, match=word):
-            optimum(*given)
-    with jax.enable_x64(False), pytest.raises(je.errors.SetupError, match="enable_x64"):
-        optimum(ARMS, THETA, BestArm())

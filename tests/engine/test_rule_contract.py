@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from tests import calls
 
 K = 3
 ONE = je.Instance(np.eye(K), [1.0, 0.9, 0.0])
@@ -171,27 +170,6 @@ def test_an_answer_out_of_range(call, last, said):
     assert (error.argument, error.allowed) == ("answer", allowed)
     assert error.note.startswith(f"it gave {said} after ")
     assert error.note.endswith(" samples of run 0")
-
-
-@dataclasses.dataclass(frozen=True)
-class Mutable(je.Uniform):
-    weights: list = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class MutableThreshold:
-    factor: float = 1.0
-
-    def __call__(self, t, delta):
-        return self.factor * jnp.log((1 + t) / delta)
-
-
-@pytest.mark.parametrize(
-    "argument, given", [("rule", Mutable()), ("threshold", MutableThreshold())], ids=str
-)
-def test_unhashable_arguments(argument, given):
-    call = {"rule": je.Uniform(), argument: given}
-    calls.refused(lambda: je.simulate(ONE, je.BestArm(), **call), argument, "unhashable type")
 
 
 @jax.tree_util.register_static

@@ -39,6 +39,9 @@ HEADS, TOSSES = arms([0.8, 0.3, 0.1], je.Bernoulli()), arms([0.5, 0.7], je.Bound
 COUNTS = arms([3.0, 0.5, 0.6, 2.0, 0.0], je.Poisson())
 TIMES = arms([3.0, 0.5, 0.6, 2.0, 0.4], je.Exponential())
 NORMALS = arms([2.0, -0.2, -0.9, 1.0, -0.5], je.Gaussian([1.0, 0.5, 1.5, 1.0, 0.7]))
+LOGISTIC = je.Instance(PHI, [2.0, 0.5], family=je.Logistic())
+BASIS = arms([0.8, 0.4], je.Logistic())
+PRICED = arms([0.9, 0.5, 0.1], costs=[1.0, 8.0, 1.0])
 MU, STDS = [3.0, 1.4, -0.4, -1.6], [1.0, 0.5, 1.0, 0.8]
 UNKNOWN = arms(MU, je.GaussianUnknownVariance(), source=je.families.Normal(STDS))
 ONES = je.Recorded([[0, 1, 1], [0, 1, 0]])

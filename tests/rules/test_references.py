@@ -99,16 +99,11 @@ def test_reprs_and_scales():
     assert je.BestArm(reference=0.5).scaled(2.0) == one
 
 
-def test_ties_with_the_reference_are_refused():
+def test_ties_off_the_reference_are_allowed():
     problem, eye = je.BestArm(reference=0.5), np.eye(3)
-    with pytest.raises(je.errors.ArgumentError):
-        problem.check(eye, np.array([0.5, 0.1, 0.2]))
     problem.check(eye, np.array([0.3, 0.3, 0.2]))  # no arm, whichever is the best
-    with pytest.raises(je.errors.ArgumentError, match="same largest mean"):
-        problem.check(eye, np.array([0.9, 0.9, 0.2]))
     problem.check(eye, np.array([0.9, 0.5, 0.2]))
-    with pytest.raises(je.errors.ArgumentError):
-        je.complexity(je.Instance.unstructured([0.5, 0.1]), problem)
+    je.TopM(2).check(np.eye(4), np.array([1.0, 1.0, 0.5, 0.0]))  # a tie within the answer
 
 
 def test_mixtures_cover_the_pieces():
@@ -165,17 +160,6 @@ def test_p_values_are_those_of_the_definition():
             worst = least.min(0)[~answer].max()
             np.testing.assert_allclose(found.answer, min(1, 3 * worst), rtol=1e-8)
     assert 0 < none < looks
-
-
-def test_bad_input():
-    with pytest.raises(je.errors.ArgumentError, match="None with items"):
-        je.BestArm(reference=0.5, items=np.eye(2))
-    for level in (np.nan, "x", np.inf):
-        with pytest.raises(je.errors.ArgumentError):
-            je.BestArm(reference=level)
-    with pytest.raises(je.errors.ArgumentError, match="level"):
-        coins = je.Instance.unstructured([0.9, 0.7], je.Bernoulli())
-        checked(coins, je.BestArm(reference=1.5), je.Uniform())
 
 
 def test_the_problem_keeps_its_contract():

@@ -1,4 +1,4 @@
-"""Top-two rules: draws and shares, settings."""
+"""Top-two rules: draws and shares, names."""
 
 from types import SimpleNamespace
 
@@ -105,14 +105,3 @@ def test_names_of_papers():
     assert catalogue.made("rule", "t3c('ids', select='tracking')") == je.T3C("ids", "tracking")
     assert catalogue.made("rule", "top-two('ucb')") == je.TopTwo("ucb")
     assert "key" in je.T3C().traits.reads and "key" not in je.EBTCI().traits.reads
-    with pytest.raises(je.errors.ArgumentError, match="share"):
-        catalogue.made("rule", "t3c(shares='ids')")
-
-
-@pytest.mark.parametrize("given", [
-    dict(leader="best"), dict(challenger="tcb"), dict(share="idss"), dict(share=1), dict(share=0.0),
-    dict(share=None), dict(select="track"), dict(leader=None),
-])  # fmt: skip
-def test_settings_are_checked(given):
-    with pytest.raises(je.errors.ArgumentError, match=f"^{next(iter(given))}: got"):
-        je.TopTwo(**given)

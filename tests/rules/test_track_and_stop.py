@@ -136,15 +136,3 @@ def test_forced_exploration_of_underexplored_arms():
         found = force(many, np.array([100.0, 100.0]), np.stack([weights, weights], 1))
     # sqrt(99) - 3/2 = 8.45
     np.testing.assert_allclose(found, [[0.5, 0], [0.5, 0.2], [0, 0.8]], rtol=1e-6)
-
-
-def test_schedules_and_settings_are_checked():
-    assert je.TrackAndStop(schedule=np.int64(3)).schedule == 3
-    for every in ("always", 0, 2.0, True, None):
-        with pytest.raises(je.errors.ArgumentError, match="schedule"):
-            je.TrackAndStop(schedule=every)
-    for name, value in (("tracking", "E"), ("gap_share", 0), ("gap_share", 1.0)):
-        with pytest.raises(ValueError, match=name):
-            je.TrackAndStop(**{name: value})
-    with pytest.raises(je.errors.ArgumentError, match="bonus"):
-        je.OptimisticTaS(bonus=2.0)
