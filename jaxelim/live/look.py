@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxelim import scope
+from jaxelim import checks, scope
 from jaxelim.errors import OverError, UnsupportedError
 from jaxelim.live import report
 from jaxelim.live.fold import Fold, State
 from jaxelim.live.forecast import LiveForecast, simulated
 from jaxelim.live.report import PValues
 from jaxelim.simulation.results import confidence
-from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
+from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.proven import proven
 from jaxelim.simulation.results.two_samples import Estimated
 
@@ -190,7 +190,7 @@ class Look:
             UnsupportedError: the family has no mixture, or there is a ridge.
         """
         with scope.on_cpu():
-            ends = self._last_means("intervals").intervals(self._level(level))
+            ends = self._intervals("intervals", self._level(level))
         return Intervals(ends.values[0], ends.low[0], ends.high[0], ends.level)
 
     def difference(
@@ -208,10 +208,9 @@ class Look:
             ArgumentError: there are no such arms.
             UnsupportedError: as `intervals`.
         """
-        pair, k = confidence.pair_of(self._fold.arms, a, b), self._fold.arms.most or len(self.names)
-        pairs = k * (k - 1) // 2 if together else 1
+        pair = confidence.pair_of(self._fold.arms, a, b, together)
         with scope.on_cpu():
-            ends = self._last_means("difference").intervals(self._level(level), pair, pairs)
+            ends = self._intervals("difference", self._level(level), *pair)
         return Estimated(*(float(x[0, 0]) for x in (ends.values, ends.low, ends.high)))
 
     def forecast(self, runs: int = 32, most: int = 10**6, seed: int = 0) -> LiveForecast:
@@ -272,19 +271,18 @@ class Look:
         """Why the run has no intervals; empty where it has."""
         return confidence.missing(self._fold.arms, self._fold.call.ridge)
 
-    def _last_means(self, name: str) -> MeansOfRuns:
-        """The present means, for intervals."""
+    def _intervals(self, name: str, level: float, *pair: Any) -> Intervals:
+        """Intervals of the present means, as of `confidence.of_runs`."""
         self._started(name)
         stats, fold = self._state.stats, self._fold
         moments = None if stats.moments is None else np.asarray(stats.moments)[None, :, 0]
         if self._no_intervals:
             raise UnsupportedError(name, fold.arms.family, self._no_intervals)
         counts, means = (np.asarray(x)[None, :, 0] for x in (stats.counts, stats.means))
-        grid = confidence.priors(fold.call.threshold)
-        return MeansOfRuns(arms=fold.arms, family=fold.spec.family, counts=counts, means=means,
-                           moments=moments, grid=grid)  # fmt: skip
+        own = fold.arms, fold.spec.family, fold.call.threshold, counts, means, moments
+        return confidence.of_runs(*own, level, *pair)
 
     def _level(self, level: float | None) -> float:
         if level is None:
             return 1 - float(self._fold.call.delta[0])
-        return confidence.level_of(level)
+        return checks.real("level", level, low=0, high=1, open=True)

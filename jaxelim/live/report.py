@@ -158,8 +158,8 @@ class Report:
     def _differences(self, pairs: int) -> Intervals:
         """The means less the leader's, with intervals of so many pairs at once: [1, K - 1]."""
         others = np.delete(np.arange(self.counts.size), self.leader)
-        leader, means = np.full_like(others, self.leader), self.run._last_means("differences")
-        return means.intervals(self.run._level(None), (others, leader), pairs)
+        both = others, np.full_like(others, self.leader)
+        return self.run._intervals("differences", self.run._level(None), both, pairs)
 
     def _rows(self) -> list[dict[str, Any]]:
         """A row for each arm, all with the same columns."""

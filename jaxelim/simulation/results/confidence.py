@@ -50,43 +50,44 @@ class Intervals:
     level: float
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MeansOfRuns:
-    """What N runs on the same arms estimate, at any time."""
+def of_runs(
+    arms: Arms, family: Family, threshold: Any, counts: np.ndarray, means: np.ndarray,
+    moments: np.ndarray | None, level: float, pair: Any = None, pairs: int = 1,
+) -> Intervals:  # fmt: skip
+    """Intervals of all means of N runs on the same arms, which hold together: [N, K].
 
-    arms: Arms  # their family has the unit of a run
-    family: Family  # of the compiled program
-    grid: Grid  # the priors of the mixture
-    counts: np.ndarray  # [N, K]
-    means: np.ndarray  # [N, K], in the unit of a run
-    moments: np.ndarray | None = None  # what else the mixture reads, [N, K] or [N, K, ..]
+    Linear arms share one mixture, whatever is asked.
 
-    def intervals(self, level: float, pair: Any = None, pairs: int = 1) -> Intervals:
-        """Intervals of all means, which hold together with probability `level`: [N, K].
-
-        Of a `pair` of arrays of arms, a and b, [P] each: of mean(a) - mean(b), [N, P]; so many as
-        `pairs` hold together. Linear arms share one mixture, whatever that is.
-        """
-        arms, phi, values = self.arms, self.arms.arms, self.means
-        kind, together, of = "interval", arms.most or arms.K, ()
-        if pair is not None:
-            kind, together, of = "difference", pairs, pair
-            values = values[:, pair[0]] - values[:, pair[1]]
-        rows = self.counts, self.means, self.moments
-        if arms.structure == "linear":
-            kind, together, rows = "directions", 1, (self.counts, values, None)
-            of = phi if pair is None else phi[pair[0]] - phi[pair[1]], phi
-        count, size, parts, beta = len(values), _FEWEST, [], math.log(together / (1 - level))
-        while size < min(count, _AT_ONCE):
-            size *= 2
-        with scope.engine():
-            for start in range(0, count, size):
-                at = np.arange(start, start + size) % count
-                part = [x if x is None else x[at] for x in rows]
-                parts.append(_over_runs(kind, self.family, self.grid, part, beta, *of))
-        low, high = (np.concatenate(side)[:count] for side in zip(*parts, strict=True))
-        scale = arms.family.scale
-        return Intervals(values * scale, low * scale, high * scale, level)
+    Args:
+        arms: their family has the unit of a run.
+        family: that of the compiled program.
+        threshold: the priors are its own if it is a `Mixture`, else the default ones.
+        counts, means: [N, K], the means in the unit of a run.
+        moments: what else the mixture reads, [N, K] or [N, K, ..].
+        level: the probability of all.
+        pair: arrays of arms, a and b, [P] each: for intervals of mean(a) - mean(b), [N, P].
+        pairs: so many of these hold together.
+    """
+    phi, values, kind, together, of = arms.arms, means, "interval", arms.most or arms.K, ()
+    if pair is not None:
+        kind, together, of = "difference", pairs, pair
+        values = values[:, pair[0]] - values[:, pair[1]]
+    rows = counts, means, moments
+    if arms.structure == "linear":
+        kind, together, rows = "directions", 1, (counts, values, None)
+        of = phi if pair is None else phi[pair[0]] - phi[pair[1]], phi
+    grid = threshold.grid if isinstance(threshold, Mixture) else Grid()
+    count, size, parts, beta = len(values), _FEWEST, [], math.log(together / (1 - level))
+    while size < min(count, _AT_ONCE):
+        size *= 2
+    with scope.engine():
+        for start in range(0, count, size):
+            at = np.arange(start, start + size) % count
+            part = [x if x is None else x[at] for x in rows]
+            parts.append(_over_runs(kind, family, grid, part, beta, *of))
+    low, high = (np.concatenate(side)[:count] for side in zip(*parts, strict=True))
+    scale = arms.family.scale
+    return Intervals(values * scale, low * scale, high * scale, level)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -116,31 +117,19 @@ def missing(arms: Arms, ridge: float | None) -> str:
     return ""
 
 
-def priors(threshold: Any) -> Grid:
-    """The priors of intervals: those of the threshold if it is a `Mixture`, else the default."""
-    return threshold.grid if isinstance(threshold, Mixture) else Grid()
-
-
-def pair_of(arms: Arms, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Two different arms, as the caller names them, as indices [1]."""
-    first, second = arms.index(a), arms.index(b)
+def pair_of(arms: Arms, a: Any, b: Any, together: bool) -> tuple[Any, int]:
+    """Two different arms of the caller, as indices [1] each, and how many pairs hold together."""
+    first, second, k = arms.index(a), arms.index(b), arms.most or arms.K
     if first == second:
         raise ArgumentError("b", b, "another arm than a")
-    return np.array([first]), np.array([second])
-
-
-def level_of(level: Any) -> float:
-    """The level of intervals, checked: in (0, 1)."""
-    return checks.real("level", level, low=0, high=1, open=True)
+    return (np.array([first]), np.array([second])), k * (k - 1) // 2 if together else 1
 
 
 def of_result(
     result: "Result", name: str, level: float, pair: Any = None, pairs: int = 1
 ) -> Intervals:
-    """Intervals of all runs of a result: of the means, or of the difference of a pair of arms.
-
-    `name` is of messages; `pairs` as of `MeansOfRuns.intervals`.
-    """
+    """Intervals of all runs of a result, as of `of_runs`; `name` is of messages."""
+    level = checks.real("level", level, low=0, high=1, open=True)
     instance, call, scale = result.instance, result.experiment, result.instance.family.scale
     if result.means is None:
         raise UnsupportedError(name, result, 'a result of simulate(.., record=("means",))')
@@ -164,9 +153,8 @@ def of_result(
             instance=alone, problem=BestArm(), ridge=call.ridge, max_samples=call.max_samples,
             sums=False, theta=False, tuned=True,
         )  # fmt: skip
-        of_runs = MeansOfRuns(arms=alone, family=family, grid=priors(result.threshold),
-                              counts=counts[i], means=means[i], moments=moments[i])  # fmt: skip
-        parts.append(of_runs.intervals(level, pair, pairs))
+        mine = counts[i], means[i], moments[i]
+        parts.append(of_runs(alone, family, result.threshold, *mine, level, pair, pairs))
     shape = (*result.samples.shape, instance.K) if pair is None else result.samples.shape
     values, low, high = (np.concatenate([getattr(part, end) for part in parts]).reshape(shape)
                          for end in ("values", "low", "high"))  # fmt: skip

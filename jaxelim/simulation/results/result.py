@@ -161,7 +161,7 @@ class Result:
             UnsupportedError: the means were not recorded; the family has no mixture; there is
                 a ridge; or no proof covers recorded rewards.
         """
-        return confidence.of_result(self, "intervals", confidence.level_of(level))
+        return confidence.of_result(self, "intervals", level)
 
     def difference(self, a: int, b: int, level: float = 0.95, together: bool = False) -> Intervals:
         """mean(a) - mean(b) at the end of each run, with a confidence interval.
@@ -178,9 +178,8 @@ class Result:
         Raises:
             ArgumentError, UnsupportedError: there are no such arms; and as `intervals`.
         """
-        level, pair = confidence.level_of(level), confidence.pair_of(self.instance, a, b)
-        pairs = self.instance.K * (self.instance.K - 1) // 2 if together else 1
-        return confidence.of_result(self, "difference", level, pair, pairs)
+        pair = confidence.pair_of(self.instance, a, b, together)
+        return confidence.of_result(self, "difference", level, *pair)
 
     @property
     def batched(self) -> bool:
