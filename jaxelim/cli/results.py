@@ -15,7 +15,7 @@ from jaxelim.parallel import asked_for
 from jaxelim.simulation.api import simulate
 from jaxelim.simulation.experiment import Engine
 from jaxelim.store import Store
-from jaxelim.studies import files, study
+from jaxelim.studies import Study, files, study
 
 
 class Run(OnInstance, Settings):
@@ -114,10 +114,11 @@ class Show(Command):
 
     def act(self) -> int | None:
         store = self.file.is_dir()
-        if store or files.is_study(self.file):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # damaged files are said below
-                found = files.load_store(self.file) if store else files.load_study(self.file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # damaged files are said below
+            kinds = "study", "result"
+            found = files.load_store(self.file) if store else files.loaded(self.file, {}, *kinds)
+        if isinstance(found, Study):
             shown = [found.summary() if len(found) else "no finished blocks"]
             if self.baseline is not None:
                 shown.append(found.compare(self.baseline))
@@ -126,10 +127,9 @@ class Show(Command):
             return 1 if damaged else 0
         if self.baseline is not None:
             raise ArgumentError("baseline", self.baseline, "a study's file; this is one result")
-        result = files.load_result(self.file)
-        print(result.summary())
+        print(found.summary())
         hidden = ("instance", "problem", "rule", "stopping", "elimination", "proven")
-        shown = (f"{key} {value}" for key, value in result.settings.items() if key not in hidden)
+        shown = (f"{key} {value}" for key, value in found.settings.items() if key not in hidden)
         print("; ".join(shown))
 
 

@@ -92,7 +92,7 @@ def run_calls(
     count, left = (sum(one.trajectories * one.runs.size for one in of) for of in (calls, parts))
 
     def finished() -> Any:
-        return made(list(map(_result, calls, kept)))
+        return made(list(map(result_of, calls, kept)))
 
     try:
         with Progress(progress, count) as bar:
@@ -137,16 +137,30 @@ def _stretches(runs: np.ndarray, size: int | None, consecutive: bool) -> Iterato
     yield from np.split(runs, np.flatnonzero(cut) + 1)
 
 
-def _result(call: Experiment, parts: Sequence[Part]) -> Result | None:
-    """The result of finished blocks, in the order of the call; None where there is none."""
+def result_of(
+    call: Experiment, parts: Sequence[Part], known: dict[str, Any] | None = None
+) -> Result | None:
+    """The result of finished blocks, in the order of the call; None where there is none.
+
+    `known` is its origin, if the call is a file's.
+    """
     if not parts:
         return None
-    over = np.isin(call.runs, _runs(parts))
+    have = _runs(parts)
+    over = np.isin(call.runs, have)
     call = call if over.all() else call.part(call.runs[over])
-    arrays, tables = joined(parts, call.runs)
-    fields: Any = {name: arrays.get(name) for name in ARRAYS} | tables
+    order = np.argsort(have)
+    place = order[np.searchsorted(have, call.runs, sorter=order)]
+    same = np.array_equal(place, np.arange(have.size))
+    fields: dict[str, Any] = dict.fromkeys(ARRAYS)
+    axis = parts[0][1]["samples"].ndim - 1
+    for name in fields.keys() & parts[0][1].keys():
+        several = [arrays[name] for _, arrays, _ in parts]
+        x = np.concatenate(several, axis) if len(several) > 1 else several[0]
+        fields[name] = x if same else np.take(x, place, axis)
+    fields |= _tables([took for *_, took in parts])
     with scope.engine():
-        return Result(call, **fields, origin=origin(call))
+        return Result(call, **fields, origin=origin(call) if known is None else known)
 
 
 def _told(call: Experiment, took: dict, labels: dict[str, str]) -> dict[str, Any]:
@@ -158,20 +172,6 @@ def _told(call: Experiment, took: dict, labels: dict[str, str]) -> dict[str, Any
         "numbers": {name: text_of(name, x) for name, x in numbers_of(call.instance).items()},
         "labels": [labels] if labels else [],
     }
-
-
-def joined(parts: Sequence[Part], runs: np.ndarray) -> tuple[dict[str, np.ndarray], dict]:
-    """The arrays of these runs, in their order, and the timings and the layout of all."""
-    have = _runs(parts)
-    order = np.argsort(have)
-    place = order[np.searchsorted(have, runs, sorter=order)]
-    same = np.array_equal(place, np.arange(have.size))
-    axis, arrays = parts[0][1]["samples"].ndim - 1, {}
-    for name, x in parts[0][1].items():
-        if len(parts) > 1:
-            x = np.concatenate([one[name] for _, one, _ in parts], axis)
-        arrays[name] = x if same else np.take(x, place, axis)
-    return arrays, _tables([took for *_, took in parts])
 
 
 def _tables(works: Sequence[dict]) -> dict[str, dict]:

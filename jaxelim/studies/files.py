@@ -1,13 +1,12 @@
 """Reads results and studies from files, and from the blocks of a store."""
 
-import contextlib
 import dataclasses
 import inspect
 import io
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError, DamagedFileError, JaxelimError, StoreError, warn
 from jaxelim.files import path_of
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.blocks import joined
+from jaxelim.simulation.blocks import result_of
 from jaxelim.simulation.experiment import Engine, Experiment
 from jaxelim.simulation.results import descriptions
 from jaxelim.simulation.results.descriptions import ARRAYS, FORMAT, TABLES, made, recovered
@@ -50,8 +49,7 @@ def load_result(path: str | os.PathLike[str], **parts: Any) -> Result:
         DamagedFileError: the file is not as it was written.
         StoreError: the file cannot be read, or holds no result, or one of a newer format.
     """
-    path = path_of(path)
-    return _result_of(path, opened(path, xr.load_dataset), **parts)
+    return loaded(path, parts, "result")
 
 
 def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
@@ -64,21 +62,7 @@ def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
     Raises:
         ArgumentError, DamagedFileError, StoreError: as `load_result`.
     """
-    path = path_of(path)
-    tree, found = opened(path, xr.load_datatree), {}
-    with _as_written(path, tree.attrs, "study"):
-        for group in sorted(tree.children.values(), key=lambda one: int(str(one.name))):
-            data = group.to_dataset(inherit=False)
-            rule, instance, problem = json.loads(data.attrs.pop("key"))
-            found[rule, instance, problem] = _result_of(path, data, **parts)
-    return Study(found)
-
-
-def is_study(path: Path) -> bool:
-    """Whether a file is a study; False of what cannot be read."""
-    with contextlib.suppress(StoreError), opened(path, xr.open_dataset) as root:
-        return "jaxelim_study" in root.attrs
-    return False
+    return loaded(path, parts, "study")
 
 
 def load_results(files: Sequence[Path]) -> Study | dict[str, Result]:
@@ -88,9 +72,10 @@ def load_results(files: Sequence[Path]) -> Study | dict[str, Result]:
         ArgumentError: there is no file, or two of one rule and name.
         DamagedFileError, StoreError: as `load_result`.
     """
-    if len(files) == 1 and is_study(files[0]):
-        return load_study(files[0])
-    results = [load_result(path) for path in files]
+    kinds = ("study", "result")[len(files) != 1 :]
+    results = [loaded(path, {}, *kinds) for path in files]
+    if len(files) == 1 and isinstance(results[0], Study):
+        return results[0]
     rules = [str(result.rule) for result in results]
     labels = [
         rule if rules.count(rule) == 1 else f"{rule}, {path.stem}"
@@ -163,10 +148,9 @@ def _result(store: Store, cell: str, told: dict, passed: dict[str, Any]) -> Resu
         return None
     try:
         numbers = {name: made(x) for name, x in told["numbers"].items()}
-        runs = np.concatenate([runs for runs, *_ in parts])  # in order
-        arrays, tables = joined(parts, runs)
-        arrays |= numbers | {"run": runs}
-        return dataclasses.replace(_assembled(path, told["experiment"], arrays, **passed), **tables)
+        numbers["run"] = np.concatenate([runs for runs, *_ in parts])
+        call = _experiment(path, told["experiment"], numbers, **passed)
+        return result_of(call, parts, made(told["experiment"]["origin"]))
     except KeyError as error:
         warn(f"left out: {path}, which lacks {error}", UserWarning)
         return None
@@ -185,8 +169,9 @@ def _apart(several: Sequence[tuple[str, Result]]) -> list[str]:
             for text, (cell, _) in zip(words, several, strict=True)]  # fmt: skip
 
 
-def opened(path: Path, read: Any) -> Any:
-    """What `read`, of xarray, makes of a NetCDF file."""
+def loaded(path: Any, parts: dict[str, Any], *kinds: str) -> Any:
+    """The study or the result in a NetCDF file, whichever of these kinds it is."""
+    path = path_of(path)
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise StoreError(path, "is no regular file")
     try:
@@ -196,40 +181,39 @@ def opened(path: Path, read: Any) -> Any:
     if not contents.startswith(b"\x89HDF"):
         raise StoreError(path, "it is no NetCDF file")
     try:
-        return read(io.BytesIO(contents), engine="h5netcdf")
-    except Exception as error:  # HDF5 raises almost any exception for a damaged file
-        kind = type(error).__name__
-        raise DamagedFileError(path, f"it is no readable NetCDF file ({kind})") from error
-
-
-@contextlib.contextmanager
-def _as_written(path: Path, attributes: Mapping[Any, Any], kind: str) -> Iterator[None]:
-    """Refuse a file of another kind or format; an error inside is that of a damaged file."""
-    if f"jaxelim_{kind}" not in attributes:
-        raise StoreError(path, f"it holds no {kind} of jaxelim")
-    try:
-        StoreError.refuse_other(path, int(attributes[f"jaxelim_{kind}"]), FORMAT)
-        yield
+        tree = xr.load_datatree(io.BytesIO(contents), engine="h5netcdf")
+        for kind in kinds:
+            if f"jaxelim_{kind}" in tree.attrs:
+                StoreError.refuse_other(path, int(tree.attrs[f"jaxelim_{kind}"]), FORMAT)
+                if kind == "result":
+                    return _result_of(path, tree.to_dataset(), **parts)
+                groups = sorted(tree.children.values(), key=lambda one: int(str(one.name)))
+                datas = [group.to_dataset(inherit=False) for group in groups]
+                return Study({tuple(json.loads(data.attrs["key"])): _result_of(path, data, **parts)
+                              for data in datas})  # fmt: skip
+        raise StoreError(path, f"it holds no {' or '.join(kinds)} of jaxelim")
     except JaxelimError:
         raise
-    except Exception as error:
-        raise DamagedFileError(path, f"it cannot be read ({type(error).__name__})") from error
+    except Exception as error:  # HDF5 raises almost any exception for a damaged file
+        note = type(error).__name__
+        raise DamagedFileError(path, f"it is no readable NetCDF file ({note})") from error
 
 
 def _result_of(path: Path, data: xr.Dataset, **passed: Any) -> Result:
     """The result in a dataset of a file, with the parts that are passed."""
-    with _as_written(path, data.attrs, "result"):
-        told = str(data.attrs["experiment"])
-        if descriptions.checksum(data, told) != data.attrs["checksum"]:
-            raise DamagedFileError(path, "it does not have the checksum that was written with it")
-        arrays = {str(name): np.asarray(x.values) for name, x in data.variables.items()}
-        return _assembled(path, json.loads(told), arrays, **passed)
+    text = str(data.attrs["experiment"])
+    if descriptions.checksum(data, text) != data.attrs["checksum"]:
+        raise DamagedFileError(path, "it does not have the checksum that was written with it")
+    told, tables = json.loads(text), {name: x.values for name, x in data.variables.items()}
+    call = _experiment(path, told, tables, **passed)
+    fields: Any = {name: tables.get(name) for name in ARRAYS}
+    return Result(call, **fields, **{name: made(told[name]) for name in TABLES})
 
 
-def _assembled(
-    path: Path, told: dict, arrays: Mapping[str, np.ndarray], *, stopping: Any = None, **passed: Any
-) -> Result:
-    """The result of an experiment; `arrays` has the numbers of its instance too."""
+def _experiment(
+    path: Path, told: dict, arrays: Mapping[Any, Any], *, stopping: Any = None, **passed: Any
+) -> Experiment:
+    """The experiment of a file, whose arrays have its runs and the numbers of its instance."""
     for name in passed:
         checks.choice("part", name, _PARTS)
     axes = {**told["axes"], "times_axes": tuple(told["axes"]["times_axes"])}
@@ -244,24 +228,15 @@ def _assembled(
     if passed.get("instance") not in (None, instance):
         raise ArgumentError("instance", passed["instance"], f"{instance!r}, which the file holds")
     usual = {field.name: field.default for field in dataclasses.fields(Experiment)}
-    tests = _stopping(path, told["stopping"], stopping)
-    own = dict(instance=instance, stopping=tests, runs=arrays["run"])
-    return Result(
-        experiment=Experiment.unchecked(**usual | parts | own),
-        **{name: arrays.get(name) for name in ARRAYS},
-        **{name: made(told[name]) for name in TABLES},
-    )  # type: ignore[arg-type]
-
-
-def _stopping(path: Path, stored: list[dict], own: Any) -> tuple:
-    """The stopping rules; those of one's own are found by their names."""
-    own = own if isinstance(own, list | tuple) else () if own is None else (own,)
-    passed, known = {rule.name: rule for rule in own}, {entry["name"] for entry in stored}
-    for name, rule in passed.items():
-        if name not in known:
+    rules, stored = [] if stopping is None else stopping, told["stopping"]
+    by_name = {rule.name: rule for rule in (rules if isinstance(rules, list | tuple) else [rules])}
+    for name, rule in by_name.items():
+        if name not in [entry["name"] for entry in stored]:
             allowed = f"those in the file: {', '.join(entry['text'] for entry in stored)}"
             raise ArgumentError("stopping", rule, allowed)
-    return tuple(
-        recovered(path, "stopping", entry, passed.get(entry["name"]), name=entry["name"],
+    tests = tuple(
+        recovered(path, "stopping", entry, by_name.get(entry["name"]), name=entry["name"],
                   eliminates=entry["eliminates"]) for entry in stored
     )  # fmt: skip
+    own = dict(instance=instance, stopping=tests, runs=arrays["run"])
+    return Experiment.unchecked(**usual | parts | own)
