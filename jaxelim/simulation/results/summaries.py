@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -287,34 +287,30 @@ def _rows(
     if sizes[0] != sizes[1]:
         note = f"of {' and '.join(str(size or 'no') for size in sizes)} instances in a batch"
         raise ArgumentError("results", [a, b], "results of equally many instances", note)
-
-    def outcomes(result: "Result", at: tuple) -> tuple:
-        order = np.argsort(result.runs)
-        return tuple(getattr(result, name)[at][order] for name in (by, "stopped", "correct"))
-
     mine, theirs = ([rule.name for rule in result.stopping] for result in (a, b))
-    if len(mine) == len(theirs) == 1 and mine != theirs:
-        stops = [(0, 0, f"{mine[0]} / {theirs[0]}")]
-    else:
-        stops = _common(a, b, "stopping rule, or with one each", mine, theirs)
+    names = [f"{mine[0]} / {theirs[0]}"]
+    if mine == theirs or len(mine) + len(theirs) > 2:
+        names = _common(a, b, "stopping rule, or with one each", mine, theirs)
+        a, b = a.select(names), b.select(names)
     deltas = _common(a, b, "delta", a.deltas.tolist(), b.deltas.tolist())
-    for lead in np.ndindex(a.samples.shape[:-3]):
-        where = dict(zip(("instance",), lead, strict=False))
-        for (s, r, name), (d, e, delta) in product(stops, deltas):
-            row = _row(outcomes(a, (*lead, s, d)), outcomes(b, (*lead, r, e)), paired, level)
-            yield {**where, "stopping": name, "delta": delta, "paired": paired, **row}
+    both = [[getattr(result.select(delta=deltas), name)[..., np.argsort(result.runs)]
+             for name in (by, "stopped", "correct")] for result in (a, b)]  # fmt: skip
+    for at in np.ndindex(both[0][0].shape[:-1]):
+        where = {"instance": at[0]} if a.batched else {}
+        where |= {"stopping": names[at[-2]], "delta": deltas[at[-1]], "paired": paired}
+        yield where | _row(*([x[at] for x in one] for one in both), paired, level)
 
 
-def _common(a: "Result", b: "Result", allowed: str, mine: list, theirs: list) -> list[tuple]:
-    """The places in both lists of what both have, and that."""
-    both = [(n, theirs.index(x), x) for n, x in enumerate(mine) if x in theirs]
+def _common(a: "Result", b: "Result", allowed: str, mine: list, theirs: list) -> list:
+    """What is in both lists, in the order of the first."""
+    both = [x for x in mine if x in theirs]
     if not both:
         note = f"theirs are {' and '.join(', '.join(map(str, x)) for x in (mine, theirs))}"
         raise ArgumentError("results", [a, b], f"results with a common {allowed}", note)
     return both
 
 
-def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, Any]:
+def _row(first: list, second: list, paired: bool, level: float) -> dict[str, Any]:
     """The numbers of one row, from samples, stopped and correct [run] of both."""
     both = first, second
     cut = [samples[~stopped] for samples, stopped, _ in both]

@@ -31,14 +31,13 @@ def difference(
     Of samples [n] and [m]; n = m where they are pairs. The p-value, of equal means, is NaN for
     samples of one; of samples without spread 1 where the means are equal, else 0.
     """
-    from scipy import stats  # slow to import
-
     value = float(a.mean() - b.mean())
     if min(a.size, b.size) < 2:
         return Estimated(value, math.nan, math.nan), math.nan
     if np.ptp(a - b) == 0 if paired else np.ptp(a) == 0 == np.ptp(b):
         return Estimated(value, value, value), float(value == 0)
-    test: Any = stats.ttest_rel(a, b) if paired else stats.ttest_ind(a, b, equal_var=False)
+    stats: Any = scipy.stats
+    test = stats.ttest_rel(a, b) if paired else stats.ttest_ind(a, b, equal_var=False)
     ends = test.confidence_interval(level)
     return Estimated(value, float(ends.low), float(ends.high)), float(test.pvalue)
 
@@ -93,17 +92,13 @@ def ratio(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) -> Es
 
 def rate(count: int, n: int, level: float = 0.95) -> Estimated:
     """count/n, with the interval of Clopper and Pearson; its level is at least `level`."""
-    from scipy import stats
-
-    ends = stats.binomtest(count, n).proportion_ci(level)
+    ends = scipy.stats.binomtest(count, n).proportion_ci(level)
     return Estimated(count / n, float(ends.low), float(ends.high))
 
 
 def sign_test(wins: int, losses: int) -> float:
     """The two-sided p-value of equal chances of both, from their binomial distribution."""
-    from scipy import stats
-
-    return float(stats.binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
+    return float(scipy.stats.binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
 
 
 def rates_test(a: np.ndarray, b: np.ndarray, paired: bool) -> float:
@@ -111,10 +106,7 @@ def rates_test(a: np.ndarray, b: np.ndarray, paired: bool) -> float:
 
     Pairs: McNemar's, the sign test of the pairs that differ. Else Fisher's.
     """
-    from scipy import stats
-
     if paired:
         return sign_test(int((a & ~b).sum()), int((b & ~a).sum()))
-    table = [[int(x.sum()), int((~x).sum())] for x in (a, b)]
-    fisher: Any = stats.fisher_exact(table)
-    return float(fisher.pvalue)
+    test: Any = scipy.stats.fisher_exact([[int(x.sum()), int((~x).sum())] for x in (a, b)])
+    return float(test.pvalue)
