@@ -298,7 +298,8 @@ def _rows(
     for at in np.ndindex(both[0][0].shape[:-1]):
         where = {"instance": at[0]} if a.batched else {}
         where |= {"stopping": names[at[-2]], "delta": deltas[at[-1]], "paired": paired}
-        yield where | _row(*([x[at] for x in one] for one in both), paired, level)
+        first, second = ([x[at] for x in one] for one in both)
+        yield where | _row(first, second, paired, level)
 
 
 def _common(a: "Result", b: "Result", allowed: str, mine: list, theirs: list) -> list:
