@@ -17,7 +17,7 @@ import tyro
 
 import jaxelim as je
 from experiments import paper
-from jaxelim import checks, program_cache
+from jaxelim import checks
 from jaxelim.errors import ArgumentError, JaxelimError, WorkerError
 from jaxelim.files import make_folder, writable_file
 from jaxelim.parallel import asked_for, use_all_cores
@@ -136,7 +136,6 @@ def script(
         config = tyro.cli(kind, args=given, description=about or kind.__doc__)
         use_all_cores()
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
-        program_cache.delete_unreadable()
         act(config)
     except KeyboardInterrupt:
         print(f"\nInterrupted. {again}", file=sys.stderr)

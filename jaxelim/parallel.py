@@ -16,17 +16,21 @@ import platform
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import jax
+import platformdirs
 
-from jaxelim import checks, program_cache, scope
+from jaxelim import checks, scope
 from jaxelim.engine import REVISION
 from jaxelim.errors import SetupError, WorkerError
 
 _SPAWN = "use spawn: ProcessPoolExecutor(mp_context=multiprocessing.get_context('spawn'))"
+UNREADABLE = "Error reading persistent compilation cache entry for"
 _FRESH = "start workers that have not used JAX: new processes with 'spawn', or `dask worker`"
 
 
@@ -40,7 +44,7 @@ def use_all_cores(cache: bool = True) -> None:
     """Set JAX to one CPU device per core, one thread each, and a persistent compilation cache.
 
     Call it before JAX starts. The command line and the experiments call it, the library
-    never does. Settings in the environment stay.
+    never does. Settings in the environment stay. See `delete_unreadable` too.
 
     Args:
         cache: whether compiled programs are kept, in JAX_COMPILATION_CACHE_DIR or in the
@@ -57,7 +61,36 @@ def use_all_cores(cache: bool = True) -> None:
     if not cache:
         jax.config.update("jax_enable_compilation_cache", False)
     elif "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        jax.config.update("jax_compilation_cache_dir", str(program_cache.own_folder()))
+        folder = platformdirs.user_cache_path("jaxelim", appauthor=False)
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+    delete_unreadable()
+
+
+def delete_unreadable() -> None:
+    """From now on delete compiled programs that JAX cannot read, in place of its warning.
+
+    JAX compiles again and never rewrites such an entry: a process that was killed while it
+    wrote leaves one for good. For processes of our own: warnings are the whole process's.
+    """
+    show = warnings.showwarning
+
+    def note(message: Any, *more: Any, **named_more: Any) -> None:
+        if not str(message).startswith(UNREADABLE):
+            return show(message, *more, **named_more)
+        flags: Any = jax.config
+        name = str(message).removeprefix(UNREADABLE).split("'")[1]
+        for path in Path(flags.jax_compilation_cache_dir).glob(f"{name}*-cache"):
+            try:
+                # Where JAX has no such function all of that name go, and are compiled again.
+                from jax._src.compilation_cache import decompress_executable
+
+                decompress_executable(path.read_bytes())
+            except Exception:
+                path.unlink(missing_ok=True)
+
+    if show.__name__ != note.__name__:  # else it is this function
+        warnings.filterwarnings("always", message=UNREADABLE)
+        warnings.showwarning = note
 
 
 @contextlib.contextmanager
@@ -172,7 +205,7 @@ def _in_worker(
     _set_one_device()
     if cache is not None and here[0] == client[0]:  # unlike machines must not share programs
         jax.config.update("jax_compilation_cache_dir", cache)
-    program_cache.delete_unreadable()
+    delete_unreadable()
     return compute(part), jax.default_backend()
 
 

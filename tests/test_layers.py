@@ -11,7 +11,7 @@ from jaxelim import catalogue, families
 ROOT = Path(jaxelim.__file__).parent
 LAYERS = (
     ("matrices", "lanes", "errors", "checks", "files", "progress", "scope", "cache",
-     "program_cache", "tables", "text", "numerics", "mixtures"),
+     "tables", "text", "numerics", "mixtures"),
     ("contracts",),
     ("evidence", "thresholds"),
     ("stopping", "families", "problems", "saddle"),

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, dataclass_transform
 
 import tyro
 
-from jaxelim import __version__, program_cache
+from jaxelim import __version__
 from jaxelim.errors import JaxelimError
 from jaxelim.parallel import use_all_cores
 
@@ -49,7 +49,6 @@ def main(arguments: list[str] | None = None) -> int:
     def act() -> int | None:
         command = _parsed(words)
         use_all_cores(getattr(command, "cache", True))
-        program_cache.delete_unreadable()
         return command.act()
 
     return guarded("jaxelim", act)
