@@ -103,8 +103,8 @@ def _warn_of_newer() -> None:
 
 
 @contextlib.contextmanager
-def float64() -> Iterator[None]:
-    """Set float64, and all JAX settings that change numbers.
+def engine() -> Iterator[None]:
+    """Set float64, the broadcasting of lanes, and all JAX settings that change numbers.
 
     The caller's `jax_debug_nans` stays: `jaxelim.testing` reads it, and it
     changes no number.
@@ -124,14 +124,8 @@ def float64() -> Iterator[None]:
         jax.debug_infs(False),
         jax.debug_key_reuse(False),
         jax.transfer_guard("allow"),
+        jax.numpy_rank_promotion("allow"),
     ):
-        yield
-
-
-@contextlib.contextmanager
-def engine() -> Iterator[None]:
-    """`float64`, with the broadcasting that lanes-last arrays need."""
-    with float64(), jax.numpy_rank_promotion("allow"):
         yield
 
 

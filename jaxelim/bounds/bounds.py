@@ -169,7 +169,7 @@ def first_time(needed: Callable[[int], float], start: int = 2) -> int:
 def beta_at(threshold: Threshold, t: float, delta: float) -> float:
     """beta(t, delta), checked to be a finite number >= 0."""
     # Floats, in float64: in 32 bits jax.numpy would wrap large integers and lose digits.
-    with scope.float64():
+    with scope.engine():
         value = float(threshold(float(t), float(delta)))
     if not (math.isfinite(value) and value >= 0):
         note = f"{value} at t = {t}, delta = {delta}"

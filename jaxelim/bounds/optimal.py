@@ -307,7 +307,7 @@ def complexity(instance: Instance, problem: Problem, gap: float = 1e-6) -> Compl
     gap = checks.real("gap", gap, low=0, open=True)
     answers, found = pieces_of(instance, problem), []
     for pieces in answers:
-        with scope.float64():
+        with scope.engine():
             own = jax.device_get([_solved(one, instance.K, gap) for one in each(instance, pieces)])
         found.append(jax.tree.map(lambda *x: np.stack(x), *own))
     best, pieces = found[0], answers[0]

@@ -120,7 +120,7 @@ def _answers(label: str, one: Instance, problem: Problem, shape: Any) -> list[Pi
 def _farther(one: Instance, shape: Any) -> Pieces:
     """Signs with each arm on the side whose piece is farther: the answer of largest H*."""
     family = one.family
-    with scope.float64():
+    with scope.engine():
         means = jnp.asarray(one.means)
 
         def away(signs: Any) -> Any:
@@ -218,7 +218,7 @@ def each(instance: Instance, pieces: Pieces) -> Iterator[Truth]:
     for i, (features, theta) in enumerate(zip(every, points, strict=True)):
         scales: Any = np.ones(instance.K)
         if not family.linear:
-            with scope.float64():
+            with scope.engine():
                 scales = jax.device_get(family.scales(jnp.asarray(theta), instance.source))
         one = jax.tree.map(lambda x, i=i: x[i], pieces)
         yield Truth(family.plain(), features, theta, scales, one, costs)
@@ -238,7 +238,7 @@ def information_of(truth: Truth, weights: np.ndarray) -> np.ndarray:
         gaps = np.maximum((half.y * truth.theta).sum(1) - half.c, 0)
         values = gaps**2 / (2 * np.where(half.exists, norms, 1))
     else:
-        with scope.float64():
+        with scope.engine():
             values = jax.device_get(_values(truth, jnp.asarray(weights)))
         values = np.where(np.isinf(norms), 0, values)
     return np.where(half.exists, values, np.inf)

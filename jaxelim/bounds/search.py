@@ -49,7 +49,7 @@ def extreme_time(
     rate = checks.real("rate", rate, low=0, open=True)
     first = checks.real_array("start", start)
     sign = -1.0 if largest else 1.0
-    with scope.float64(), jax.numpy_dtype_promotion("standard"):
+    with scope.engine(), jax.numpy_dtype_promotion("standard"):
         rule = optax.chain(
             optax.normalize_by_update_norm(eps=1e-300),
             optax.sgd(optax.cosine_decay_schedule(rate, steps)),

@@ -267,7 +267,7 @@ def test_derivatives_in_the_weights_of_logistic_rewards():
     """Values and slopes are the twin's, the curvature that of differences of slopes."""
     instance = Instance(PHI, THETA, family=je.Logistic())
     weights = np.array([0.3, 0.05, 0.25, 0.3, 0.1])
-    with scope.float64():
+    with scope.engine():
         truth = next(each(instance, pieces_of(instance, BestArm())[0]))
         value, slopes, curvature, plain = map(np.asarray, bent(truth, weights))
         steps = 1e-5 * np.eye(5)

@@ -17,7 +17,7 @@ from jaxelim.simulation import plan
 def test_float64_inside_and_the_callers_settings_outside():
     before = jax.config.jax_enable_x64
     with pytest.raises(ZeroDivisionError), scope.engine():
-        with scope.float64():
+        with scope.engine():
             assert jax.config.jax_enable_x64
         assert jax.config.jax_enable_x64
         raise ZeroDivisionError
@@ -37,12 +37,12 @@ def test_a_newer_jax_warns_once(monkeypatch):
     scope._warn_of_newer.cache_clear()
     tried = re.escape(".".join(map(str, scope.TRIED)))
     with pytest.warns(UserWarning, match=f"JAX 99.1.0 is newer than {tried}") as seen:
-        with scope.float64():
+        with scope.engine():
             pass
     assert seen[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with scope.float64():
+        with scope.engine():
             pass
     scope._warn_of_newer.cache_clear()
 

@@ -20,7 +20,7 @@ from jaxelim.testing.rules import run_by_run
 
 def test_a_gap_is_at_most_its_share():
     """min(c, max(1e-6, c sqrt(2/Z))), Z the least active LLR, here 8; with slack min(c, 1e-6)."""
-    with scope.float64():
+    with scope.engine():
         seen = dict(
             time=jnp.asarray(9.0), active=jnp.asarray([True, True, False]), lanes=LaneOps(),
             llr=jnp.asarray([8.0, 9.0, 1.0]),
