@@ -13,20 +13,16 @@ from jaxelim.simulation.results.descriptions import known
 from jaxelim.text import parse
 
 
-def spelled(name: str) -> str:
+def _spelled(name: str) -> str:
     """The command-line name of a class: BestArm -> best-arm."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
-
-
-def name_of(rule: type[SamplingRule]) -> str:
-    """The command-line name of a rule."""
-    return rule.traits.name or spelled(rule.__name__)
 
 
 def rules() -> dict[str, type[SamplingRule]]:
     """Sampling rules by command-line name."""
     found = [one for one in vars(sampling).values() if isinstance(one, type)]
-    return dict(sorted((name_of(one), one) for one in found if issubclass(one, SamplingRule)))
+    found = [one for one in found if issubclass(one, SamplingRule)]
+    return dict(sorted((one.traits.name or _spelled(one.__name__), one) for one in found))
 
 
 def presets() -> dict[str, Callable[..., SamplingRule]]:
@@ -38,13 +34,8 @@ def presets() -> dict[str, Callable[..., SamplingRule]]:
 
 def find_rule(name: str) -> type[SamplingRule]:
     """The rule of a command-line name, or of another paper's name for it."""
-    known = _known_rules()
+    known = {name: one for name, one in names("rule").items() if isinstance(one, type)}
     return known[checks.choice("rule", name, known)]
-
-
-def _known_rules() -> dict[str, type[SamplingRule]]:
-    known = rules()
-    return known | {other: known[name] for other, name in sampling.OTHER_NAMES.items()}
 
 
 def stopping_rules() -> dict[str, Any]:
@@ -56,14 +47,15 @@ def stopping_rules() -> dict[str, Any]:
 def names(argument: str) -> dict[str, Any]:
     """What the text of an argument may name, by command-line name."""
     if argument == "rule":
-        return {**_known_rules(), **presets()}
+        known = rules()
+        others = {other: known[name] for other, name in sampling.OTHER_NAMES.items()}
+        return {**known, **others, **presets()}
     if argument == "elimination":
         sets = {name: one for name, one in stopping_rules().items() if one.eliminates}
         return {"none": None, **sets, "resets": stopping.Resets}
-    if argument == "problem":
-        return {spelled(name): getattr(problems, name) for name in problems.__all__}
-    if argument == "threshold":
-        return {spelled(name): getattr(thresholds, name) for name in thresholds.__all__}
+    if argument in ("problem", "threshold"):
+        place = problems if argument == "problem" else thresholds
+        return {_spelled(name): getattr(place, name) for name in place.__all__}
     return {"family": families.NAMES, "source": families.SOURCES}.get(argument) or stopping_rules()
 
 
