@@ -14,8 +14,6 @@ COINS = je.Instance.unstructured([0.9, 0.3, 0.2], je.Bernoulli())
 TOP = je.Instance.unstructured([1.6, 1.2, 0.0, -0.4])
 
 NAMES = ("red", "green", "blue")
-NEW = ["--arms", *NAMES, "--family", "bernoulli", "--rule", "uniform"]
-"""Arguments of `jaxelim live new` for a run like that of `coins`."""
 
 
 def coins(arms: Any = NAMES, **changes: Any) -> je.LiveRun:

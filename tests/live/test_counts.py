@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.cli import main
 from jaxelim.live import log
-from tests.live.live_cases import NAMES, NEW, coins
+from tests.live.live_cases import NAMES, coins
 from tests.live.test_live_runs import named
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -142,21 +141,19 @@ def test_sums_of_squares_that_cannot_be():
         one.tell(counts={"red": (10, 10)})
 
 
-def test_counts_from_the_shell(tmp_path, capsys):
-    path = str(tmp_path / "mine.live")
-    assert main(["live", "new", path, *NEW]) == 0
-    capsys.readouterr()
+def test_counts_from_the_shell(shell, tmp_path):
+    shell("new", "--arms", *NAMES, "--family", "bernoulli", "--rule", "uniform")
     words = [f"{arm}={hits}/{trials}" for arm, (hits, trials) in COUNTS.items()]
-    assert main(["live", "tell", path, "--counts", *words]) == 0
-    assert "The run stopped after 300 rewards. The answer: red" in capsys.readouterr().out
-    one = je.LiveRun.load(path, attach=False)
+    ended = "The run stopped after 300 rewards. The answer: red"
+    assert ended in shell("tell", "--counts", *words)
+    one = je.LiveRun.load(tmp_path / "mine.live", attach=False)
     one.tell(counts={"blue": (1, 5)})  # recorded; the answer stays
     assert one.samples == 300 and one.told == 305 and one.counts[2] == 104
     assert one.stopped and one.answer_arms == ("red",)
     for wrong in (["red"], ["red=1"], ["red=x/2"], ["=1/2"]):
-        assert main(["live", "tell", path, "--counts", *wrong]) == 2
-    assert main(["live", "tell", path, "red", "1", "--counts", *words]) == 2
-    assert "rewards: got ('red', '1') (rewards and counts)" in capsys.readouterr().err
+        shell("tell", "--counts", *wrong, code=2)
+    both = shell("tell", "red", "1", "--counts", *words, code=2)
+    assert "rewards: got ('red', '1') (rewards and counts)" in both
 
 
 @pytest.mark.parametrize("family, times", [

@@ -8,14 +8,12 @@ import json
 import math
 import sqlite3
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import jaxelim as je
 from jaxelim.checks import wrong_answers
-from jaxelim.cli import main
 from jaxelim.live import given
 from jaxelim.simulation.results.proven import proven
 from tests.calls import rows
@@ -293,23 +291,18 @@ def test_a_stop_may_come_with_a_removal():
     assert run.stopped and run.answer_arms == ("bold",) and run.samples == 60
 
 
-def test_join_and_leave_from_the_shell(tmp_path, capsys):
-    path = str(tmp_path / "mine.live")
-    new = ["--arms", "a", "b", "c", "--rule", "uniform", "--most-arms", "5"]
-    assert main(["live", "new", path, *new, "--stopping", "selective"]) == 0
-    assert main(["live", "tell", path, "a", "1", "b", "0", "c", "0"]) == 0
-    assert main(["live", "add", path, "d"]) == 0
-    assert capsys.readouterr().out.endswith("3 rewards; a check needs the first of d.\n")
-    assert main(["live", "ask", path]) == 0 and capsys.readouterr().out == "d\n"
-    assert main(["live", "tell", path, "d", "0"]) == 0
-    assert main(["live", "remove", path, "a"]) == 0
-    assert "The run is open after 4 rewards" in capsys.readouterr().out
-    assert main(["live", "show", path]) == 0
-    assert "4 of at most 5 arms have been in; removed: a. Times" in capsys.readouterr().out
-    before = Path(path).read_bytes()
-    assert main(["live", "add", path, "b"]) == 2
-    assert "arm: got 'b'; allowed: an arm that is not in, one of" in capsys.readouterr().err
-    assert Path(path).read_bytes() == before
+def test_join_and_leave_from_the_shell(shell, tmp_path):
+    shell("new", "--arms", "a", "b", "c", "--rule", "uniform", "--most-arms", "5")
+    shell("tell", "a", "1", "b", "0", "c", "0")
+    assert shell("add", "d").endswith("3 rewards; a check needs the first of d.\n")
+    assert shell("ask") == "d\n"
+    shell("tell", "d", "0")
+    assert "The run is open after 4 rewards" in shell("remove", "a")
+    assert "4 of at most 5 arms have been in; removed: a. Times" in shell("show")
+    before = (tmp_path / "mine.live").read_bytes()
+    refusal = "arm: got 'b'; allowed: an arm that is not in, one of"
+    assert refusal in shell("add", "b", code=2)
+    assert (tmp_path / "mine.live").read_bytes() == before
 
 
 # The proof: its union, and an adversary.

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import jaxelim as je
-from jaxelim.cli import main
 from jaxelim.live import log
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -17,23 +16,18 @@ NEW = ["--arms", "red", "green", "blue", "--family", "bernoulli", "--rule", "luc
        "--threshold", "heuristic"]  # fmt: skip
 
 
-def test_a_run_from_the_shell(tmp_path, capsys):
+def test_a_run_from_the_shell(shell, tmp_path):
     """new, ask, tell, show: the file holds the run, and prints say what is next."""
-    path = str(tmp_path / "mine.live")
-    assert main(["live", "new", path, *NEW]) == 0
-    assert capsys.readouterr().out.endswith(
+    path, figure = tmp_path / "mine.live", tmp_path / "mine.png"
+    assert shell("new", *NEW).endswith(
         "LUCB(pulls=2), BestArm(), 3 arms of Bernoulli(), delta 0.1. First: red\n")
-    assert main(["live", "ask", path, "--n", "3"]) == 0
-    assert capsys.readouterr().out == "red\ngreen\nblue\n"
-    assert main(["live", "show", path]) == 0
-    assert "0 rewards; a check needs the first of red, green, blue." in capsys.readouterr().out
-    assert main(["live", "tell", path, "red", "1", "green", "0", "blue", "0"]) == 0
-    assert "The run is open after 3 rewards. In the lead: red; an answer" in capsys.readouterr().out
-    found = log.read(Path(path))
+    assert shell("ask", "--n", "3") == "red\ngreen\nblue\n"
+    assert "0 rewards; a check needs the first of red, green, blue." in shell("show")
+    said = shell("tell", "red", "1", "green", "0", "blue", "0")
+    assert "The run is open after 3 rewards. In the lead: red; an answer" in said
+    found = log.read(path)
     assert found.state and found.after == len(found.events)  # none to replay
-    figure = tmp_path / "mine.png"
-    assert main(["live", "show", path, "--figure", str(figure)]) == 0
-    shown = capsys.readouterr().out
+    shown = shell("show", "--figure", str(figure))
     assert re.search(r"^Log-likelihood ratio of each .* more than 3.689$", shown, re.M)
     assert re.search(r"^red > green +1.386 +3.689 +True$", shown, re.M) and figure.exists()
     for _ in range(40):
@@ -42,17 +36,13 @@ def test_a_run_from_the_shell(tmp_path, capsys):
                 break
             arm = run.ask()
             run.tell(arm, int(arm == "red"))
-    assert main(["live", "ask", path]) == 2
-    assert "the run ended after" in capsys.readouterr().err
-    assert main(["live", "show", path]) == 0
-    assert "The run stopped after" in capsys.readouterr().out
+    assert "the run ended after" in shell("ask", code=2)
+    assert "The run stopped after" in shell("show")
 
 
-def test_costs_from_the_shell(tmp_path, capsys):
-    path = str(tmp_path / "mine.live")
-    new = ["--arms", "a", "b", "--rule", "uniform", "--costs", "1", "5"]
-    assert main(["live", "new", path, *new]) == 0
-    assert "cost" in str(je.LiveRun.load(path, attach=False).summary()).splitlines()[1]
+def test_costs_from_the_shell(shell):
+    shell("new", "--arms", "a", "b", "--rule", "uniform", "--costs", "1", "5")
+    assert "cost" in shell("show").splitlines()[1]
 
 
 BAD = {
@@ -69,13 +59,11 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_commands(name, tmp_path, capsys):
+def test_bad_commands(name, shell, tmp_path):
     given, message = BAD[name]
-    path = tmp_path / "mine.live"
-    assert main(["live", "new", str(path), *NEW]) == 0
-    before = path.read_bytes()
-    assert main(["live", given[0], str(path), *given[1:]]) == 2
-    assert message in capsys.readouterr().err and path.read_bytes() == before
+    shell("new", *NEW)
+    before = (tmp_path / "mine.live").read_bytes()
+    assert message in shell(*given, code=2) and (tmp_path / "mine.live").read_bytes() == before
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.cli import main
 from tests.live.live_cases import fed, same_run
 from tests.twin import paired
 
@@ -132,17 +131,17 @@ def test_refusals():
 
 
 @pytest.mark.slow
-def test_from_the_shell(tmp_path, capsys):
+def test_from_the_shell(shell, tmp_path):
     """Scores as words, and from a file with a column of items."""
-    path, table = str(tmp_path / "mine.live"), tmp_path / "scores.csv"
+    table = tmp_path / "scores.csv"
     table.write_text("model,question,score\na,q2,0.5\nb,q2,0\nc,q2,0.25\n")
-    assert main(["live", "new", path, "--arms", *NAMES, "--family", "Paired(items=9)", "--rule",
-                 "uniform", "--threshold", "heuristic"]) == 0  # fmt: skip
-    words = ["live", "tell", path, "a", "1", "b", "0", "c", "0"]
-    assert main(words) == 2 and "the item of each reward" in capsys.readouterr().err
-    assert main([*words, "--item", "q1", "q1", "q1"]) == 0
-    columns = ["--arm", "model", "--reward", "score", "--item", "question"]
-    assert main(["live", "tell", path, "--csv", str(table), *columns]) == 0
-    with je.LiveRun.load(path) as run:
+    shell("new", "--arms", *NAMES, "--family", "Paired(items=9)", "--rule", "uniform",
+          "--threshold", "heuristic")  # fmt: skip
+    words = "a", "1", "b", "0", "c", "0"
+    assert "the item of each reward" in shell("tell", *words, code=2)
+    shell("tell", *words, "--item", "q1", "q1", "q1")
+    columns = "--arm", "model", "--reward", "score", "--item", "question"
+    shell("tell", "--csv", str(table), *columns)
+    with je.LiveRun.load(tmp_path / "mine.live") as run:
         assert told(run) == {("a", "q1"): 1, ("b", "q1"): 0, ("c", "q1"): 0,
                              ("a", "q2"): 0.5, ("b", "q2"): 0, ("c", "q2"): 0.25}  # fmt: skip

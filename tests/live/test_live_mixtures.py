@@ -14,7 +14,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.cli import main
 from jaxelim.families import draws as noise
 from jaxelim.live import forecast, report
 from jaxelim.live.forecast import LiveForecast
@@ -327,14 +326,9 @@ def test_where_the_default_is_refused_another_is_named():
 
 
 @pytest.mark.slow
-def test_from_the_shell_with_tables_of_rewards(tmp_path, capsys, monkeypatch):
+def test_from_the_shell_with_tables_of_rewards(shell, tmp_path, monkeypatch):
     """tell --csv from a file and standard input, show --forecast, stop."""
     path, table = tmp_path / "mine.live", tmp_path / "rewards.csv"
-
-    def shell(command: str, *words: str, code: int = 0) -> str:
-        assert main(["live", command, str(path), *words]) == code
-        return "".join(capsys.readouterr())
-
     shell("new", "--arms", *NAMES, "--rule", "lucb", "--delta", "1e-9")
     table.write_text("variant,reward\n" + "red,1.5\ngreen,0.5\nblue,-0.5\n" * 20)
     shell("tell", "--csv", str(table))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.cli import main
 from tests.live.live_cases import fed, same_run
 from tests.twin import paired
 
@@ -128,13 +127,9 @@ def test_rows_that_nobody_asked_for_enter_in_a_random_order():
     assert run._events[-1]["rewards"] == [1, 1, 0, 0]
 
 
-def test_from_the_shell(tmp_path, capsys):
-    path = str(tmp_path / "mine.live")
-    new = ["live", "new", path, "--arms", *NAMES, "--family", "bernoulli", "--rule", "uniform",
-           "--threshold", "heuristic"]  # fmt: skip
-    assert main([*new, "--stack", "2", "3", "2"]) == 0
-    assert main(["live", "tell", path, "a", "1", "b", "0", "a", "0", "c", "0", "c", "0"]) == 0
-    assert main(["live", "ask", path, "--n", "9"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == ["b", "b"]
-    assert main(["live", "tell", path, "b", "0", "b", "0"]) == 0
-    assert "The run stopped after 7 rewards" in capsys.readouterr().out
+def test_from_the_shell(shell):
+    shell("new", "--arms", *NAMES, "--family", "bernoulli", "--rule", "uniform",
+          "--threshold", "heuristic", "--stack", "2", "3", "2")  # fmt: skip
+    shell("tell", "a", "1", "b", "0", "a", "0", "c", "0", "c", "0")
+    assert shell("ask", "--n", "9") == "b\nb\n"
+    assert "The run stopped after 7 rewards" in shell("tell", "b", "0", "b", "0")
