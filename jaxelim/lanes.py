@@ -25,7 +25,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -35,10 +35,23 @@ from jax import Array
 from jaxelim import matrices
 
 Tree = Any
+_Kind = TypeVar("_Kind")
 _UNROLLED = 10
 """Terms that a pass of a loop over a longer axis adds, for a lane alone."""
 _WIDEST_TREE = 64
 """Above this length trees fold in two levels: as many operations, far fewer nodes to compile."""
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def pytree(kind: type[_Kind]) -> type[_Kind]:
+    """A frozen dataclass that compiled programs take apart, but for fields marked static."""
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(kind))
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def settings(kind: type[_Kind]) -> type[_Kind]:
+    """A frozen dataclass that compiled programs depend on as a whole."""
+    return jax.tree_util.register_static(dataclasses.dataclass(frozen=True)(kind))
 
 
 def where(condition: Array, new: Tree, old: Tree) -> Tree:
@@ -167,8 +180,7 @@ def _outer(a: Array, b: Array) -> Array:
     return a * b if b.ndim < a.ndim else a[:, None] * b
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LaneOps:
     """The primitives, in the form that `flag` chooses (see the module's docstring)."""
 

@@ -20,7 +20,7 @@ from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.evidence.half_spaces import Derivatives, Directions, LinearContext
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import PLAIN
+from jaxelim.lanes import PLAIN, pytree
 
 # Features of a larger condition number are refused: half of the digits of float64 are left.
 _WORST = 1e8
@@ -182,8 +182,7 @@ def _refuse_features(label, one, directions) -> None:
         raise ArgumentError("instance", one, allowed, note)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Truth:
     """One instance and the pieces of one answer, in the units of the family's `truth`."""
 

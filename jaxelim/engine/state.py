@@ -11,7 +11,7 @@ from jax import Array
 
 from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import LaneOps, pytree
 from jaxelim.thresholds.mixture import Mixture
 
 REVISION = 18
@@ -122,8 +122,7 @@ class Spec:
         return self.initial_pulls * inputs.features.shape[1]
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class Inputs:
     """What all runs share; I instances."""
 
@@ -141,8 +140,7 @@ class Inputs:
     prices: Array | None = None  # [K]: the costs of pulls, of mean 1
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class Queue:
     """The runs to do: R places, `length` of them in use; a leading axis on several devices."""
 
@@ -153,8 +151,7 @@ class Queue:
     length: Array  # [] int32
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class Run:
     """What is fixed over the runs of B lanes."""
 
@@ -173,8 +170,7 @@ def of_run(own: Tree, shared: Tree) -> Tree:
     return jax.tree.map(lambda x: x[0], shared) if own is None else own
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class Record:
     """What each observer of a run leaves; S stopping rules, D deltas, W width of an answer."""
 
@@ -187,8 +183,7 @@ class Record:
     estimates: Tree = ()  # [S, D, K, B]: estimates then, where observers stop apart
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class Pending:
     """The pending rewards of B lanes (see `observing`)."""
 
@@ -198,8 +193,7 @@ class Pending:
     rewards: Array | None  # [P, B]: likewise; None, both, where rewards come from outside
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class Lane:
     """The state of B lanes, the last axis of every array."""
 
@@ -226,8 +220,7 @@ class Lane:
         return dataclasses.replace(self, run=of.run)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class Outcome:
     """The outcomes of R finished runs, the first axis of every array."""
 
@@ -254,8 +247,7 @@ class Outline(NamedTuple):
     inner_loops: bool  # whether every step has a loop inside, which XLA would hoist at a loss
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class Log:
     """The trace of lane 0, T places."""
 
@@ -266,8 +258,7 @@ class Log:
     theta_hat_0: Array  # [d], after the initial pulls
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class Carry:
     """The loop's state between two chunks."""
 

@@ -1,6 +1,5 @@
 """Frank-Wolfe sampling."""
 
-import dataclasses
 from typing import Any, ClassVar
 
 import jax
@@ -12,15 +11,14 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import View
 from jaxelim.evidence.linear import SquareDesign, weighted
-from jaxelim.lanes import index_like
+from jaxelim.lanes import index_like, pytree, settings
 from jaxelim.numerics.host import product
 from jaxelim.numerics.jacobi import orthonormal
 from jaxelim.rules.parts import games
 from jaxelim.rules.parts.indices import of_pairs_alone
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class FWSState:
     """The allocation and its design without ridge; None if diagonal, as x then gives it."""
 
@@ -35,8 +33,7 @@ def _uniform_block(t: Array, arms: int) -> Array:
     return root * root == rounds
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class FWS(SamplingRule):
     """Take one Frank-Wolfe step a pull, towards the allocation with the largest min f_p.
 

@@ -12,7 +12,7 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import View
 from jaxelim.evidence.linear import weighted
-from jaxelim.lanes import index_like
+from jaxelim.lanes import index_like, pytree, settings
 from jaxelim.numerics.jacobi import svd
 from jaxelim.rules.parts import tracking
 from jaxelim.rules.parts.indices import of_pairs_alone
@@ -21,8 +21,7 @@ _FLOOR = 1e-12  # the least weight inside V_U, and inside H of families without 
 _STEPS, _SHORT = 1000, 0.001
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LeastEigenvalue:
     """Bounds on lambda_min(V), V with the family's ridge."""
 
@@ -31,8 +30,7 @@ class LeastEigenvalue:
     toward: Array  # [K]: (phi_k . u)^2, which one more pull of k adds to `high`
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Prepared:
     """The spanner of an instance, its exploration rate, and the ridge of V_w."""
 
@@ -42,8 +40,7 @@ class Prepared:
     ridge: Any  # []: 0 where the arms span R^d
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LazyState:
     """The allocation and the sum of allocations."""
 
@@ -53,8 +50,7 @@ class LazyState:
     iterations: Array  # [] int32: of the Frank-Wolfe loop, for this choice
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class LazyTaS(SamplingRule):
     """Track an allocation that is recomputed where t is a power of two, with exploration.
 

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -11,15 +10,14 @@ from jax import Array
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import LaneOps, pytree, settings
 from jaxelim.rules.parts import tracking
 from jaxelim.rules.parts.indices import of_pairs_alone
 
 _FLOOR = 1e-12  # least weight inside H
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class AdaHedge:
     """Exponential weights with a rate that adapts to the mixability gap.
 
@@ -46,8 +44,7 @@ class AdaHedge:
         return AdaHedge(self.losses + loss, self.gap + (lanes.sum(weights * loss) - mixed))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LinGameState:
     """The learner over arms, and the target of C-tracking."""
 
@@ -55,8 +52,7 @@ class LinGameState:
     target: Array  # [K] the sum of all weights, plus the counts after the initial pulls
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class LinGame(SamplingRule):
     """Play a game of AdaHedge over arms against the closest alternative.
 
@@ -106,8 +102,7 @@ class LinGame(SamplingRule):
         return evidence.gradient(piece)
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class OptimisticLinGame(LinGame):
     """`LinGame` with the largest gain of each arm over its confidence interval at level log t.
 

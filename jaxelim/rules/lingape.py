@@ -1,16 +1,15 @@
 """LinGapE."""
 
-import dataclasses
 import math
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.checks import real
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
+from jaxelim.lanes import settings
 
 _ENOUGH = 6.0
 """The rate from which runs on linear arms stop under `Mixture`."""
@@ -18,8 +17,7 @@ _MORE = 2.0
 """How much a test may ask for beyond log(1/delta), in units of rate log(t + 1)."""
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class LinGapE(SamplingRule):
     """Pull the most informative arm for the most ambiguous active piece.
 

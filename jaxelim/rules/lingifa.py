@@ -1,19 +1,16 @@
 """LinGIFA."""
 
-import dataclasses
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.lanes import index_like
+from jaxelim.lanes import index_like, settings
 from jaxelim.rules.parts.indices import ambiguous_pair, rank
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class LinGIFA(SamplingRule):
     """Guess the top m from gap indices; pull the most informative arm for the most ambiguous pair.
 

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -11,11 +10,11 @@ from jaxelim.checks import integer
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.traits import Traits
+from jaxelim.lanes import pytree, settings
 from jaxelim.rules.parts.indices import less_pulled, of_pairs_alone
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LUCBState:
     """The results of the last choice."""
 
@@ -25,8 +24,7 @@ class LUCBState:
     second: Array  # [] int32: the arm to pull next without new tests; -1: none
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class LUCB(SamplingRule):
     """Pull the two arms whose confidence intervals overlap most across the answer's boundary.
 

@@ -1,20 +1,18 @@
 """Optimistic Track-and-Stop."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
+from jaxelim.lanes import settings
 from jaxelim.rules.parts import allocation, tracking
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class OptimisticTaS(SamplingRule):
     """Track the optimal allocation for optimistic gains, without forced exploration.
 

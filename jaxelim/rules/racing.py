@@ -1,9 +1,7 @@
 """Racing."""
 
-import dataclasses
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -11,12 +9,11 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.sets import largest
 from jaxelim.contracts.traits import Traits
-from jaxelim.lanes import index_like, where
+from jaxelim.lanes import index_like, pytree, settings, where
 from jaxelim.rules.parts.indices import observed
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class RacingState:
     """Accepted and remaining arms (all others are discarded), and the arm pulled last."""
 
@@ -25,8 +22,7 @@ class RacingState:
     last: Array  # [] int32
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Racing(SamplingRule):
     """Pull every remaining arm once a round; accept or discard at most one before each round.
 

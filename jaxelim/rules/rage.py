@@ -12,15 +12,14 @@ from jaxelim.checks import integer, real
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.evidence.linear import LinearEvidence
-from jaxelim.lanes import LaneOps, index_like, over, where
+from jaxelim.lanes import LaneOps, index_like, over, pytree, settings, where
 from jaxelim.rules.parts.indices import dominated
 
 _LONGEST = 2**30  # most samples of a phase, whose counts must fit int32; above any cap
 _SMALL = 1e-5  # smaller entries of a design are dropped
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class RAGEState:
     """The phase, the active arms, and the remaining pulls of the phase."""
 
@@ -29,8 +28,7 @@ class RAGEState:
     left: Array  # [K] int32
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class RAGE(SamplingRule):
     """Sample in phases: design for the differences of active arms, pull it, discard arms.
 

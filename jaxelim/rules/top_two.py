@@ -14,7 +14,7 @@ from jaxelim.contracts.pieces import pairs_of
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.families.draws import fold
-from jaxelim.lanes import index_like
+from jaxelim.lanes import index_like, pytree, settings
 from jaxelim.numerics.logarithm import log
 
 LEADERS = {
@@ -28,8 +28,7 @@ REDRAWS = 200
 """Most draws for one challenger of kind "rs"."""
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Turns:
     """What tracking has given each leader, and what it was due."""
 
@@ -37,8 +36,7 @@ class Turns:
     taken: Array  # [K] how often leader i was pulled as such
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class TopTwo(SamplingRule):
     """Choose a leader and a challenger; pull the leader with probability `share`.
 

@@ -1,19 +1,16 @@
 """Track-and-Stop."""
 
-import dataclasses
 from typing import ClassVar
-
-import jax
 
 from jaxelim import checks
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
+from jaxelim.lanes import settings
 from jaxelim.rules.parts import allocation, arm_allocation, tracking
 from jaxelim.rules.parts.allocation import Frame
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class TrackAndStop(SamplingRule):
     """Track the optimal allocation at the estimates, with forced exploration.
 

@@ -1,9 +1,7 @@
 """UGapE."""
 
-import dataclasses
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -11,11 +9,11 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.sets import largest
 from jaxelim.contracts.traits import Traits
+from jaxelim.lanes import pytree, settings
 from jaxelim.rules.parts.indices import ambiguous_pair, less_pulled, observed
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class UGapEState:
     """The results of the last choice."""
 
@@ -23,8 +21,7 @@ class UGapEState:
     guess: Array  # [K] bool: J
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class UGapE(SamplingRule):
     """Guess the top m from gap indices; pull the less pulled arm of the most ambiguous pair.
 

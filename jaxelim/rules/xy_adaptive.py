@@ -13,12 +13,11 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import LLR_OF_PAIRS
 from jaxelim.contracts.traits import Traits
 from jaxelim.evidence.linear import LinearEvidence
-from jaxelim.lanes import index_like, where
+from jaxelim.lanes import index_like, pytree, settings, where
 from jaxelim.rules.parts.indices import dominated
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class XYState:
     """The active arms, the terms of the phase test, and the choice that is repeated."""
 
@@ -30,8 +29,7 @@ class XYState:
     left: Array  # [] int32: remaining pulls of `arm`
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class XYAdaptive(SamplingRule):
     """Design greedily for the differences of the active arms; recompute these in phases.
 

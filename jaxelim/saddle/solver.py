@@ -33,7 +33,7 @@ from jax import Array
 
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.half_spaces import Derivatives
-from jaxelim.lanes import PLAIN, LaneOps
+from jaxelim.lanes import PLAIN, LaneOps, pytree
 from jaxelim.lanes import where as where_
 from jaxelim.matrices import product
 
@@ -46,8 +46,7 @@ _CENTRING = 1e-2
 _LONG = 0.9  # a step to `floor` of at least this length needs no centring
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class State:
     """An iterate or a step. All but s and nu stay positive; the conditions need not hold."""
 

@@ -17,7 +17,7 @@ from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import View
 from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence, LinearContext
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import LaneOps, index_like
+from jaxelim.lanes import LaneOps, index_like, pytree
 from jaxelim.lanes import where as where_
 from jaxelim.numerics.jacobi import orthonormal
 from jaxelim.rules.parts.tracking import by_run
@@ -35,8 +35,7 @@ class Frame(NamedTuple):
     idle: Any  # [d] 1 on coordinates that no arm reaches, else 0
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Pair:
     """A primal-dual pair, and what certifies it at new gaps; of one run, or with lanes.
 
@@ -92,8 +91,7 @@ class Pair:
         return jnp.where(known, reached, jnp.inf)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Allocation:
     """The pair of the last solve, and what it was solved for."""
 

@@ -20,7 +20,7 @@ from jaxelim.contracts.pieces import Pieces, pairs_of
 from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import Estimate, Evidence, View
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import LaneOps, index_like
+from jaxelim.lanes import LaneOps, index_like, pytree
 from jaxelim.lanes import where as where_
 from jaxelim.rules.parts.tracking import by_run
 from jaxelim.saddle.best_arm import ArmWeights, best_arm_weights, gaussian_weights
@@ -31,8 +31,7 @@ QUICK = 6
 _GRID = 2.0**30
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class ArmAllocation:
     """The last solution."""
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.views import Evidence
-from jaxelim.lanes import LaneOps, index_like
+from jaxelim.lanes import LaneOps, index_like, pytree
 
 _STALLED = 12
 """Pivots without progress before Bland's rule applies."""
@@ -21,8 +21,7 @@ rounding of a run would depend on its neighbours.
 """
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Solution:
     """An optimal strategy of the maximiser, its guaranteed payoff, and a bound on the error."""
 
@@ -32,8 +31,7 @@ class Solution:
     pivots: Array  # [] int32
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class _Tableau:
     """The simplex tableau. Variables 0 .. F - 1 are the game's rows, F .. F + K - 1 slacks."""
 

@@ -3,7 +3,6 @@
 Garivier & Kaufmann 2016.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -13,13 +12,12 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts.views import View
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import LaneOps, pytree
 
 _LEAST_GAP = 1e-6
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Tracked:
     """The last allocation, and the target of C-tracking."""
 
