@@ -442,10 +442,6 @@ class LaneOps:
         """The inverse of the lower Cholesky factor in one run: a [q, q]."""
         return matrices.factor_inverse(a, not self.gpu)
 
-    def least_eigenpair(self, a: Array) -> tuple[Array, Array]:
-        """The least eigenvalue [] of a [q, q], as for `solver`, and its unit eigenvector [q]."""
-        return matrices.least_eigenpair(a, not self.gpu)
-
 
 PLAIN = LaneOps()
 """The plain form."""

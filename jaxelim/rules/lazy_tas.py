@@ -13,6 +13,7 @@ from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import View
 from jaxelim.evidence.linear import weighted
 from jaxelim.lanes import index_like, pytree, settings
+from jaxelim.matrices import least_eigenpair
 from jaxelim.numerics.jacobi import svd
 from jaxelim.rules.parts import tracking
 from jaxelim.rules.parts.indices import of_pairs_alone
@@ -208,9 +209,8 @@ def _exact(view: View) -> LeastEigenvalue:
     """Both bounds at the present V."""
     def of_run(features, counts):
         v = jnp.matmul(features.T, counts[:, None] * features, precision="highest")
-        least, u = view.lanes.least_eigenpair(
-            v + view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype)
-        )
+        ridge = view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype)
+        least, u = least_eigenpair(v + ridge, not view.lanes.gpu)
         toward = jnp.matmul(features, u, precision="highest") ** 2
         return LeastEigenvalue(least, least, toward)
 
