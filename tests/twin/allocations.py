@@ -1,7 +1,7 @@
-"""Section 8: w*, by bisection, cutting planes and quadratic programs; matrix games."""
+"""Section 8: w*, by cutting planes and quadratic programs; matrix games."""
 
 import numpy as np
-from scipy.optimize import brentq, linprog, minimize
+from scipy.optimize import linprog, minimize
 
 FLOOR = 1e-12
 
@@ -25,56 +25,12 @@ def weights_of(seen, labels, last, active=None):
         w = np.zeros(K)
         w[labels[:, 0]] = slopes == 0 if slopes.min() == 0 else 1 / np.maximum(slopes, 1e-300)
         return w / w.sum(), True
-    if seen.exact and pieces.kind == "bai":
-        return best_arm_weights(seen, [int(labels[0, 0]), *labels[:, 1].tolist()]), True
-    if seen.values(labels, np.ones(K)).min() == 0:  # a tie
+    if (ties := seen.values(labels, np.ones(K)) == 0).any():
+        if seen.exact and pieces.kind == "bai":  # the arms of the best mean share alike
+            best = np.isin(np.arange(K), [labels[0, 0], *labels[ties, 1]])
+            return best / best.sum(), True
         return last, True
     return piece_weights(seen, labels), True
-
-
-def best_arm_weights(seen, among):
-    """w* of best arm over the arms `among`, by bisection on the runner-up's share.
-
-    z_a = x_a/(1 + x_a) in (0, 1): the weight of a in u_a. Ties for the best share all.
-    """
-    means, K = seen.means, seen.pieces.K
-    c = 1 / seen.per_cost(np.ones(K))
-    i = max(among, key=lambda k: (means[k], -k))
-    tied = [k for k in among if means[k] == means[i]]
-    if len(tied) > 1:
-        return np.isin(np.arange(K), tied) / len(tied)
-    rivals = sorted((k for k in among if k != i), key=lambda k: -means[k])
-
-    def parts(z, a):
-        w = np.zeros(K)
-        w[i], w[a] = 1 - z, z
-        u, _ = seen.world.meet(seen, i, a, w)
-        return seen.world.loss(seen, i, u), seen.world.loss(seen, a, u)
-
-    def level(z, a):
-        first, second = parts(z, a)
-        return first + z / (1 - z) * second
-
-    def shares(z_b):
-        """z of every rival where the runner-up's is z_b."""
-        found, y = {rivals[0]: z_b}, level(z_b, rivals[0])
-        for a in rivals[1:]:
-            if means[a] == means[rivals[0]]:
-                found[a] = z_b
-            else:
-                found[a] = brentq(lambda z, a=a: level(z, a) - y, 0.0, z_b, xtol=1e-17, rtol=1e-15)
-        return found
-
-    def excess(z_b):
-        ratios = {a: parts(z, a) for a, z in shares(z_b).items()}
-        return sum(c[a] / c[i] * first / second for a, (first, second) in ratios.items()) - 1
-
-    found = shares(brentq(excess, 1e-12, 1 - 1e-12, xtol=1e-17, rtol=1e-15))
-    w = np.zeros(K)
-    w[i] = c[i]
-    for a, z in found.items():
-        w[a] = c[a] * z / (1 - z)
-    return w / w.sum()
 
 
 def piece_weights(seen, labels, bonus=0.0, tolerance=1e-5):
