@@ -17,6 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+import jaxelim as je
+from tests.jobs import BEST, D20, K40, LLR, NATIVE, SAMPLED, Job, one_run, optimum, simulation
+
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("Haswell", "SkylakeX", "Zen")
 INSTRUCTIONS = ("SSE4_2", "AVX", "AVX2", "AVX512")
@@ -24,70 +27,45 @@ FUSED = ("AVX2", "AVX512")
 """The sets with fused multiply-adds; the others round twice."""
 
 
-def jobs() -> dict:
-    """What to compute, by name: hashes of runs."""
-    import jaxelim as je
-
-    selective = je.SelectiveElimination()
-    d20, k40 = je.load_instance("linear-d20"), je.load_instance("unstructured-k40")
+def jobs() -> dict[str, Job]:
+    """What to compute, by name."""
     arms = np.random.default_rng(0).normal(size=(12, 5))
     d5 = je.Instance(arms, 2 * np.random.default_rng(1).normal(size=5))
     coins = je.Instance(arms[:6, :3], [0.9, -0.7, 0.4], family=je.Logistic())
     four = je.Instance.unstructured([1.0, 0.6, 0.4, 0.0])
-    both = dict(stopping=selective, elimination=selective)
 
-    def runs(instance, rule, count, **settings):
-        usual = dict(delta=0.1, seed=0, max_samples=20_000, stopping=je.LLR())
-        given = instance, je.BestArm(), rule
-        return lambda: _of_runs(je.simulate(*given, runs=count, **{**usual, **settings}))
+    def runs(name, instance, rule, count, **settings):
+        usual = dict(delta=0.1, stopping=LLR, max_samples=20_000, ridge=None, engine=je.Engine())
+        return simulation(name, instance, BEST, rule, runs=count, **usual | settings)
 
-    def optimum(instance):
-        words = "value", "allocation", "gap"
-        return lambda: _of_one(je.complexity(instance, je.BestArm()), *words)
-
-    long = dict(delta=0.01, ridge=1.0, max_samples=200_000, **both)
-    mixed = dict(ridge=None, max_samples=100_000, threshold=je.Mixture(), **both)
-    return {
-        "LinGame, run 115": lambda: _of_one(
-            je.trace(d20, je.BestArm(), je.LinGame(), seed=0, run=115, **long),
-            "arms", "samples", "answer"),
-        "LinGame": runs(d20, je.LinGame(), 120, **long),
-        "LinGame, Mixture": runs(d20, je.LinGame(), 60, **mixed),
-        "LinGapE, Mixture": runs(d20, je.LinGapE(), 40, **mixed),
-        "FWS": runs(d5, je.FWS(), 30, ridge=1.0, **both),
-        "Lazy TaS": runs(d5, je.LazyTaS(), 30, ridge=1.0, **both),
-        "RAGE": runs(d5, je.RAGE(steps=500), 20, stopping=je.Native()),
-        "XY-Adaptive": runs(d5, je.XYAdaptive(), 20, stopping=je.Native()),
-        "Track-and-Stop": runs(d5, je.TrackAndStop(), 20, ridge=1.0, **both),
-        "Track-and-Stop, K = 40": runs(k40, je.TrackAndStop(), 4, max_samples=3000),
-        "OptimisticTaS": runs(d5, je.OptimisticTaS(), 30, max_samples=3000),
-        "OptimisticTaS, K = 4": runs(four, je.OptimisticTaS(), 50, max_samples=3000),
-        "logistic FWS": runs(coins, je.FWS(), 20, max_samples=5000),
-        "logistic Track-and-Stop": runs(coins, je.TrackAndStop(), 6, max_samples=1000),
-        "H* linear": optimum(d20),
-        "H* unstructured": optimum(k40),
-        "H* logistic": optimum(coins),
-    }  # fmt: skip
+    long = dict(SAMPLED, delta=0.01, ridge=1.0, max_samples=200_000)
+    mixed = dict(SAMPLED, max_samples=100_000, threshold=je.Mixture())
+    found = (
+        one_run("LinGame, run 115", D20, BEST, je.LinGame(), run=115, **long),
+        runs("LinGame", D20, je.LinGame(), 120, **long),
+        runs("LinGame, Mixture", D20, je.LinGame(), 60, **mixed),
+        runs("LinGapE, Mixture", D20, je.LinGapE(), 40, **mixed),
+        runs("FWS", d5, je.FWS(), 30, ridge=1.0, **SAMPLED),
+        runs("Lazy TaS", d5, je.LazyTaS(), 30, ridge=1.0, **SAMPLED),
+        runs("RAGE", d5, je.RAGE(steps=500), 20, stopping=NATIVE),
+        runs("XY-Adaptive", d5, je.XYAdaptive(), 20, stopping=NATIVE),
+        runs("Track-and-Stop", d5, je.TrackAndStop(), 20, ridge=1.0, **SAMPLED),
+        runs("Track-and-Stop, K = 40", K40, je.TrackAndStop(), 4, max_samples=3000),
+        runs("OptimisticTaS", d5, je.OptimisticTaS(), 30, max_samples=3000),
+        runs("OptimisticTaS, K = 4", four, je.OptimisticTaS(), 50, max_samples=3000),
+        runs("logistic FWS", coins, je.FWS(), 20, max_samples=5000),
+        runs("logistic Track-and-Stop", coins, je.TrackAndStop(), 6, max_samples=1000),
+        optimum("H* linear", D20, BEST), optimum("H* unstructured", K40, BEST),
+        optimum("H* logistic", coins, BEST),
+    )  # fmt: skip
+    return {job.name: job for job in found}
 
 
-def _hash(*arrays) -> str:
-    digest = hashlib.sha256()
-    for one in arrays:
-        digest.update(np.ascontiguousarray(one).tobytes())
-    return digest.hexdigest()[:16]
-
-
-def _of_runs(result) -> list[str]:
-    """Of each run the samples, the answer and the pulls of every arm."""
-    axis = result.samples.ndim - 1
-    return [
-        _hash(*(np.take(x, i, axis) for x in (result.samples, result.answer, result.pulls)))
-        for i in range(result.samples.shape[axis])
-    ]
-
-
-def _of_one(found, *names) -> list[str]:
-    return [_hash(*(getattr(found, name) for name in names))]
+def hashes(job: Job) -> list[str]:
+    """Of each run all arrays, to the last bit."""
+    arrays = [np.asarray(x) for x in job.call(job)[0].values() if x is not None]
+    each = (b"".join(x[run].tobytes() for x in arrays) for run in range(len(arrays[0])))
+    return [hashlib.sha256(one).hexdigest()[:16] for one in each]
 
 
 def runs_avx512() -> bool:
@@ -132,7 +110,7 @@ def main() -> None:
     known = jobs()
     names = names or list(known)
     if word == "hash":
-        print(json.dumps({name: known[name]() for name in names}))
+        print(json.dumps({name: hashes(known[name]) for name in names}))
         return
     found = {}
     for setting, extra in settings().items():
