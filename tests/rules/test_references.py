@@ -13,7 +13,7 @@ from jaxelim import scope
 from jaxelim.contracts.views import Snapshot
 from jaxelim.lanes import LaneOps
 from tests import twin
-from tests.calls import NAMES, checked
+from tests.calls import checked
 
 FAMILIES = {
     "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
@@ -92,20 +92,6 @@ def test_values_and_gradients_are_those_of_the_definition(family):
 # What is right, H*, ties, proofs.
 
 
-def test_reprs_and_scales():
-    one = je.BestArm(reference=0.25)
-    assert eval(repr(one), NAMES) == one and hash(one) == hash(eval(repr(one), NAMES))
-    assert je.BestArm(reference=0.0) != je.BestArm()
-    assert je.BestArm(reference=0.5).scaled(2.0) == one
-
-
-def test_ties_off_the_reference_are_allowed():
-    problem, eye = je.BestArm(reference=0.5), np.eye(3)
-    problem.check(eye, np.array([0.3, 0.3, 0.2]))  # no arm, whichever is the best
-    problem.check(eye, np.array([0.9, 0.5, 0.2]))
-    je.TopM(2).check(np.eye(4), np.array([1.0, 1.0, 0.5, 0.0]))  # a tie within the answer
-
-
 def test_mixtures_cover_the_pieces():
     """P = K: an answer is wrong only if one of K pieces that hold the truth was refuted."""
     given = je.Instance.unstructured([0.9, 0.7, 0.3, 0.2], je.Bernoulli())
@@ -160,10 +146,6 @@ def test_p_values_are_those_of_the_definition():
             worst = least.min(0)[~answer].max()
             np.testing.assert_allclose(found.answer, min(1, 3 * worst), rtol=1e-8)
     assert 0 < none < looks
-
-
-def test_the_problem_keeps_its_contract():
-    assert je.testing.check(je.BestArm(reference=0.2), draws=80)
 
 
 @pytest.mark.slow
