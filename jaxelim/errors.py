@@ -71,11 +71,7 @@ class FamilyError(_ContractError):
     """A family or a source breaks its contract: a method raises, or returns what is not allowed.
 
     Rewards, estimates and LLRs that are not finite are refused after the chunk in which they came.
-
-    Args:
-        argument, given, allowed, note: as of an `ArgumentError`.
-        t, run, instance: where a number was not finite: samples, the run and, in a
-            batch, the instance; None for other faults.
+    Its fields are those of a `RuleError`, without an arm.
     """
 
 

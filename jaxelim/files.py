@@ -55,16 +55,13 @@ def write_whole(path: Path, contents: bytes) -> None:
     """
     part = _part_of(path)
     try:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        try:
+        with open(part, "wb", buffering=0) as file:
             rest = memoryview(contents)
             while rest:
-                rest = rest[os.write(handle, rest) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+                rest = rest[os.write(file.fileno(), rest) :]
+            os.fsync(file.fileno())
         os.replace(part, path)
-        flush_folder(path.parent)
+        _flush(path.parent)
     except BaseException as error:  # an interrupt too
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
@@ -90,7 +87,7 @@ def cannot_write(error: OSError) -> str:
     return f"cannot be written: {words}"
 
 
-def flush_folder(folder: Path) -> None:
+def _flush(folder: Path) -> None:
     """Flush a folder to the disk, so that a rename in it is permanent."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -110,18 +110,23 @@ def parse(
 
     def named(node: ast.AST) -> Any:
         name = ast.unparse(node)
-        if isinstance(node, ast.Name):
-            if (thing := names.get(_plain(name))) is not None:
-                return thing
-            if name == "array":
-                return _array
-        elif not re.fullmatch(r"[\w.]+", name):
+        bare = isinstance(node, ast.Name)
+        if bare and (thing := names.get(_plain(name))) is not None:
+            return thing
+        if name == "array":
+            return _array
+        if not re.fullmatch(r"[\w.]+", name):
             raise ArgumentError(argument, text, allowed)
         if files:
             raise NotHere(name)
-        if isinstance(node, ast.Name):
+        if bare:
             raise unknown_name(argument, name, names)
-        return _imported(argument, text, name)
+        module, _, last = name.rpartition(".")
+        try:
+            return getattr(importlib.import_module(module), last)
+        except (ImportError, AttributeError) as error:
+            own = "module:Class(..), of a module that Python finds from here and a class in it"
+            raise ArgumentError(argument, text, own, str(error)) from error
 
     def called(thing: Any, name: str, *given: Any, **settings: Any) -> Any:
         signature = inspect.signature(thing)
@@ -149,16 +154,6 @@ def _array(entries: list, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     return np.array(entries, dtype).reshape(shape)
 
 
-def _imported(argument: str, text: str, name: str) -> Any:
-    """The class or function of a dotted name."""
-    module, _, last = name.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), last)
-    except (ImportError, AttributeError) as error:
-        allowed = "module:Class(..), of a module that Python finds from here and a class in it"
-        raise ArgumentError(argument, text, allowed, str(error)) from error
-
-
 def text_of(argument: str, value: Any) -> str:
     """The text that `parse` reads as an equal value; fields at their defaults are left out."""
     text = lambda entry: text_of(argument, entry)  # noqa: E731
@@ -178,30 +173,24 @@ def text_of(argument: str, value: Any) -> str:
         return f"{{{', '.join(f'{text(key)}: {text(one)}' for key, one in value.items())}}}"
     kind = type(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
-        settings = [f"{field.name}={text(own)}" for field, own in fields
-                    if field.init and not _default(field, own)]  # fmt: skip
+        settings = []
+        for field in filter(lambda field: field.init, dataclasses.fields(value)):
+            own = getattr(value, field.name)
+            if not (type(own) is type(field.default) and own == field.default):
+                settings.append(f"{field.name}={text(own)}")
         return f"{name_of(kind)}({', '.join(settings)})"
     if callable(value) and _defined(value):
         return f"{value.__module__}.{value.__qualname__}"
     if not isinstance(value, type) and not callable(value) and getattr(value, "__dict__", 1) == {}:
         return f"{name_of(kind)}()"
-    allowed = (
-        "what a file can name: a frozen dataclass, also one with __call__, or a function that "
-        "a module defines; not a lambda"
-    )
-    raise ArgumentError(argument, value, allowed)
+    allowed = "what a file can name: a frozen dataclass, also one with __call__, or a function that "
+    raise ArgumentError(argument, value, allowed + "a module defines; not a lambda")
 
 
 def name_of(kind: Any) -> str:
     """A class's name in texts: bare for jaxelim's own, so that moving a module changes none."""
     own = kind.__module__.startswith("jaxelim.")
     return kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _default(field: Any, value: Any) -> bool:
-    """Whether a field has its default, which is of its type."""
-    return type(value) is type(field.default) and bool(value == field.default)
 
 
 def _defined(value: Any) -> bool:

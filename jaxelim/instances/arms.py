@@ -3,7 +3,7 @@
 Axis letters: K arms, d dimensions, I instances of a batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -129,15 +129,18 @@ class Arms:
             raise UnsupportedError("family", self.family, allowed)
         return self.family.scale
 
+    def rewards(self, text: Callable[[str, Any], str]) -> dict[str, object]:
+        """The family, or the standard deviation that it stands for, and the source, as texts."""
+        source = {} if self.source is None else {"source": text("source", self.source)}
+        if type(self.family) is Gaussian and not self.family.by_arm:
+            return {"noise_std": self.family.std, **source}
+        return {"family": text("family", self.family), **source}
+
     @property
     def family_settings(self) -> dict[str, object]:
         """The entries of family and source in a result's settings, and the costs."""
-        more: dict[str, object] = {} if self.source is None else {"source": repr(self.source)}
-        if self.costs is not None:
-            more["costs"] = repr(self.costs.tolist())
-        if type(self.family) is Gaussian and not self.family.by_arm:
-            return {"noise_std": self.family.std, **more}
-        return {"family": repr(self.family), **more}
+        costs = {} if self.costs is None else {"costs": repr(self.costs.tolist())}
+        return {**self.rewards(lambda _, one: repr(one)), **costs}
 
     @property
     def law(self) -> str:

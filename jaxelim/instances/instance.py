@@ -4,12 +4,11 @@ Axis letters: K arms, d dimensions, I instances of a batch.
 """
 
 import dataclasses
-import functools
 import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike
 from jaxelim import checks
 from jaxelim.contracts import Family, Source
 from jaxelim.errors import ArgumentError, FamilyError, UnsupportedError
-from jaxelim.families import NAMES, SOURCES, Gaussian
+from jaxelim.families import NAMES, SOURCES
 from jaxelim.families.draws import KINDS
 from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.arms import Arms, family_of, features
@@ -222,19 +221,16 @@ class Instance(Arms):
 
     def __repr__(self) -> str:
         """The call that makes this instance; for long arrays with their sizes in their place."""
-        fields = [
-            f"{name}={x.tolist()}" if self.arms.size <= _FEW_NUMBERS
-            else f"{name}=<{'x'.join(map(str, x.shape))}>"
-            for name, x in (("arms", self.arms), ("theta", self.theta))
-        ]  # fmt: skip
-        fields += [f"{name}={value}" for name, value in self.family_settings.items()]
-        if self.name is not None:
-            fields.append(f"name={self.name!r}")
-        return f"Instance({', '.join(fields)})"
+        few = self.arms.size <= _FEW_NUMBERS
+        arrays = {"arms": self.arms, "theta": self.theta}
+        fields = {name: x.tolist() if few else f"<{'x'.join(map(str, x.shape))}>"
+                  for name, x in arrays.items()} | self.family_settings  # fmt: skip
+        fields |= {} if self.name is None else {"name": repr(self.name)}
+        return f"Instance({', '.join(f'{name}={value}' for name, value in fields.items())})"
 
     def __reduce__(self):
         # Unpickle by the constructor, as a pickled array loses its read-only flag.
-        made = functools.partial(Instance, source=self.source, costs=self.costs)
+        made = partial(Instance, source=self.source, costs=self.costs)
         return made, (self.arms, self.theta, None, self.name, self.family)
 
     def to_json(self, path: str | os.PathLike[str], items: ArrayLike | None = None) -> None:
@@ -260,15 +256,9 @@ class Instance(Arms):
         if items is not None:
             features = checks.real_array("items", items, shape=(None, self.d))
             written += f',\n "items": [\n{_rows(features)}]'
-        if type(self.family) is Gaussian and not self.family.by_arm:
-            own: dict[str, Any] = {"noise_std": self.noise_std}
-        else:
-            own = {"family": text_of("family", self.family)}
-        if self.source is not None:
-            own["source"] = text_of("source", self.source)
-        if self.costs is not None:
-            own["costs"] = self.costs.tolist()
-        head = json.dumps({"name": self.name, **own})[1:-1]
+        costs = {} if self.costs is None else {"costs": self.costs.tolist()}
+        own = {"name": self.name, **self.rewards(text_of), **costs}
+        head = json.dumps(own)[1:-1]
         text = f'{{{head},\n "theta": {json.dumps(self.theta.tolist())},\n{written}}}\n'
         write_whole(writable_file("path", path), text.encode())
 

@@ -7,11 +7,8 @@ all other keys are refused.
 
 import json
 import os
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,29 +18,22 @@ from jaxelim.families import NAMES, SOURCES
 from jaxelim.instances.instance import Instance
 from jaxelim.text import NotHere, parse
 
+_FOLDER = Path(__file__).parent / "data"
 _KEYS = ("name", "arms", "theta", "means", "noise_std", "family", "source", "costs", "items",
          "used_in", "problems", "m")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Description:
-    """The description of a shipped instance.
+class Description(NamedTuple):
+    """A shipped instance: its name, K arms in d dimensions, and the paper's use of it.
 
-    Attributes:
-        name: its name.
-        K: the number of arms.
-        d: the dimension.
-        structure: "linear" or "unstructured".
-        problems: the problems for which the paper uses it, among "best-arm", "top-m"
-            and "thresholding".
-        m: the m of top m in the paper; None if the paper does not use it for top m.
-        used_in: the tables and figures of the paper with it.
+    The paper uses it for `problems`, among "best-arm", "top-m" and "thresholding", in the tables
+    and figures `used_in`. `m` is that of top m; None: it is not among the problems.
     """
 
     name: str
     K: int
     d: int
-    structure: str
+    structure: str  # "linear" or "unstructured"
     problems: tuple[str, ...]
     m: int | None
     used_in: str
@@ -51,9 +41,7 @@ class Description:
 
 def names() -> tuple[str, ...]:
     """The names of the shipped instances, sorted."""
-    files = (resources.files("jaxelim.instances") / "data").iterdir()
-    found = [Path(file.name) for file in files]
-    return tuple(sorted(path.stem for path in found if path.suffix == ".json"))
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
 
 
 def describe(name: str) -> Description:
@@ -64,7 +52,7 @@ def describe(name: str) -> Description:
     """
     if name not in names():
         raise unknown_name("name", name, names())
-    content, one = _shipped(name)
+    content, one = _read(name)
     used = tuple(content["problems"]), content["m"], content["used_in"]
     return Description(name, one.K, one.d, one.structure, *used)
 
@@ -100,11 +88,10 @@ def _read(name_or_path: str | os.PathLike[str]) -> tuple[dict[str, Any], Instanc
     if isinstance(path, bytes):
         allowed = "the name of a shipped instance, or the path of a file"
         raise ArgumentError("name_or_path", name_or_path, allowed)
-    if isinstance(name_or_path, str):
-        if path in names():
-            return _shipped(path)
-        looks_like_path = path.endswith(".json") or Path(path).name != path
-        if not looks_like_path and not os.path.exists(path):
+    if isinstance(name_or_path, str) and path in names():
+        path = _FOLDER / f"{path}.json"
+    elif isinstance(name_or_path, str) and not os.path.exists(path):
+        if not path.endswith(".json") and Path(path).name == path:
             raise unknown_name("name_or_path", path, names())
     if not os.path.isfile(path):
         there = os.path.exists(path)
@@ -128,12 +115,6 @@ def _refused(path: Any, problem: str) -> ArgumentError:
     return ArgumentError("name_or_path", path, allowed, problem)
 
 
-@cache
-def _shipped(name: str) -> tuple[dict[str, Any], Instance]:
-    file = resources.files("jaxelim.instances") / "data" / f"{name}.json"
-    return _parse(file.read_text(encoding="utf-8"), name)
-
-
 def _parse(text: str, usual: str) -> tuple[dict[str, Any], Instance]:
     """The JSON object of a text, and the instance that it defines, named `usual` without a name."""
     try:
@@ -154,14 +135,18 @@ def _parse(text: str, usual: str) -> tuple[dict[str, Any], Instance]:
         raise ValueError(f"it has the keys {both}, of which it may have one")
     if not unstructured and len(named) < 2:
         raise ValueError(f"the key {'arms' if named == ['theta'] else 'theta'!r} is missing")
-    std = content.get("noise_std")
-    family, source = _named("family", content, NAMES), _named("source", content, SOURCES)
-    if family is not None and std is not None and family.design:
-        family = None
-    if "noise_std" in content and std is None:
-        raise ArgumentError("noise_std", std, "a number")
-    own: Any = dict(family=family, source=source, noise_std=std, costs=content.get("costs"))
-    own["name"] = content.get("name", usual)
+    own: Any = {"name": usual}
+    own |= {key: content[key] for key in ("name", "noise_std", "costs") if key in content}
+    for key, known in (("family", NAMES), ("source", SOURCES)):
+        try:
+            if content.get(key) is not None:
+                own[key] = parse(content[key], key, known, files=True)
+        except NotHere as error:
+            raise unknown_name(key, str(error), known) from None
+    if own.get("noise_std", 1) is None:
+        raise ArgumentError("noise_std", None, "a number")
+    if "noise_std" in own and "family" in own and own["family"].design:
+        del own["family"]  # which says no more
     if unstructured:
         instance = Instance.unstructured(content.get("means"), **own)
     else:
@@ -169,15 +154,6 @@ def _parse(text: str, usual: str) -> tuple[dict[str, Any], Instance]:
     if content.get("items") is not None:
         checks.real_array("items", content["items"], shape=(None, instance.d))
     return content, instance
-
-
-def _named(key: str, content: dict[str, Any], known: dict[str, Any]) -> Any:
-    """The family or source of a file, by its text; None if it has none."""
-    try:
-        written = content.get(key)
-        return None if written is None else parse(written, key, known, files=True)
-    except NotHere as error:
-        raise unknown_name(key, str(error), known) from None
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
