@@ -16,7 +16,6 @@ from jaxelim.errors import ArgumentError, in_words, unknown_name
 MAX_SAMPLES = 1_000_000
 """The default cap on a run's samples, in `simulate` and on the command line."""
 MAX_RUNS = 2**31  # run indices fit int32
-MAX_SEED = 2**63  # seeds fit int64
 _REACH = 1e-10  # of a direction may be orthogonal to a span, by rounding
 
 
@@ -26,16 +25,17 @@ def real_array(
     *,
     ndim: int | tuple[int, ...] | None = None,
     shape: tuple[int | None, ...] | None = None,
+    kind: str = "",
 ) -> np.ndarray:
     """Convert `value` to a new C-ordered float64 array.
 
     Converts integers. Refuses bools (at any depth), complex numbers, objects, strings,
     dates, masked arrays, ragged lists, NaN and infinities. `ndim` is the number of dimensions,
-    or those allowed; in `shape` None is any length.
+    or those allowed; in `shape` None is any length; `kind` says in words what is allowed.
     """
     dimensions = (ndim,) if isinstance(ndim, int) else ndim
     dimensions = dimensions if shape is None else (len(shape),)
-    kind = _shape_in_words(dimensions, shape)
+    kind = kind or _shape_in_words(dimensions, shape)
     array = _as_array(name, value, kind)
     if array.dtype.kind not in "iuf":
         raise ArgumentError(name, value, kind, f"its type is {array.dtype}")
@@ -95,10 +95,7 @@ def refuse_off_simplex(name: str, value: Any, weights: np.ndarray) -> None:
 def fractions(name: str, value: Any, high: float = 1.0, said: str = "1") -> np.ndarray:
     """Convert numbers strictly between 0 and `high`, in words `said`, to float64: [] or [n]."""
     kind = f"a number strictly between 0 and {said}, or a non-empty 1-D array of such numbers"
-    try:
-        array = real_array(name, value, ndim=(0, 1))
-    except ArgumentError as error:
-        raise ArgumentError(name, value, kind, error.note) from None
+    array = real_array(name, value, ndim=(0, 1), kind=kind)
     bad = (array <= 0) | (array >= high)
     if array.size == 0 or bad.any():
         note = f"{array[bad][0]} at [{np.argmax(bad)}]" if array.size > 1 else ""
@@ -137,7 +134,7 @@ def runs(value: Any) -> np.ndarray:
 
 def seed(value: Any) -> int:
     """Convert a seed to a Python int, 0 <= seed < 2^63."""
-    return integer("seed", value, low=0, high=MAX_SEED - 1)
+    return integer("seed", value, low=0, high=2**63 - 1)  # int64
 
 
 def choice(name: str, value: Any, known: Iterable[str]) -> str:
@@ -194,12 +191,10 @@ def _within(number: float, low: float | None, high: float | None, open: bool = F
 
 
 def _bounds_in_words(kind: str, low: Any, high: Any, open: bool = False) -> str:
-    if low is None and high is None:
-        return kind.replace("finite", "finite real")
-    if high is None:
-        return f"{kind} {'>' if open else '>='} {low}"
-    if low is None:
-        return f"{kind} {'<' if open else '<='} {high}"
+    if low is None or high is None:
+        end, sign = (high, "<") if low is None else (low, ">")
+        bound = f"{kind} {sign}{'' if open else '='} {end}"
+        return kind.replace("finite", "finite real") if end is None else bound
     if "integer" in kind:
         return f"{kind} from {low} to {high}"
     return f"a number strictly between {low} and {high}" if open else f"a number in [{low}, {high}]"

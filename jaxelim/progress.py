@@ -1,6 +1,7 @@
 """Progress of long work, shown at a terminal, in a notebook, or line by line in a file."""
 
 import contextvars
+import io
 import multiprocessing
 import os
 import sys
@@ -32,11 +33,9 @@ def _may_show() -> bool:
     Not in threads and worker processes, tests, builds of documentation, and `by_parts`.
     """
     here = threading.current_thread() is threading.main_thread()
-    if not here or multiprocessing.parent_process() is not None or _INSIDE.get():
-        return False
-    if any(os.environ.get(name) for name in _QUIET) or "sphinx" in sys.modules:
-        return False
-    return sys.stderr is not None or _in_notebook()
+    apart = not here or multiprocessing.parent_process() is not None or _INSIDE.get()
+    quiet = any(map(os.environ.get, _QUIET)) or "sphinx" in sys.modules
+    return not apart and not quiet and (sys.stderr is not None or _in_notebook())
 
 
 def _terminal() -> bool:
@@ -48,18 +47,16 @@ def _in_notebook() -> bool:
     return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
 
 
-class _Lines:
+class _Lines(io.TextIOBase):
     """Standard error that is no terminal: each state of a bar is a line."""
 
-    encoding = "utf-8"
+    encoding: Any = "utf-8"
 
-    def write(self, text: str) -> None:
+    def write(self, text: str) -> int:
         """Print what is not blank."""
         if text.strip() and sys.stderr is not None:
             print(text.strip(), file=sys.stderr, flush=True)
-
-    def flush(self) -> None:
-        """Lines are flushed as they are printed."""
+        return len(text)
 
 
 def _bar(show: Any, **settings: Any) -> Any:

@@ -6,6 +6,7 @@ same run in every call. So blocks of any size, order and machine can be joined.
 """
 
 import io
+import itertools
 import json
 import os
 import re
@@ -82,11 +83,10 @@ class Store:
 
     def write(self, key: str, runs: np.ndarray, arrays: dict, work: dict) -> Path:
         """Write the arrays of consecutive runs [n], and JSON on the work; returns the file."""
-        folder = self.folder / key
-        make_folder(folder)
         contents = io.BytesIO()
         np.savez_compressed(contents, work=np.array(json.dumps(work)), **arrays)
-        path = folder / f"{runs[0]:07d}-{runs[-1]:07d}.npz"
+        path = self.folder / key / f"{runs[0]:07d}-{runs[-1]:07d}.npz"
+        make_folder(path.parent)
         write_whole(path, contents.getvalue())
         return path
 
@@ -155,21 +155,15 @@ def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[s
             runs = np.arange(first, last + 1)
             if (found := opened(path, runs.size)) is None:
                 continue
-            known = target.read(key, runs)
-            for have, others, _ in known:
-                _refuse_conflict(path, have - first, found[0], others)
+            known, axis = target.read(key, runs), found[0]["samples"].ndim - 1
+            for (have, others, _), (name, x) in itertools.product(known, found[0].items()):
+                mine = np.take(x, have - first, axis)
+                if not np.array_equal(mine, others[name], equal_nan=x.dtype.kind == "f"):
+                    words = f"has other numbers than the output for {name} of a run"
+                    raise StoreError(path, f"{words} of the same call")
             if sum(have.size for have, *_ in known) < runs.size:
                 copied.append(target.write(key, runs, *found))
     return copied
-
-
-def _refuse_conflict(path: Path, rows: np.ndarray, arrays: dict, others: dict) -> None:
-    """Refuse a block whose arrays, at some rows, differ from others of the same runs."""
-    for name, x in arrays.items():
-        mine = np.take(x, rows, arrays["samples"].ndim - 1)
-        if not np.array_equal(mine, others[name], equal_nan=x.dtype.kind == "f"):
-            words = f"has other numbers than the output for {name} of a run of the same call"
-            raise StoreError(path, words)
 
 
 __all__ = ["Store", "merge"]

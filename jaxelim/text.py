@@ -183,8 +183,8 @@ def text_of(argument: str, value: Any) -> str:
         return f"{value.__module__}.{value.__qualname__}"
     if not isinstance(value, type) and not callable(value) and getattr(value, "__dict__", 1) == {}:
         return f"{name_of(kind)}()"
-    allowed = "what a file can name: a frozen dataclass, also one with __call__, or a function that "
-    raise ArgumentError(argument, value, allowed + "a module defines; not a lambda")
+    allowed = "what a file can name: a frozen dataclass, also one with __call__, or a function "
+    raise ArgumentError(argument, value, allowed + "that a module defines; not a lambda")
 
 
 def name_of(kind: Any) -> str:

@@ -204,8 +204,7 @@ class Instance(Arms):
 
     def replace(self, **changes: Any) -> "Instance":
         """This instance with other arguments of its constructor, checked again."""
-        names = ("arms", "theta", "name", "family", "source", "costs")
-        return Instance(**{name: getattr(self, name) for name in names} | changes)
+        return dataclasses.replace(self, **changes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):
