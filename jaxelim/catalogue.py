@@ -18,11 +18,15 @@ def _spelled(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
 
 
+def name_of(rule: type[SamplingRule]) -> str:
+    """The command-line name of a rule."""
+    return rule.traits.name or _spelled(rule.__name__)
+
+
 def rules() -> dict[str, type[SamplingRule]]:
     """Sampling rules by command-line name."""
     found = [one for one in vars(sampling).values() if isinstance(one, type)]
-    found = [one for one in found if issubclass(one, SamplingRule)]
-    return dict(sorted((one.traits.name or _spelled(one.__name__), one) for one in found))
+    return dict(sorted((name_of(one), one) for one in found if issubclass(one, SamplingRule)))
 
 
 def presets() -> dict[str, Callable[..., SamplingRule]]:
