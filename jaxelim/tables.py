@@ -55,13 +55,13 @@ def aligned(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return ["  ".join(map(str.rjust, line, widths)) for line in lines]
 
 
+def shown(value: Any, digits: int = 4) -> str:
+    """A cell's text: numbers have four digits, NaN is a hyphen."""
+    if not isinstance(value, float):
+        return str(value)
+    whole = f"{value:.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
+    return "-" if math.isnan(value) else whole
+
+
 def _in_words(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Rows of texts: numbers have four digits, NaN is a hyphen."""
-
-    def word(value: Any) -> str:
-        if not isinstance(value, float):
-            return str(value)
-        whole = f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-        return "-" if math.isnan(value) else whole
-
-    return [{key: word(value) for key, value in row.items()} for row in rows]
+    return [{key: shown(value) for key, value in row.items()} for row in rows]
