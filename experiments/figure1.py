@@ -23,8 +23,8 @@ import jaxelim as je
 from experiments import cells, paper, tables
 from jaxelim import catalogue, checks, figures
 from jaxelim.errors import UnsupportedError
+from jaxelim.figures.arms import drawn_active
 from jaxelim.figures.drawn import Entry
-from jaxelim.figures.results import drawn_active
 from jaxelim.files import write_whole
 
 INSTANCE = "linear-d10"
@@ -105,14 +105,14 @@ def full_selective_figure(results: Mapping[tuple[str, str], je.Result]) -> Figur
     """
     (selective, _), (full, _), *_ = figures.STYLES
     styles = {
-        ("selective", "stopping"): (selective, "-"),
-        ("selective", "both"): (selective, (0, (5, 2))),
-        ("full", "stopping"): (full, (0, (1, 1))),
-        ("full", "both"): (full, (0, (5, 1, 1, 1))),
+        ("selective", "stopping"): dict(color=selective, linestyle="-"),
+        ("selective", "both"): dict(color=selective, linestyle=(0, (5, 2))),
+        ("full", "stopping"): dict(color=full, linestyle=(0, (1, 1))),
+        ("full", "both"): dict(color=full, linestyle=(0, (5, 1, 1, 1))),
     }
     words = {"stopping": "at stopping", "both": "at stopping and sampling"}
     return drawn_active([
-        Entry(f"{elimination}, {words[place]}", one, n, *styles[elimination, place], "o")
+        Entry(f"{elimination}, {words[place]}", one, n, styles[elimination, place])
         for n, ((elimination, place), one) in enumerate(results.items())
     ], 0.5)  # fmt: skip
 

@@ -294,9 +294,8 @@ def scaling_figure(drawn: Sequence[Panel]) -> Figure:
     figure, places = panels((4.6 * across, 4.4 * rows), across, rows)
     for axes, panel in zip(places.flat, drawn, strict=False):
         for place, (name, (mean, bar)) in enumerate(panel.measured.items()):
-            colour, dash, marker = style_of(place)
-            axes.errorbar(panel.x, mean, bar, color=colour, linestyle=dash, linewidth=1.5,
-                          capsize=2.5, markersize=5, marker=marker, label=name)  # fmt: skip
+            axes.errorbar(panel.x, mean, bar, linewidth=1.5, capsize=2.5, markersize=5, label=name,
+                          **style_of(place))  # fmt: skip
         for place, (name, values) in enumerate(panel.references.items()):
             dash = (":", "--", "-.", (0, (1, 3)))[place % 4]
             axes.plot(panel.x, values, color=GREY, linestyle=dash, linewidth=1.3, label=name)

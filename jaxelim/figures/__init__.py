@@ -8,17 +8,15 @@ readers; dashes and markers suit grey prints. `save` writes PNG and PDF.
 from collections.abc import Callable
 from typing import Any
 
-from jaxelim.figures.results import (
-    active_arms,
-    active_arms_figure,
-    pulls_figure,
+from jaxelim.figures.arms import active_arms, active_arms_figure, allocation_figure, pulls_figure
+from jaxelim.figures.style import MARKERS, STYLES, figure_file, save
+from jaxelim.figures.times import (
+    comparison_figure,
     ratio_figure,
+    study_figure,
     survival_figure,
     tau_figure,
 )
-from jaxelim.figures.studies import study_figure
-from jaxelim.figures.style import MARKERS, STYLES, figure_file, save
-from jaxelim.figures.two_panels import allocation_figure, comparison_figure
 from jaxelim.simulation.results.summaries import compare
 
 __all__ = [

@@ -24,13 +24,13 @@ def fit(figure: Figure) -> None:
     numbers: dict[str, str] = {}
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         labels = [text.get_text() for text in axis.get_ticklabels()]
-        drawn = [_drawn(label, numbers) for label in labels]
+        drawn = [_drawn(label, numbers)[0] for label in labels]
         if drawn != labels:
             axis.set_ticklabels(drawn)
     texts: Any = figure.findobj(Text)
     for text in texts:
-        text.set_text(_drawn(text.get_text(), numbers))
-        fonts, _ = _fonts(_missing(text.get_text()))
+        drawn, fonts = _drawn(text.get_text(), numbers)
+        text.set_text(drawn)
         if fonts:
             text.set_fontfamily([*text.get_fontfamily(), *fonts])
     if numbers:
@@ -38,24 +38,22 @@ def fit(figure: Figure) -> None:
         figure.supxlabel("\n".join(textwrap.wrap(legend, _NOTE)), fontsize=7)
 
 
-def _drawn(text: str, numbers: dict[str, str]) -> str:
-    """A text with a number in place of each name that has letters in no font."""
-    missing, parts = _missing(text), []
-    _, lost = _fonts(missing)
+def _drawn(text: str, numbers: dict[str, str]) -> tuple[str, tuple[str, ...]]:
+    """A text with a number in place of each name that has letters in no font, and its fonts.
+
+    These are fonts of letters that matplotlib's own font lacks.
+    """
+    if text.isascii():
+        return text, ()
+    own, parts = _of_file(font_manager.findfont(font_manager.FontProperties())), []
+    missing = frozenset(x for x in text if not x.isspace() and x not in own)
+    fonts, lost = _fonts(missing)
     for other, group in itertools.groupby(text, missing.__contains__):
         part = "".join(group)
         if other and not lost.isdisjoint(part):
             part = numbers.setdefault(part, f"#{len(numbers) + 1}")
         parts.append(part)
-    return "".join(parts)
-
-
-def _missing(text: str) -> frozenset[str]:
-    """The letters of a text that matplotlib's font lacks."""
-    if text.isascii():
-        return frozenset()
-    own = _of_file(font_manager.findfont(font_manager.FontProperties()))
-    return frozenset(x for x in text if not x.isspace() and x not in own)
+    return "".join(parts), fonts
 
 
 @functools.lru_cache(maxsize=256)

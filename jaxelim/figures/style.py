@@ -1,4 +1,4 @@
-"""Shared figure style: colours, dashes, sizes. And the writing of figures."""
+"""Shared figure style: colours, dashes, panels, legends. And the writing of figures."""
 
 import io
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib.axes import Axes
+import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
@@ -29,6 +29,15 @@ its own dashes for grey prints."""
 MARKERS = "osD^vPX<>*hp"
 GREY = "0.35"
 
+_KINDS = sorted(set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"})
+"""The endings that matplotlib knows; its pgf needs LaTeX."""
+_EMPTY = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None},
+}
+"""No date and no version, so that equal figures give equal files."""
+
 
 class Drawing(Figure):
     """A figure that a notebook shows as the value of a cell, without pyplot or a magic command.
@@ -41,9 +50,21 @@ class Drawing(Figure):
         super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
-        contents = io.BytesIO()
-        self.savefig(contents, format="png", dpi=100, metadata=_EMPTY["png"])
-        return contents.getvalue()
+        return _contents(self, "png", 100)
+
+
+def _contents(figure: Figure, kind: str, dpi: int) -> bytes:
+    """The bytes of a file of this kind."""
+    contents = io.BytesIO()
+    with matplotlib.rc_context({"pdf.fonttype": 42}):  # keeps the text of a PDF as text
+        figure.savefig(contents, format=kind, dpi=dpi, metadata=_EMPTY.get(kind))
+    return contents.getvalue()
+
+
+def _kind(path: Path) -> str:
+    """The format that the ending of a path names; "" if it names none."""
+    kind = path.suffix[1:].lower()
+    return kind if kind in _KINDS else ""
 
 
 def save(
@@ -69,36 +90,16 @@ def save(
         StoreError: the file cannot be written, such as on a full disk; an older file
             stays as it was.
     """
-    path = Path(path)
-    targets = [path]
-    if endings is not None or path.suffix[1:].lower() not in _kinds():
-        stem = path.with_suffix("") if path.suffix[1:].lower() in _kinds() else path
-        kinds = ("png", "pdf") if endings is None else endings
-        for kind in kinds:
-            checks.choice("endings", kind, ("png", "pdf"))
+    targets, path = [Path(path)], Path(path)
+    if endings is not None or not _kind(path):
+        stem, both = path.with_suffix("") if _kind(path) else path, ("png", "pdf")
+        kinds = [checks.choice("endings", x, both) for x in (both if endings is None else endings)]
         targets = [stem.with_name(f"{stem.name}.{kind}") for kind in kinds]
     for target in targets:
         writable_file("path", target)
     for target in targets:
-        kind, contents = target.suffix[1:].lower(), io.BytesIO()
-        # Type 42 keeps the text of a PDF as text.
-        with matplotlib.rc_context({"pdf.fonttype": 42}):
-            figure.savefig(contents, format=kind, dpi=dpi, metadata=_EMPTY.get(kind))
-        write_whole(target, contents.getvalue())
+        write_whole(target, _contents(figure, _kind(target), dpi))
     return tuple(targets)
-
-
-# No date and no version, so that equal figures give equal files.
-_EMPTY = {
-    "png": {"Software": None},
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    "svg": {"Date": None},
-}
-
-
-def _kinds() -> set[str]:
-    """The endings that matplotlib knows; its pgf needs LaTeX."""
-    return set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"}
 
 
 def figure_file(name: str, path: Any) -> Path:
@@ -108,31 +109,28 @@ def figure_file(name: str, path: Any) -> Path:
         ArgumentError: the path fails a check; see `writable_file`.
     """
     path = Path(path)
-    if path.suffix[1:].lower() not in _kinds() and not path.is_dir():
-        allowed = f"a file that ends in {', '.join(f'.{kind}' for kind in sorted(_kinds()))}"
+    if not _kind(path) and not path.is_dir():
+        allowed = f"a file that ends in {', '.join(f'.{kind}' for kind in _KINDS)}"
         raise ArgumentError(name, str(path), allowed, f"it ends in {path.suffix!r}")
     return writable_file(name, path)
 
 
 def panels(
-    size: tuple[float, float], columns: int = 1, rows: int = 1, grid: Any = "both", **how: Any
-) -> tuple[Figure, Any]:
+    size: tuple[float, float] = (7, 4.2), columns: int = 1, rows: int = 1, grid: Any = "both",
+    **how: Any,
+) -> tuple[Figure, Any]:  # fmt: skip
     """A figure of panels [rows, columns] with a light grid; its size in inches."""
     figure = Drawing(figsize=size, layout="constrained")
     found = figure.subplots(rows, columns, squeeze=False, **how)
     for axes in found.flat:
         axes.grid(alpha=0.25, linewidth=0.5, axis=grid)
+        axes.set_axisbelow(True)
     return figure, found
 
 
-def single(width: float = 7, height: float = 4.2, grid: str = "both") -> tuple[Figure, Axes]:
-    """A figure of one panel."""
-    figure, ((axes,),) = panels((width, height), grid=grid)
-    return figure, axes
-
-
-def logarithmic(axis: Axis, low: float, high: float) -> None:
-    """Tick a logarithmic axis with plain numbers, however short the range [low, high] is."""
+def logarithmic(axis: Axis) -> None:
+    """Tick a logarithmic axis with plain numbers, however short its range is."""
+    low, high = axis.get_view_interval()
     if high > 5 * low:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
         axis.set_minor_formatter(NullFormatter())
@@ -143,41 +141,33 @@ def logarithmic(axis: Axis, low: float, high: float) -> None:
         axis.set_major_formatter(ScalarFormatter(useOffset=False))
 
 
-def outside(figure: Figure, where: str, note: str | None = None) -> None:
-    """Add a legend of all panels outside them, with as many columns as its labels leave room for.
+def legend(figure: Figure, where: str | None = None, note: str | None = None) -> Figure:
+    """Add a legend of all panels, with the title `note`; return the figure.
 
-    Args:
-        figure: with a constrained layout.
-        where: "upper left" or "lower center".
-        note: its title.
+    It is outside the panels, such as "upper left", with as many columns as its labels leave
+    room for. By default it is in the panel, but below it if it has more than 8 lines, as it
+    would hide the curves.
     """
     named: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
-    widest = 0.6 + 0.06 * max(map(len, named))  # inches
-    place: Any = f"outside {where}"
-    columns = max(1, min(5, int(figure.get_figwidth() / widest)))
-    figure.legend(list(named.values()), list(named), frameon=False, fontsize=8, title=note,
-                  loc=place, title_fontsize=8, ncols=columns)  # fmt: skip
-
-
-def finished(figure: Figure, note: str | None = None) -> Figure:
-    """Add a legend without a frame, with the title `note`.
-
-    A legend of more than 8 lines is below the panel, as it would hide the curves.
-    """
-    axes = figure.axes[0]
-    if len(axes.get_legend_handles_labels()[1]) > 8:
+    own: Any = dict(handles=list(named.values()), labels=list(named), frameon=False, title=note)
+    if where is None and len(named) <= 8:
+        figure.axes[0].legend(fontsize=9, title_fontsize=9, **own)
+        return figure
+    if where is None:
         figure.set_figheight(figure.get_figheight() + 1)
-        outside(figure, "lower center", note)
-    else:
-        axes.legend(frameon=False, title=note, title_fontsize=8)
+    widths = np.sort([-0.6 - 0.06 * len(label) for label in named])  # inches, the widest first
+    columns = max(1, min(5, int((-widths.cumsum() <= figure.get_figwidth()).sum())))
+    place: Any = f"outside {where or 'lower center'}"
+    figure.legend(loc=place, ncols=columns, fontsize=8, title_fontsize=8, **own)
     return figure
 
 
-def style_of(place: int) -> tuple[Any, Any, str]:
+def style_of(place: int) -> dict[str, Any]:
     """The colour, the dash and the marker of the curve of this number; 144 differ."""
     n = len(STYLES)  # each round over the colours has other dashes
     dash = STYLES[(place + place // n) % n][1]
-    return STYLES[place % n][0], dash, MARKERS[place % len(MARKERS)]
+    return {"color": STYLES[place % n][0], "linestyle": dash,
+            "marker": MARKERS[place % len(MARKERS)]}  # fmt: skip

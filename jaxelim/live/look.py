@@ -236,7 +236,7 @@ class Look:
 
     def figure(self) -> "Figure":
         """The evidence beside the level, and the arms' intervals and pulls."""
-        from jaxelim.figures.two_panels import live_figure  # matplotlib is slow to import
+        from jaxelim.figures.arms import live_figure  # matplotlib is slow to import
 
         return live_figure(self)
 

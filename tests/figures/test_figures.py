@@ -257,9 +257,9 @@ def test_bounds_are_drawn_and_means_exclude_runs_cut_off():
     np.testing.assert_allclose(means, sorted(one.samples[one.stopped].mean()
                                              for one in TAU.values()))  # fmt: skip
     assert "Oracle (2 cut off)" in [text.get_text() for text in axes.get_yticklabels()]
-    told = [text.get_text() for text in axes.get_legend().get_texts()]
+    told = [text.get_text() for text in made_figure("tau").legends[0].get_texts()]
     assert "mean of those that stopped (biased low)" in told
-    whole = figures.tau_figure(TAU["LinGapE"], bounds=False).axes[0].get_legend().get_texts()
+    whole = figures.tau_figure(TAU["LinGapE"], bounds=False).legends[0].get_texts()
     assert [text.get_text() for text in whole] == ["mean"]
 
 

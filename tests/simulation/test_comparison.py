@@ -246,16 +246,14 @@ def test_the_figure_of_a_comparison():
     wrong = np.arange(20) > 2
     found = je.compare({"a": made([a, a], wrong), "b": made([b, b])})
     left, right = figures.comparison_figure(found).axes
-    for n, row in enumerate(found.to_dict("records")):
-        at = len(found) - 1 - n
-        (line,) = [one for one in left.lines if list(one.get_ydata()) == [at, at]]
-        np.testing.assert_allclose(line.get_xdata(), [row["ratio_low"], row["ratio_high"]])
-        (point,) = [one for one in left.lines if list(one.get_ydata()) == [at]]
-        assert point.get_xdata()[0] == row["ratio"]
-        rates = [one.get_xdata() for one in right.lines if one.get_ydata()[0] == at + 0.15]
-        np.testing.assert_allclose(rates[0], [row["errors_first_low"], row["errors_first_high"]])
-        assert rates[1][0] == row["errors_first"] == 3 / 20
-    dotted = [one.get_xdata()[0] for one in right.lines if one.get_linestyle() == ":"]
+    for axes, name, shift in ((left, "ratio", 0), (right, "errors_first", 0.15)):
+        y = np.arange(len(found))[::-1] + shift
+        np.testing.assert_array_equal(axes.lines[0].get_xydata(), np.stack([found[name], y], 1))
+        ends = np.stack([found[f"{name}_low"], found[f"{name}_high"]], 1)
+        bars = np.array(axes.collections[0].get_segments())
+        np.testing.assert_allclose(bars, np.stack([ends, np.stack([y, y], 1)], -1))
+    assert list(found["errors_first"]) == [3 / 20] * 2
+    dotted = [one[0, 0] for one in right.collections[-1].get_segments()]
     assert dotted == [0.1, 0.01]
     labels = [text.get_text() for text in left.get_yticklabels()]
     assert labels == ["a / b\nllr, delta 0.1", "a / b\nllr, delta 0.01"]
