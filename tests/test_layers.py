@@ -13,7 +13,7 @@ LAYERS = (
     ("matrices", "lanes", "errors", "checks", "files", "progress", "scope", "cache",
      "tables", "text", "numerics", "mixtures"),
     ("contracts",),
-    ("evidence", "thresholds"),
+    ("evidence", "returned", "thresholds"),
     ("stopping", "families", "problems", "saddle"),
     ("instances", "engine"),
     ("bounds", "store", "parallel"),

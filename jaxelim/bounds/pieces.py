@@ -15,12 +15,12 @@ import numpy as np
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
-from jaxelim.contracts.returned import traced_shape
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.evidence.half_spaces import Derivatives, Directions, LinearContext
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import PLAIN, pytree
+from jaxelim.returned import traced_shape
 
 # Features of a larger condition number are refused: half of the digits of float64 are left.
 _WORST = 1e8

@@ -160,7 +160,7 @@ class SamplingRule:
         return ()
 
     def prepare(self, instance: Any, problem: Problem, ridge: float | None) -> Tree:
-        """Host: NumPy arrays computed once for each instance; `view.prepared` holds them."""
+        """Host: numbers in NumPy arrays, [instance, ..] for a batch, for `view.prepared`."""
         return ()
 
     def caution(
@@ -174,19 +174,19 @@ class SamplingRule:
         return self
 
     def init(self, view: View) -> Tree:
-        """The rule's state after the initial pulls."""
+        """The rule's state after the initial pulls, a pytree of arrays."""
         return ()
 
     def choose(self, view: View, state: Tree, *rarely: Rarely) -> tuple[Array, Tree]:
-        """The arm to pull, [] int32, and the next state; `rarely`, if it is taken: see `Rarely`."""
+        """(arm, state): an integer [] from 0 to K - 1, a state like `init`'s; see `Rarely`."""
         raise undefined(self, "choose(view, state)")
 
     def work(self, view: View, state: Tree) -> Array | tuple[Array, Array]:
-        """The pieces that this next state's choice tested: []; or a pair, with what it solved."""
+        """How many pieces this next state's choice tested, []; or a pair, with what it solved."""
         return view.active_count if "pieces" in self.traits.reads else jnp.zeros_like(view.t)
 
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:
-        """The native test of the next state: whether it stops, [] bool, and its answer, [K]."""
+        """(stops, answer) of the native test of this next state, [] bool and [K] bool; or None."""
         return None
 
 
@@ -200,15 +200,15 @@ class StoppingRule:
     native: ClassVar[bool] = False  # the sampling rule's own test ends runs
 
     def start(self, seen: Snapshot, pair_times: bool = False) -> Tree:
-        """The state before the first check."""
+        """The state before the first check, arrays with lanes last."""
         return ()
 
     def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
-        """The next state, whether to stop, [] bool, and the number of tested pieces, [] int32."""
+        """(state, stops, tests): the next, bools like beta, and how many pieces it tested, []."""
         raise undefined(self, "observe(seen, state, beta)")
 
     def answer(self, seen: Snapshot, state: Tree) -> Array:
-        """The public answer on stopping with this next state; called only if some run is over."""
+        """The answer, like `seen.public`, of a stop in this state; asked once some run is over."""
         return seen.public
 
 

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from jaxelim.mixtures import Grid
 
 
+NOISES = ("normal", "uniform", "run")
+"""What a draw is given: a standard normal, a uniform on [0, 1), or a uint64 of the whole run."""
+
+
+def noise_type(kind: str, dtype: Any) -> Any:
+    """The type of the noise of a run in the floating type `dtype`."""
+    return jnp.dtype(jnp.uint64) if kind == "run" else dtype
+
+
 class Family:
     """The contract of a reward family: a frozen dataclass of settings.
 
@@ -31,7 +40,7 @@ class Family:
     """
 
     name: ClassVar[str] = ""
-    noise: ClassVar[str] = "uniform"  # what `draw` is given: on [0, 1), or "normal", or "run"
+    noise: ClassVar[str] = "uniform"  # what `draw` is given: one of `NOISES`
     structures: ClassVar[tuple[str, ...]] = ("unstructured",)
     slack: ClassVar[bool] = True  # whether the evidence knows pieces with slack
     initial_pulls: ClassVar[int] = 1  # the least number of initial pulls of each arm
@@ -42,6 +51,7 @@ class Family:
     sufficient: ClassVar[int] = 0  # sums of powers that its statistics are made of; 0: more
     convex_in: ClassVar[str | None] = "mean"
     """Where `log_mixture` is convex, or "reciprocal"; None: it falls up to the estimate."""
+    by_loss: ClassVar[bool] = False  # whether its evidence is made of its `first` and `loss`
     any_law: ClassVar[bool] = False  # independent rewards that it can have are all of its law
     without_replacement: ClassVar[bool] = False  # whether its e-values hold for such draws too
     optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
@@ -153,11 +163,11 @@ class Family:
         return {}
 
     def nature(self, instance: "Instance") -> Tree:
-        """What `draw` needs of the truth: NumPy arrays [instance, ..]."""
+        """What `draw` needs of the truth: numbers in NumPy arrays [instance, ..]."""
         raise undefined(self, "nature(instance)")
 
     def tables(self, instance: "Arms") -> Tree:
-        """What else `start` needs: NumPy arrays [instance, ..]."""
+        """What else `start` needs: numbers in NumPy arrays [instance, ..]."""
         return ()
 
     def space(self, lanes: LaneOps, features: Array, constants: Tree) -> ArmContext:
@@ -165,17 +175,17 @@ class Family:
         return ArmContext(lanes, features, constants)
 
     def draw(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
-        """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
+        """The reward of an arm, [] like noise; `pull` [] int32: its number of earlier pulls."""
         raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
 
     def start(
         self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array
     ) -> Statistics:
-        """The statistics after one pull of each arm; rewards [K, B], tables of one instance."""
+        """`Statistics` after one pull of each arm; rewards [K, B], tables of one instance."""
         raise undefined(self, "start(space, problem, tables, rewards)")
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
-        """The statistics after one more sample where `go` [] bool holds; unchanged elsewhere."""
+        """Like statistics after one more sample where `go` [] bool holds; unchanged elsewhere."""
         raise undefined(self, "update(seen, arm, reward, go)")
 
     def with_pending(
@@ -286,7 +296,7 @@ class Source:
     """
 
     name: ClassVar[str] = ""
-    noise: ClassVar[str] = "uniform"  # what `draw` is given: on [0, 1), or "normal", or "run"
+    noise: ClassVar[str] = "uniform"  # what `draw` is given: one of `NOISES`
     dependence: str = ""  # why rewards of an arm are no independent draws; empty: they are
 
     @property
@@ -318,11 +328,11 @@ class Source:
         raise UnsupportedError("source", self, allowed)
 
     def nature(self, instance: "Instance") -> Tree:
-        """What `draw` needs: NumPy arrays [instance, ..]."""
+        """What `draw` needs: numbers in NumPy arrays [instance, ..]."""
         raise undefined(self, "nature(instance)")
 
     def draw(self, lanes: LaneOps, nature: Any, arm: Array, pull: Array, noise: Array) -> Array:
-        """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
+        """The reward of an arm, [] like noise; `pull` [] int32: its number of earlier pulls."""
         raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
 
     def lengths(self, nature: Any) -> Array | None:

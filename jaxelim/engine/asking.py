@@ -17,10 +17,10 @@ from jaxelim.contracts.views import ArmContext, Reduced, Snapshot, Tree, View
 from jaxelim.engine import watching
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.one_lane import Traced
-from jaxelim.engine.returned import call
 from jaxelim.engine.state import LANE_GROUP, Inputs, Run, of_run
 from jaxelim.families import draws as random
 from jaxelim.lanes import PLAIN, saturated, where
+from jaxelim.returned import call
 
 _SERVED = {False: LANE_GROUP, True: 1024}
 """Lanes that a call of `choose` serves; on a GPU, True, kernels take as long for 16 as for more."""

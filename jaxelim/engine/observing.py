@@ -22,9 +22,9 @@ from jax import Array
 
 from jaxelim.contracts import StoppingRule
 from jaxelim.contracts.views import ArmContext, Check, Snapshot, Statistics, Tree
-from jaxelim.engine.returned import call_stopping
 from jaxelim.engine.state import Inputs, Lane, Pending, Run, Spec, of_run
 from jaxelim.lanes import where
+from jaxelim.returned import call_stopping
 from jaxelim.thresholds.mixture import Mixture
 
 _SHARE = 4  # a step lets rewards enter while one lane in so many has more due: a step costs more

@@ -20,6 +20,7 @@ from jax import Array
 from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
 from jaxelim.contracts import Family, looks
+from jaxelim.contracts.family import noise_type
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import watching
 from jaxelim.engine.asking import Asking
@@ -217,7 +218,7 @@ class Step(Asking):
             run=of_runs, row=of_runs, instance=of_runs, length=_like(jnp.int32),
             delta=_like(spec.dtype, spec.deltas, execution.queue),
         )  # fmt: skip
-        dtype = random.type_of(spec.source.noise, spec.dtype)
+        dtype = noise_type(spec.source.noise, spec.dtype)
         noise = _like(dtype, spec.initial_samples(inputs), execution.lanes)
         choices: dict[str, Any] = {"rare": False, "in_one_kernel": False, "inner_loops": False}
 

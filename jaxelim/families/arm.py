@@ -54,6 +54,7 @@ class ArmModel(Family):
     `more` and its `kind` of `Stat`. These go entry by entry, for arrays of any one shape.
     """
 
+    by_loss: ClassVar[bool] = True
     low: ClassVar[float] = -np.inf  # the range of means
     high: ClassVar[float] = np.inf
     least: ClassVar[float] = -np.inf  # of the means that rewards are drawn at, and the largest
@@ -69,7 +70,7 @@ class ArmModel(Family):
         return super().has(method) and (self.smooth or method not in ("truth", "share"))
 
     def first(self, x: Array) -> Any:
-        """The statistics after one reward."""
+        """The statistics after one reward, n and mean arrays like x."""
         return self.kind(jnp.ones_like(x), x)
 
     def more(self, stat: Any, x: Array) -> Any:
@@ -77,7 +78,7 @@ class ArmModel(Family):
         raise undefined(self, "more(stat, x)")
 
     def loss(self, stat: Any, by: Array) -> Array:
-        """The least log-likelihood ratio of moving the mean by `by`, by unit of weight.
+        """The least log-likelihood ratio of moving the mean, like `by`, for a unit of weight.
 
         It is 0 for by = 0, and grows on both sides. mean + by lies inside the range.
         """

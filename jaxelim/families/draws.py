@@ -38,13 +38,6 @@ def _of_run(sample: Callable, key: Array) -> Callable:
 
 
 SAMPLERS: dict[str, Callable] = {"normal": jax.random.normal, "uniform": jax.random.uniform}
-KINDS = (*SAMPLERS, "run")
-"""Standard normals, uniforms on [0, 1), or a uint64 of the run, the same at every t."""
-
-
-def type_of(kind: str, dtype: Any) -> Any:
-    """The type of the noise of a run in the floating type `dtype`."""
-    return jnp.dtype(jnp.uint64) if kind == "run" else dtype
 
 
 def check(kind: str, noise: np.ndarray, drawn: Any) -> None:

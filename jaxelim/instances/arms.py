@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from jaxelim import checks
 from jaxelim.contracts import Family, Source
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import Gaussian, returns
+from jaxelim.families import Gaussian
 from jaxelim.families.sources import Stack
+from jaxelim.returned import check_settings
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -182,7 +183,7 @@ def family_of(noise_std: float | None, family: Family | None) -> Family:
     if noise_std is not None:
         allowed = f"None with family={family!r}: noise_std is short for Gaussian(noise_std)"
         raise ArgumentError("noise_std", noise_std, allowed)
-    returns.check_settings(family)
+    check_settings(family)
     return family
 
 

@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike
 
 from jaxelim import checks
 from jaxelim.contracts import Family, Source
-from jaxelim.errors import ArgumentError, FamilyError, UnsupportedError
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import NAMES, SOURCES
-from jaxelim.families.draws import KINDS
 from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.arms import Arms, family_of, features
+from jaxelim.returned import check_settings
 from jaxelim.text import text_of
 
 _NEAR = 1e-9  # how far means may be from those of a source, relative to the largest
@@ -265,9 +265,8 @@ class Instance(Arms):
 def _known(source: Any) -> Source | None:
     if source is not None and not isinstance(source, Source):
         raise ArgumentError("source", source, "None, or a source such as Recorded(stacks)")
-    if source is not None and source.noise not in KINDS:
-        allowed = f"a source whose noise is {' or '.join(map(repr, KINDS))}"
-        raise FamilyError("source", source, allowed, f"its noise is {source.noise!r}")
+    if source is not None:
+        check_settings(source)
     return source
 
 

@@ -21,12 +21,12 @@ from jaxelim import checks, scope
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import SamplingRule, StoppingRule, looks
 from jaxelim.contracts.proofs import LAWS
-from jaxelim.contracts.returned import traced_shape
 from jaxelim.engine import LANE_GROUP, Inputs, Lane, Queue, Spec, watching
 from jaxelim.engine.step import Step
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.arms import Arms
 from jaxelim.problems.arms import BestArm
+from jaxelim.returned import traced_shape
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
 from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
 from jaxelim.simulation.run import failure

@@ -9,9 +9,9 @@ import scipy
 from jaxelim.checks import wrong_answers
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.proofs import GAUSSIAN, UNKNOWN_VARIANCE
-from jaxelim.contracts.returned import traced_shape
 from jaxelim.lanes import LaneOps
 from jaxelim.problems.arms import BestArm
+from jaxelim.returned import traced_shape
 from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.proven import sentence
 from jaxelim.thresholds.mixture import Mixture

@@ -14,9 +14,9 @@ from jaxelim import scope
 from jaxelim.cache import jitted
 from jaxelim.checks import real_array
 from jaxelim.contracts import PieceSet, Problem, pieces
-from jaxelim.contracts.returned import blamed
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import saturated
+from jaxelim.returned import blamed
 
 
 @jax.tree_util.register_dataclass

@@ -10,13 +10,13 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
-from jaxelim.contracts.returned import traced_shape
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError
 from jaxelim.families import draws as random
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.numerics.jacobi import least_squares
+from jaxelim.returned import traced_shape
 from jaxelim.simulation import refusals
 from jaxelim.simulation.results.descriptions import key_of
 from jaxelim.simulation.results.proven import proven

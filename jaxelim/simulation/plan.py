@@ -2,18 +2,15 @@
 
 import dataclasses
 import platform
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxelim import engine
-from jaxelim.contracts.returned import blamed, described
-from jaxelim.contracts.views import Tree
+from jaxelim import engine, returned
 from jaxelim.engine import LANE_GROUP, Execution, Inputs, Queue, Spec
-from jaxelim.errors import ArgumentError, RuleError, warn
-from jaxelim.families import draws, returns
+from jaxelim.errors import ArgumentError, warn
+from jaxelim.families import draws
 from jaxelim.scope import ONE_DEVICE
 from jaxelim.simulation.experiment import Engine, Experiment
 
@@ -168,7 +165,7 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
         x = np.asarray(x)
         return x.astype(spec.dtype) if x.dtype.kind == "f" else x
 
-    prepared = _prepared(call)
+    prepared = returned.prepared(call.rule, instance, call.problem, call.ridge)
     if not instance.batched:
         prepared = jax.tree.map(lambda x: np.asarray(x)[None], prepared)
     features = instance.arms.reshape(-1, instance.K, instance.d)
@@ -186,22 +183,6 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
     )
 
 
-def _prepared(call: Experiment) -> Tree:
-    """The arrays of the rule's `prepare`."""
-    rule, instance = call.rule, call.computed
-    allowed = "a prepare(instance, problem, ridge) that returns numbers in NumPy arrays"
-    allowed += ", [instance, ..] for a batch" if instance.batched else ""
-    with blamed("prepare", partial(RuleError, "rule", rule, allowed)):
-        prepared = rule.prepare(instance, call.problem, call.ridge)
-        arrays = [np.asarray(x) for x in jax.tree.leaves(prepared)]
-    for x in arrays:
-        short = instance.batched and x.shape[:1] != (instance.size,)
-        if x.dtype.kind not in "biuf" or short:
-            note = f"a leaf of what prepare returned is {described(x)}"
-            raise RuleError("rule", rule, allowed, note)
-    return prepared
-
-
 def checked_inputs_of(call: Experiment, spec: Spec) -> Inputs:
     """`inputs_of`, with the checks that remain; raises as `planned`."""
     execution = spec.execution
@@ -209,6 +190,6 @@ def checked_inputs_of(call: Experiment, spec: Spec) -> Inputs:
         allowed = "at most 2^30 runs a device, those of all instances and deltas taken together"
         raise ArgumentError("runs", call.runs.size, allowed)
     constants = call.scaled_problem.constants()
-    returns.check(spec.family, spec.problem, constants, call.computed, spec.dtype)
-    returns.check_draws(spec.source, call.computed, spec.dtype)
+    returned.check(spec.family, spec.problem, constants, call.computed, spec.dtype)
+    returned.check_draws(spec.source, call.computed, spec.dtype)
     return inputs_of(call, spec)
