@@ -25,7 +25,7 @@ from jaxelim.contracts.views import ArmContext, Check, Snapshot, Statistics, Tre
 from jaxelim.engine.state import Inputs, Lane, Pending, Run, Spec, of_run
 from jaxelim.lanes import where
 from jaxelim.returned import call_stopping
-from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds import Mixture
 
 _SHARE = 4  # a step lets rewards enter while one lane in so many has more due: a step costs more
 

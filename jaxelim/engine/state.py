@@ -12,7 +12,7 @@ from jax import Array
 from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
 from jaxelim.lanes import LaneOps, pytree
-from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds import Mixture
 
 REVISION = 18
 """Revision of the numbers, part of all settings.

@@ -31,7 +31,7 @@ from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
 from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
 from jaxelim.simulation.run import failure
 from jaxelim.stopping import LLR
-from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds import Mixture
 
 MOST_WITH_P_VALUES = 64
 """Most arms of a run that keeps p-values; the work of a look grows with their square."""

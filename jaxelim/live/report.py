@@ -14,7 +14,7 @@ from jaxelim.problems.arms import BestArm
 from jaxelim.returned import traced_shape
 from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.proven import sentence
-from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds import Mixture
 
 if TYPE_CHECKING:
     from jaxelim.live.forecast import LiveForecast

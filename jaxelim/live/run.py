@@ -20,7 +20,7 @@ from jaxelim.live.report import Report
 from jaxelim.simulation.experiment import LONGEST, Settings, takes_settings
 from jaxelim.simulation.results.descriptions import made
 from jaxelim.text import NotHere, text_of
-from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds import Mixture
 
 if TYPE_CHECKING:
     from jaxelim.tables import Table

@@ -21,8 +21,7 @@ from jaxelim.simulation import refusals
 from jaxelim.simulation.results.descriptions import key_of
 from jaxelim.simulation.results.proven import proven
 from jaxelim.stopping import LLR
-from jaxelim.thresholds.basic import Heuristic, KaufmannKoolen
-from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds import Heuristic, KaufmannKoolen, Mixture
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
 F = TypeVar("F", bound=Callable)

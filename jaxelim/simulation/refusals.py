@@ -11,8 +11,7 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, in_words, warn
 from jaxelim.stopping import Resets, SelectiveElimination
-from jaxelim.thresholds.basic import POINTS, values
-from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds import POINTS, Mixture, values
 
 if TYPE_CHECKING:
     from jaxelim.simulation.experiment import Experiment

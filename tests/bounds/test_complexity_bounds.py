@@ -11,7 +11,7 @@ import jaxelim as je
 from jaxelim import bounds as cx
 from jaxelim.bounds.bounds import first_time, heuristic
 from jaxelim.errors import ArgumentError
-from jaxelim.thresholds.basic import Heuristic
+from jaxelim.thresholds import Heuristic
 
 BEST = je.BestArm()
 

@@ -21,7 +21,7 @@ from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.results.descriptions import ARRAYS, checksum, hash_of, made
 from jaxelim.tables import aligned
 from jaxelim.text import text_of
-from jaxelim.thresholds.basic import KaufmannKoolen
+from jaxelim.thresholds import KaufmannKoolen
 
 MEANS = (0.5, 0.3, 0.2)
 COINS = je.Instance.unstructured(MEANS, je.Bernoulli(), name="coins")

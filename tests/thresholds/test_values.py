@@ -9,9 +9,8 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import zeta
 
 import jaxelim as je
-from jaxelim import catalogue, cli, scope
-from jaxelim.thresholds import basic, mixture
-from jaxelim.thresholds.basic import lines
+from jaxelim import catalogue, cli, scope, thresholds
+from jaxelim.thresholds import lines
 from tests.calls import NAMES
 from tests.twin import gk16, heuristic
 
@@ -42,8 +41,7 @@ def test_no_threshold_is_left_out():
 
 @pytest.mark.parametrize("name", VALUES)
 def test_values(name, monkeypatch):
-    for module in (basic, mixture):
-        monkeypatch.setattr(module, "jnp", np)
+    monkeypatch.setattr(thresholds, "jnp", np)
     for threshold, formula in VALUES[name]:
         for t in (7, 300, 10**6):
             for delta in (0.3, 0.01, 1e-12):

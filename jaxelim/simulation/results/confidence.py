@@ -20,7 +20,7 @@ from jaxelim.instances.arms import Arms
 from jaxelim.mixtures import Grid, sequences
 from jaxelim.problems import BestArm
 from jaxelim.text import Text
-from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds import Mixture
 
 if TYPE_CHECKING:
     from jaxelim.simulation.results.result import Result

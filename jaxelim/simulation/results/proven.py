@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE, Call, proof_of
 from jaxelim.errors import abbreviate
-from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds import Mixture
 
 _SURE = ": an answer is wrong with probability at most delta."
 

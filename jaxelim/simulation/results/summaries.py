@@ -12,7 +12,7 @@ from jaxelim.contracts import looks
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.results import two_samples
 from jaxelim.simulation.results.proven import of_several, sentence
-from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds import Mixture
 
 if TYPE_CHECKING:
     from jaxelim.simulation.results.result import Result
