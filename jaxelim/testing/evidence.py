@@ -147,9 +147,10 @@ def _least(family: Any, d: Any, w: Any, means: Any, y: Any, c: float) -> float:
         i = int(np.abs(y).argmax())
         return float(w[i] * d(means[i], y[i] * c))
     low, high = max(means[k] + c, family.low), min(means[i], family.high + c)
-    return optimize.minimize_scalar(
+    found: Any = optimize.minimize_scalar(
         lambda u: float(w[i] * d(means[i], u) + w[k] * d(means[k], u - c)),
-        bounds=(low, max(low, high)), method="bounded", options={"xatol": 1e-12}).fun  # fmt: skip
+        bounds=(low, max(low, high)), method="bounded", options={"xatol": 1e-12})  # fmt: skip
+    return found.fun
 
 
 def mixtures(world: World, rng: Generator) -> str:
