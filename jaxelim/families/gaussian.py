@@ -52,28 +52,6 @@ class CrossCache:
     arms: Array  # [] or [m] int32; -1 where the entry is invalid
     cross: Array  # [K] or [K, m]
 
-    @staticmethod
-    def nothing(arms: Array, means: Array) -> "CrossCache":
-        """An invalid cache for as many arms as `arms` [] or [m]; means [K] give its K and dtype."""
-        cross = jnp.zeros(means.shape[:1] + arms.shape, means.dtype)
-        return CrossCache(jnp.full_like(arms, -1), cross)
-
-    def of(self, space: LinearContext, design: Design, arms: Array) -> "CrossCache":
-        """The cache for `arms`: recompute the entries that hold another arm."""
-        stale = self.arms != arms
-
-        def renewed(cross: Array) -> Array:
-            return jnp.where(stale, design.cross(space, arms), cross)
-
-        return CrossCache(arms, jax.lax.cond(jnp.any(stale), renewed, lambda x: x, self.cross))
-
-    def after(self, space: LinearContext, gain: Array, arm: Array) -> "CrossCache":
-        """Update by rank one after a pull of `arm`; `gain` [K] is that of `Design.add`."""
-        lanes, several = space.lanes, self.arms.ndim > 1
-        along = lanes.row(self.cross, arm) if several else lanes.take(self.cross, arm)
-        step = (gain[:, None] if several else gain) * along
-        return dataclasses.replace(self, cross=self.cross - step)
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -197,7 +175,19 @@ class Gaussian(OneParameter):
     def settled(self, **job: Any) -> "Gaussian":
         if self.by_arm:
             return Gaussian(tuple(std / self.scale for std in self.std))
-        return LinearGaussian.of(self.std, **job)
+        instance = job["instance"]
+        safe = may_cancel(instance, job["ridge"], min(job["max_samples"], 10_000))
+        diagonal = instance.structure == "unstructured"
+        return LinearGaussian(
+            std=self.std, ridge=job["ridge"], form="diagonal" if diagonal else "square",
+            cancellation_safe=safe, keeps_sums=job["sums"],
+            keeps_theta=safe or job["problem"].uses_theta or job["theta"],
+            # Cached where a product costs more than the test whether the cache is valid.
+            keeps_products=job["tuned"] and not (diagonal or safe),
+            # LLVM's higher levels compile more slowly and speed up only the small steps of the
+            # diagonal form. The form alone decides: programs must not depend on the number of runs.
+            optimization=None if diagonal else "1",
+        )  # fmt: skip
 
     def plain(self) -> "Gaussian":
         return Gaussian((1.0, 1.0)) if self.by_arm else Gaussian()
@@ -294,24 +284,6 @@ class LinearGaussian(Gaussian):
     keeps_products: bool = False
     optimization: str | None = None
 
-    @staticmethod
-    def of(
-        std: float, *, instance: "Arms", problem: Problem, ridge: float, max_samples: int,
-        sums: bool, theta: bool, tuned: bool,
-    ) -> "LinearGaussian":  # fmt: skip
-        """The family of a program; a rule reads `sums`, a log `theta`; `tuned` for a CPU."""
-        safe = may_cancel(instance, ridge, min(max_samples, 10_000))
-        form = "diagonal" if instance.structure == "unstructured" else "square"
-        return LinearGaussian(
-            std=std, ridge=ridge, form=form, cancellation_safe=safe, keeps_sums=sums,
-            keeps_theta=safe or problem.uses_theta or theta,
-            # Cached where a product costs more than the test whether the cache is valid.
-            keeps_products=tuned and form != "diagonal" and not safe,
-            # LLVM's higher levels compile more slowly and speed up only the small steps of the
-            # diagonal form. The form alone decides: programs must not depend on the number of runs.
-            optimization=None if form == "diagonal" else "1",
-        )  # fmt: skip
-
     def plan(self) -> dict[str, Any]:
         return {"design": self.form, "cancellation_safe": self.cancellation_safe}
 
@@ -349,7 +321,8 @@ class LinearGaussian(Gaussian):
         rows = linear.cached(Snapshot.of(self, problem, space, stats).shape)
         if rows is None or not self.keeps_products:
             return stats
-        return dataclasses.replace(stats, products=CrossCache.nothing(rows, means))
+        cross = jnp.zeros(means.shape[:1] + rows.shape, means.dtype)
+        return dataclasses.replace(stats, products=CrossCache(jnp.full_like(rows, -1), cross))
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
         """As of `Family`. A sample of weight 0 leaves every number as it is.
@@ -368,8 +341,9 @@ class LinearGaussian(Gaussian):
         if sums is not None:
             sums = sums + jnp.where(chosen, reward, 0)
         if products is not None:
-            rows: Any = linear.cached(seen.shape)
-            products = CrossCache(rows, evidence.cross).after(space, along, arm)
+            rows, cross = seen.shape.first, evidence.cross
+            row, gain = (lanes.row, along[:, None]) if rows.ndim > 1 else (lanes.take, along)
+            products = CrossCache(rows, cross - gain * row(cross, arm))
         return LinearStatistics(
             t=stats.t + go.astype(jnp.int32), counts=stats.counts + chosen.astype(along.dtype),
             means=stats.means + along * surprise, design=design, theta_hat=theta_hat,
@@ -392,7 +366,12 @@ class LinearGaussian(Gaussian):
         assert isinstance(stats, LinearStatistics)
         rows, cross = linear.cached(shape), None
         if stats.products is not None and rows is not None:
-            cross = stats.products.of(space, stats.design, rows).cross
+            stale = stats.products.arms != rows
+
+            def renewed(cross: Array) -> Array:
+                return jnp.where(stale, stats.design.cross(space, rows), cross)
+
+            cross = jax.lax.cond(jnp.any(stale), renewed, lambda x: x, stats.products.cross)
         return LinearEvidence.of(space, shape, stats.design, stats.means, stats.theta_hat, cross)
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:

@@ -1,6 +1,5 @@
 """Linear Gaussian rewards: the ridge, invariance to offsets, the cache of products."""
 
-import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +11,11 @@ import pytest
 import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.contracts.pieces import Pairs
+from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.half_spaces import LinearContext
-from jaxelim.evidence.linear import LinearEvidence, SquareDesign, weighted
-from jaxelim.families.gaussian import CrossCache
+from jaxelim.evidence.linear import LinearEvidence, weighted
+from jaxelim.families.gaussian import LinearGaussian
 from jaxelim.lanes import LaneOps
 from tests.calls import checked, planned
 from tests.engine.test_invariance import INSTANCE
@@ -81,59 +81,48 @@ def test_the_first_200_pulls_do_not_depend_on_an_offset_of_the_means(rule, probl
 B, K, D = 6, 9, 4
 
 
-def world(rng, owned):
-    """Features, and the design after one pull of every arm."""
-    features = rng.normal(size=(K, D, B) if owned else (K, D))
-    each = np.broadcast_to(features if owned else features[..., None], (K, D, B))
-    v = np.einsum("kdb,keb->deb", each, each) + np.eye(D)[..., None]
-    v_inv = np.moveaxis(np.linalg.inv(np.moveaxis(v, -1, 0)), 0, -1)
-    g = np.einsum("kdb,deb,keb->kb", each, v_inv, each)
-    return jnp.asarray(features), SquareDesign(jnp.asarray(g), jnp.asarray(v_inv))
-
-
 @pytest.mark.parametrize("m", [None, 3])
 @pytest.mark.parametrize("owned", [False, True])
 def test_cached_products_equal_recomputed_ones(m, owned):
-    rng = np.random.default_rng(0)
+    """The arms i change in every third step alone; an idle lane pulls with weight 0."""
+    rng, shape = np.random.default_rng(0), (B,) if m is None else (m, B)
+    family = LinearGaussian(form="square", keeps_products=True)
+    instance = je.Instance(rng.normal(size=(B, K, D)), np.ones((B, D)))
+    arms, tables = instance.arms, family.tables(instance)
+    arms, tables = jax.tree.map(lambda x: np.moveaxis(x, 0, -1) if owned else x[0], (arms, tables))
+
+    problem = je.BestArm() if m is None else je.TopM(m)
+
+    @jax.jit
+    def step(flag, stats, first, arm, go):
+        space = LinearContext(LaneOps(flag), jnp.asarray(arms))
+        shape = Pairs(first, jnp.ones((K * np.size(first) // B, B), bool))
+        evidence, anew = family.evidence(space, stats, shape), stats.design.cross(space, first)
+        seen = Snapshot(family=family, problem=problem, space=space, stats=stats, answer=None,
+                        shape=shape, evidence=evidence)  # fmt: skip
+        return seen.evidence.cross, anew, family.update(seen, arm, jnp.ones(B), go)
+
+    def drawn(*shape):
+        return jnp.asarray(rng.integers(0, K, shape), jnp.int32)
+
     with scope.engine():
-        features, design = world(rng, owned)
-        shape = (B,) if m is None else (m, B)
-        arms = jnp.asarray(rng.integers(0, K, shape), jnp.int32)
-        kept = CrossCache.nothing(arms, design.g)
+        space = LinearContext(LaneOps(), jnp.asarray(arms))
+        stats = family.start(space, problem, jax.tree.map(jnp.asarray, tables), jnp.ones((K, B)))
+        kept, first, renewed = stats.products, drawn(*shape), 0
         assert kept.cross.shape == (K, *shape) and np.all(kept.arms == -1)
-
-        @jax.jit
-        def step(flag, design, kept, arms, arm, weight):
-            space = LinearContext(LaneOps(flag), features)
-            kept = kept.of(space, design, arms)
-            after, gain, _ = design.add(space, arm, weight)
-            return kept, design.cross(space, arms), after, kept.after(space, gain, arm)
-
-        renewed = 0
         for t in range(60):
-            # two steps of three change no arm
-            changes = (rng.random(shape) < 0.1) & (t % 3 == 0)
-            arms = jnp.where(changes, jnp.asarray(rng.integers(0, K, shape), jnp.int32), arms)
-            stale = np.asarray(kept.arms != arms)
+            first = jnp.where((rng.random(shape) < 0.1) & (t % 3 == 0), drawn(*shape), first)
+            stale, go = np.asarray(kept.arms != first), jnp.asarray(rng.random(B) < 0.8)
             renewed += stale.sum()
-            # an idle lane pulls with weight 0
-            weight = jnp.asarray(rng.random(B) < 0.8, float)
-            arm = jnp.asarray(rng.integers(0, K, B), jnp.int32)
-            given = kept
-            kept, anew, design, kept_on = step(jnp.int32(1), design, kept, arms, arm, weight)
-            np.testing.assert_array_equal(kept.arms, arms)
-            np.testing.assert_allclose(kept.cross, anew, rtol=0, atol=1e-13)
-            # A lane whose arms are unchanged keeps its numbers to the last bit.
-            same = ~np.broadcast_to(stale, kept.cross.shape)
-            both = (np.asarray(one.cross)[same] for one in (kept, given))
-            np.testing.assert_array_equal(*both)
-            still = np.asarray(weight) == 0
-            np.testing.assert_array_equal(kept_on.cross[..., still], kept.cross[..., still])
-            kept = kept_on
-        assert np.size(arms) < renewed < 60 * np.size(arms) / 4
-        nothing = dataclasses.replace(kept, arms=jnp.full_like(kept.arms, -1))
-        found = step(jnp.int32(1), design, nothing, arms, arms.reshape(-1, B)[0], weight)
-        np.testing.assert_allclose(found[0].cross, found[1], rtol=0, atol=1e-13)
+            cross, anew, stats = step(jnp.int32(1), stats, first, drawn(B), go)
+            np.testing.assert_allclose(cross, anew, rtol=0, atol=1e-13)
+            # A lane whose arms are unchanged keeps its numbers to the last bit, and so an idle one.
+            same, still = ~np.broadcast_to(stale, cross.shape), ~np.asarray(go)
+            np.testing.assert_array_equal(np.asarray(cross)[same], np.asarray(kept.cross)[same])
+            kept = stats.products
+            np.testing.assert_array_equal(kept.arms, first)
+            np.testing.assert_array_equal(kept.cross[..., still], cross[..., still])
+        assert np.size(first) < renewed < 60 * np.size(first) / 4
 
 
 def test_which_problems_cache_products():
