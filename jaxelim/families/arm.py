@@ -364,7 +364,7 @@ def shifts(
     apart = off > 0
     still = None if a.still is None else a.still | b.still  # type: ignore[operator]
     free = jnp.where(apart if still is None else apart & ~still, off, 0)
-    if model.exponential and not slack:
+    if model.square or (model.exponential and not slack):
         total = a.weight + b.weight
         down = free * (b.weight / jnp.where(total > 0, total, 1))
     else:

@@ -27,10 +27,9 @@ from jaxelim.families import draws
 from jaxelim.families.arm import Stat
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps, index_like
-from jaxelim.mixtures import Grid, gaussian
+from jaxelim.mixtures import GaussianStat, Grid, Weighed, of_features, spread
 from jaxelim.numerics import host
 from jaxelim.numerics.jacobi import svd
-from jaxelim.numerics.logarithm import log1p
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -231,10 +230,6 @@ class Gaussian(OneParameter):
     def scales(self, means: Array, source: Source | None = None) -> Stat:
         return Stat(self.weight(Stat(jnp.ones_like(means), means)), means)
 
-    def meet(self, w_a: Array, a: Stat, w_b: Array, b: Stat, off: Array) -> Array:
-        total = w_a + w_b
-        return off * (w_b / jnp.where(total > 0, total, 1))
-
     def reach(self, stat: Stat, radius: Array, up: Array | bool) -> Array:
         """sqrt(2 radius)."""
         return jnp.sqrt(2 * radius)
@@ -244,31 +239,29 @@ class Gaussian(OneParameter):
         precision = self.weight(Stat(counts, means))
         return means + draws.normal(key, means) * jnp.sqrt(1 / precision)
 
-    def weighed(self, grid: Grid, counts: Array) -> gaussian.Weighed:
+    def weighed(self, grid: Grid, counts: Array) -> Weighed:
         """What each prior makes of the arms: [.., J]; with one std means are in its units."""
-        c, n = jnp.asarray(grid.strengths, counts.dtype), counts[..., None]
-        one = self.per_pull(counts)
-        costs = 1.0 if one is None else (1 / one)[..., None]
-        return gaussian.Weighed(n * (n / (n + c)) / costs, log1p(n / c) / 2)
+        c, stat = spread(grid.strengths, self.stat_of(counts, counts, None))
+        return stat.weighed(c)
 
-    def stat_of(self, counts: Array, means: Array, moments: Array | None) -> gaussian.Stat:
+    def stat_of(self, counts: Array, means: Array, moments: Array | None) -> GaussianStat:
         one = self.per_pull(counts)
-        return gaussian.Stat(counts, means, jnp.ones_like(counts) if one is None else 1 / one)
+        return GaussianStat(counts, means, jnp.ones_like(counts) if one is None else 1 / one)
 
-    def log_mixture(self, stat: gaussian.Stat, at: Array, c: Array) -> Array:
+    def log_mixture(self, stat: GaussianStat, at: Array, c: Array) -> Array:
         """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2, in the units of `weighed`."""
-        n, mean, cost = stat
-        return n * (n / (n + c)) / cost * (jnp.square(mean - at) / 2) - log1p(n / c) / 2
+        own = stat.weighed(c)
+        return own.precision * (jnp.square(stat.mean - at) / 2) - own.price
 
     def log_e(self, space: LinearContext, stats: Statistics, shape: Pieces, grid: Grid) -> Array:
-        """Closed forms of independent arms; linear arms: see `jaxelim.mixtures.gaussian`."""
+        """Closed forms of independent arms; linear arms: see `jaxelim.mixtures`."""
         about = Directions(space, shape)
         margin, y = about.margin(stats.means, stats.theta_hat), about.half_spaces().y
         if isinstance(stats, LinearStatistics) and isinstance(stats.design, SquareDesign):
-            weighed = gaussian.of_features(grid, y, space.features, stats.counts)  # no ridge
+            weighed = of_features(grid, y, space.features, stats.counts)  # no ridge
         else:
-            weighed = gaussian.half_spaces(y, self.weighed(grid, stats.counts))
-        return jnp.where(shape.exists, gaussian.log_e(margin, weighed), -jnp.inf)
+            weighed = self.weighed(grid, stats.counts).half_spaces(y)
+        return jnp.where(shape.exists, weighed.log_e(margin), -jnp.inf)
 
 
 @jax.tree_util.register_static

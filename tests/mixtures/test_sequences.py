@@ -14,7 +14,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.mixtures import Grid, log_mean_exp, sequences
+from jaxelim.mixtures import Grid, log_mean_exp, pieces
 from tests.mixtures import cases
 
 LEVEL = np.log(5 / 0.05)
@@ -25,11 +25,11 @@ def programs(family, grid):
     """Jitted: intervals of [R] arms; differences of arms 2r and 2r + 1; log M."""
 
     def interval(*x):
-        return sequences.interval(family, *x[:2], grid, LEVEL, *x[2:])
+        return pieces.interval(family, *x[:2], grid, LEVEL, *x[2:])
 
     def difference(*x):
         a = jnp.arange(0, x[0].shape[0], 2)
-        return sequences.difference(family, *x[:2], a, a + 1, grid, LEVEL, *x[2:])
+        return pieces.difference(family, *x[:2], a, a + 1, grid, LEVEL, *x[2:])
 
     def value(counts, means, *moments_at):
         *moments, at = moments_at
@@ -86,9 +86,9 @@ def test_other_differences_are_of_intervals_at_half_the_error_each(family, monke
         levels.append(level)
         return lower, upper
 
-    monkeypatch.setattr(sequences, "interval", interval)
+    monkeypatch.setattr(pieces, "interval", interval)
     a, b = np.array([0, 1]), np.array([2, 0])
-    low, high = sequences.difference(family, upper, lower, a, b, Grid(), LEVEL)
+    low, high = pieces.difference(family, upper, lower, a, b, Grid(), LEVEL)
     assert levels == [LEVEL + np.log(2)]
     np.testing.assert_array_equal(low, lower[a] - upper[b])
     np.testing.assert_array_equal(high, upper[a] - lower[b])
@@ -137,7 +137,7 @@ def test_directions_of_linear_arms():
     y, centres = np.concatenate([features, features[:1] - features[1:]]), rng.normal(size=13)
     with scope.engine():
         given = (jnp.asarray(x) for x in (centres, y, features, counts))
-        lower, upper = map(np.asarray, sequences.directions(Grid((c,)), *given, np.log(1 / 0.05)))
+        lower, upper = map(np.asarray, pieces.directions(Grid((c,)), *given, np.log(1 / 0.05)))
     norm, price = cases.linear(features, counts, y, c)
     known = np.sqrt(2 * norm * (np.log(1 / 0.05) + price))
     np.testing.assert_allclose(upper - centres, known, rtol=1e-9)

@@ -1,6 +1,6 @@
 """Confidence sequences of the means of runs, simulated and live ones.
 
-`jaxelim.mixtures.sequences` has the mathematics.
+`jaxelim.mixtures.pieces` has the mathematics.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from jaxelim.contracts import Family
 from jaxelim.contracts.proofs import LAWS
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.arms import Arms
-from jaxelim.mixtures import Grid, sequences
+from jaxelim.mixtures import Grid, pieces
 from jaxelim.problems import BestArm
 from jaxelim.text import Text
 from jaxelim.thresholds import Mixture
@@ -93,13 +93,13 @@ def of_runs(
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _over_runs(
     kind: str, family: Any, grid: Grid, rows: list, beta: Array, *of: Array
-) -> sequences.Pair:
-    def ends(counts: Array, values: Array, moments: Any) -> sequences.Pair:
+) -> pieces.Pair:
+    def ends(counts: Array, values: Array, moments: Any) -> pieces.Pair:
         if kind == "directions":  # linear rewards are Gaussian
-            return sequences.directions(grid, values, of[0], of[1], counts, beta)
+            return pieces.directions(grid, values, of[0], of[1], counts, beta)
         if kind == "difference":
-            return sequences.difference(family, counts, values, of[0], of[1], grid, beta, moments)
-        return sequences.interval(family, counts, values, grid, beta, moments)
+            return pieces.difference(family, counts, values, of[0], of[1], grid, beta, moments)
+        return pieces.interval(family, counts, values, grid, beta, moments)
 
     return jax.vmap(ends)(*rows)
 
