@@ -17,7 +17,7 @@ from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.evidence.half_spaces import Derivatives, Directions, LinearContext
+from jaxelim.evidence.half_spaces import Derivatives, LinearContext
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import PLAIN, pytree
 from jaxelim.returned import traced_shape
@@ -83,7 +83,7 @@ def half_spaces_of(
     """Pieces of one run as half-spaces of scores; offsets are in a unit."""
     if shape.level is not None:
         shape = dataclasses.replace(shape, level=float(family.link(np.asarray(shape.level))))
-    pieces = Directions(LinearContext(PLAIN, arms, constants), shape).half_spaces()
+    pieces = LinearContext(PLAIN, arms, constants).half_spaces(shape)
     return dataclasses.replace(pieces, c=pieces.c / unit)
 
 

@@ -14,7 +14,7 @@ from jax import Array
 
 from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.contracts.views import ArmContext, Evidence
-from jaxelim.lanes import PLAIN, ArmBlock, LaneOps
+from jaxelim.lanes import PLAIN, ArmBlock, LaneOps, index_like
 from jaxelim.matrices import product
 from jaxelim.numerics import jacobi
 
@@ -41,87 +41,75 @@ class LinearContext(ArmContext):
             y, features = (x if x.ndim == n else x[..., None] for x, n in ((y, 2), (features, 3)))
         return y[None] - features
 
-    def margins(self, means: Array, theta_hat: Array | None, i: Array) -> Array:
-        """(phi_i - phi_k) . theta_hat for every k: [K], or [m, K] for arms i [m]."""
-        if not self.cancellation_safe or theta_hat is None:
-            mean = self.lanes.take(means, i)
-            return (mean if i.ndim < means.ndim else mean[:, None]) - means
-        if i.ndim == means.ndim:
-            return jnp.stack([self.margins(means, theta_hat, i[r]) for r in range(i.shape[0])])
-        return jnp.sum(self.differences(i, means.ndim == 2) * theta_hat[None], 1)
+    # Of pieces, Pairs or HalfSpaces: their directions and offsets.
 
-
-@dataclasses.dataclass(frozen=True)
-class Directions:
-    """The directions and offsets of pieces."""
-
-    space: LinearContext
-    pieces: Any  # Pairs | HalfSpaces
-
-    @property
-    def candidates(self) -> LinearContext:
+    def of_candidates(self, pieces: Any) -> "LinearContext":
         """The context with the candidates' features [C, d] as those of its arms."""
-        space, phi = self.space, self.space.features
-        if self.pieces.items:  # estimates of items are not kept, so that margins need z_i - z_k
-            features, safe = space.constants, True
-        elif self.pieces.level is not None:
+        phi, safe = self.features, self.cancellation_safe
+        if pieces.items:  # estimates of items are not kept, so that margins need z_i - z_k
+            features, safe = self.constants, True
+        elif pieces.level is not None:
             features = jnp.concatenate([phi, jnp.zeros_like(phi[:1])])
-            safe = space.cancellation_safe
         else:
-            return space
+            return self
         own = dict(features=features, cancellation_safe=safe, transposed=None)
-        return dataclasses.replace(space, **own)
+        return dataclasses.replace(self, **own)
 
-    def margins(self, means: Array, theta_hat: Array | None, i: Array) -> Array:
+    def margins(self, pieces: Any, means: Array, theta_hat: Array | None, i: Array) -> Array:
         """(z_i - z_k) . theta_hat for every k: [C], or [m, C] for candidates i [m]."""
-        means = self.pieces.with_reference(means, self.pieces.level)
-        exact = self.candidates.margins(means, theta_hat, i)
-        if not (self.pieces.refers and self.space.cancellation_safe):
+        every, own = self.of_candidates(pieces), pieces.with_reference(means, pieces.level)
+        if not every.cancellation_safe or theta_hat is None:
+            mean = self.lanes.take(own, i)
+            return (mean if i.ndim < own.ndim else mean[:, None]) - own
+        if i.ndim == own.ndim:
+            rows = (self.margins(pieces, means, theta_hat, i[r]) for r in range(i.shape[0]))
+            return jnp.stack(list(rows))
+        exact = jnp.sum(every.differences(i, own.ndim == 2) * theta_hat[None], 1)
+        if not pieces.refers:
             return exact
-        last = jnp.arange(means.shape[0], dtype=i.dtype).reshape(-1, *[1] * (means.ndim - 1))
-        known = (last == means.shape[0] - 1) | (i == means.shape[0] - 1)
-        return jnp.where(known, self.space.lanes.take(means, i) - means, exact)
+        last = own.shape[0] - 1
+        known = (index_like(own) == last) | (i == last)
+        return jnp.where(known, self.lanes.take(own, i) - own, exact)
 
-    def margin(self, means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, pieces: Any, means: Array, theta_hat: Array | None) -> Array:
         """y_p . theta_hat - c_p: [Q]."""
-        pieces = self.pieces
         if isinstance(pieces, HalfSpaces):
             assert theta_hat is not None  # kept, as the problem's `uses_theta` is on
             return jnp.sum(pieces.y * theta_hat[None], 1) - pieces.c
         if pieces.signs:
-            return pieces.outside(self.space.lanes, means)
-        margin = pieces.flat(self.margins(means, theta_hat, pieces.first))
+            return pieces.outside(self.lanes, means)
+        margin = pieces.flat(self.margins(pieces, means, theta_hat, pieces.first))
         return margin + pieces.slack if pieces.slack else margin
 
-    def side(self, piece: Array) -> tuple[Array, Array | float]:
+    def side(self, pieces: Any, piece: Array) -> tuple[Array, Array | float]:
         """y [d] and c [] of one piece []."""
-        space, pieces, row = self.space, self.pieces, self.space.lanes.row
+        row = self.lanes.row
         if isinstance(pieces, HalfSpaces):
-            return row(pieces.y, piece), space.lanes.take(pieces.c, piece)
+            return row(pieces.y, piece), self.lanes.take(pieces.c, piece)
         if pieces.signs:
-            above = space.lanes.take(pieces.above, piece)
-            sign = jnp.where(above, 1, -1).astype(space.features.dtype)
-            return row(space.features, piece) * sign, sign * pieces.level - pieces.slack
-        (i, k), z = pieces.pair(space.lanes, piece), self.candidates.features
-        return row(z, i) - row(z, k), self._offset(i, k)
+            above = self.lanes.take(pieces.above, piece)
+            sign = jnp.where(above, 1, -1).astype(self.features.dtype)
+            return row(self.features, piece) * sign, sign * pieces.level - pieces.slack
+        (i, k), z = pieces.pair(self.lanes, piece), self.of_candidates(pieces).features
+        return row(z, i) - row(z, k), self._offset(pieces, i, k)
 
-    def _offset(self, i: Array, k: Array) -> Array | float:
+    def _offset(self, pieces: Any, i: Array, k: Array) -> Array | float:
         """c of the pair (i, k): -slack, + level where k is the reference, - level where i is."""
-        last, level = self.space.features.shape[0], self.pieces.level
+        last, level = self.features.shape[0], pieces.level
         if level is None:
-            return 0.0 - self.pieces.slack
+            return 0.0 - pieces.slack
         offset = jnp.where(k == last, level, 0.0) - jnp.where(i == last, level, 0.0)
-        return offset - self.pieces.slack
+        return offset - pieces.slack
 
-    def half_spaces(self) -> HalfSpaces:
+    def half_spaces(self, pieces: Any) -> HalfSpaces:
         """The pieces as half-spaces, for one run and in its units."""
-        pieces, phi = self.pieces, self.space.features
+        dtype = self.features.dtype
         if isinstance(pieces, HalfSpaces):
-            return dataclasses.replace(pieces, c=pieces.c.astype(phi.dtype))
-        z, (i, k) = self.candidates.features, pieces.places()
-        c = jnp.broadcast_to(self._offset(i, k), i.shape)
+            return dataclasses.replace(pieces, c=pieces.c.astype(dtype))
+        z, (i, k) = self.of_candidates(pieces).features, pieces.places()
+        c = jnp.broadcast_to(self._offset(pieces, i, k), i.shape)
         y = jnp.take(z, i, 0, mode="clip") - jnp.take(z, k, 0, mode="clip")
-        return HalfSpaces(y, c.astype(phi.dtype), pieces.exists, pieces.count)
+        return HalfSpaces(y, c.astype(dtype), pieces.exists, pieces.count)
 
 
 class Bent(NamedTuple):

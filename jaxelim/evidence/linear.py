@@ -20,7 +20,7 @@ from jax import Array
 
 from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import Evidence
-from jaxelim.evidence.half_spaces import Directions, LinearContext
+from jaxelim.evidence.half_spaces import LinearContext
 from jaxelim.lanes import ArmBlock, index_like
 
 Tree = Any
@@ -224,7 +224,7 @@ class LinearEvidence(Evidence):
     ) -> "LinearEvidence":  # fmt: skip
         """The evidence under a design; `cross` and `margin`, if they are known."""
         if margin is None:
-            margin = Directions(space, shape).margin(means, theta_hat)
+            margin = space.margin(shape, means, theta_hat)
         about = LinearEvidence(space, shape, design, means, theta_hat, margin, None, cross)
         if isinstance(shape, HalfSpaces):
             norm = design.squares(space, shape.y)
@@ -233,7 +233,7 @@ class LinearEvidence(Evidence):
         else:
             pairs = pairs_of(shape)
             if cross is None and pairs.items:
-                cross = design.images(space, about.directions.candidates.features)
+                cross = design.images(space, space.constants)
             elif cross is None:
                 cross = about.toward(pairs.first)
             about = dataclasses.replace(about, cross=cross)
@@ -242,16 +242,12 @@ class LinearEvidence(Evidence):
         return dataclasses.replace(about, norm=norm)
 
     @property
-    def directions(self) -> Directions:
-        return Directions(self.space, self.shape)
-
-    @property
     def _whole(self) -> tuple[LinearContext, Design]:
         """The context and the design with the reference among the arms, where there is one."""
         if not self.shape.refers:
             return self.space, self.design
         g = self.shape.with_reference(self.design.g, 0)
-        return self.directions.candidates, dataclasses.replace(self.design, g=g)
+        return self.space.of_candidates(self.shape), dataclasses.replace(self.design, g=g)
 
     def values(self) -> Array:
         """max(margin, 0)^2/(2 norm); 0 where the norm is 0."""
@@ -316,7 +312,7 @@ class LinearEvidence(Evidence):
         if not self.shape.items:
             return self.means
         assert self.theta_hat is not None  # kept, as the problem's `uses_theta` is on
-        return self.space.lanes.dot(self.directions.candidates.features, self.theta_hat)
+        return self.space.lanes.dot(self.space.constants, self.theta_hat)
 
     def toward(self, i: Array) -> Array:
         """phi_k' V^-1 z_i for every arm k: [K]; with an entry for the reference: [C]."""
@@ -331,13 +327,13 @@ class LinearEvidence(Evidence):
         if not self.shape.items:
             return design.distances(space, self.toward(i) if toward is None else toward, i)
         moved = space.lanes.row(self.cross, i)[None] - self.cross  # a product of two differences
-        y = self.directions.candidates.differences(i, moved.ndim == 3)
+        y = self.space.of_candidates(self.shape).differences(i, moved.ndim == 3)
         return jnp.maximum(jnp.sum(y * moved, 1), 0)
 
     def along_pair(self, i: Array, j: Array, toward: Array | None = None) -> Array:
         """phi_k' V^-1 (z_i - z_j) for every k: [K]; `toward(i)`, if it is known."""
         if self.shape.items:
-            row, z = self.space.lanes.row, self.directions.candidates.features
+            row, z = self.space.lanes.row, self.space.constants
             return self.design.along(self.space, row(z, i) - row(z, j))
         space, design = self._whole
         along = design.difference(space, self.toward(i) if toward is None else toward, i, j)
@@ -345,7 +341,7 @@ class LinearEvidence(Evidence):
 
     def margins(self, i: Array) -> Array:
         """(z_i - z_k) . theta_hat for every candidate k: [C]."""
-        return self.directions.margins(self.means, self.theta_hat, i)
+        return self.space.margins(self.shape, self.means, self.theta_hat, i)
 
     def pairs(self, arms: ArmBlock) -> list[tuple[Array, Array, Array]]:
         """For each candidate of a block: i, `margins(i)` [C] and `distances(i)` [C]."""

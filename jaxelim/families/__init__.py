@@ -5,10 +5,15 @@ from typing import Any
 from jaxelim.families.bounded import Bounded
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.families.logistic import Logistic
-from jaxelim.families.one_parameter import Bernoulli, Exponential, OneParameter, Poisson
+from jaxelim.families.one_parameter import (
+    Bernoulli,
+    Exponential,
+    GaussianUnknownVariance,
+    OneParameter,
+    Poisson,
+)  # fmt: skip
 from jaxelim.families.paired import Paired
 from jaxelim.families.sources import Betas, Normal, Points, Recorded
-from jaxelim.families.unknown_variance import GaussianUnknownVariance
 
 KINDS = (
     Gaussian, Bernoulli, Poisson, Exponential, GaussianUnknownVariance, Logistic, Bounded, Paired,

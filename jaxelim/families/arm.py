@@ -63,11 +63,6 @@ class ArmModel(Family):
     statistics: ClassVar[Callable[..., Any]] = ArmStatistics
     exponential: ClassVar[bool] = False
     """Whether w_a loss_a + w_b loss_b is least at the weighted mean of the two means."""
-    smooth: ClassVar[bool] = True
-    """Whether the least sum of a pair has second derivatives, as H* and shares need."""
-
-    def has(self, method: str) -> bool:
-        return super().has(method) and (self.smooth or method not in ("truth", "share"))
 
     def first(self, x: Array) -> Any:
         """The statistics after one reward, n and mean arrays like x."""

@@ -21,7 +21,7 @@ from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence import linear
-from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence, LinearContext
+from jaxelim.evidence.half_spaces import HalfSpaceEvidence, LinearContext
 from jaxelim.evidence.linear import Design, DiagonalDesign, LinearEvidence, SquareDesign
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
@@ -235,8 +235,8 @@ class Gaussian(OneParameter):
         return jnp.sqrt(2 * radius)
 
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
-        """N(m_k, std_k^2/N_k): the prior is flat."""
-        precision = self.weight(Stat(counts, means))
+        """N(m_k, 1/(N_k/std_k^2 + ridge)): the prior is flat without a ridge."""
+        precision = self.weight(Stat(counts, means)) + self.ridge
         return means + draws.normal(key, means) * jnp.sqrt(1 / precision)
 
     def weighed(self, grid: Grid, counts: Array) -> Weighed:
@@ -255,8 +255,8 @@ class Gaussian(OneParameter):
 
     def log_e(self, space: LinearContext, stats: Statistics, shape: Pieces, grid: Grid) -> Array:
         """Closed forms of independent arms; linear arms: see `jaxelim.mixtures`."""
-        about = Directions(space, shape)
-        margin, y = about.margin(stats.means, stats.theta_hat), about.half_spaces().y
+        margin = space.margin(shape, stats.means, stats.theta_hat)
+        y = space.half_spaces(shape).y
         if isinstance(stats, LinearStatistics) and isinstance(stats.design, SquareDesign):
             weighed = of_features(grid, y, space.features, stats.counts)  # no ridge
         else:
@@ -374,10 +374,6 @@ class LinearGaussian(Gaussian):
 
     def overlap(self, seen: View, beta: Array) -> Array:
         return Family.overlap(self, seen, beta)
-
-    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
-        """Independent arms: N(m_k, 1/(N_k + ridge)); the prior is flat without a ridge."""
-        return means + draws.normal(key, means) * jnp.sqrt(1 / (counts + self.ridge))
 
     def share(self, seen: View, i: Array, k: Array) -> Array:
         """Independent arms: (N_k + ridge)/(N_i + N_k + 2 ridge). (You, Qin, Wang & Yang 2023.)"""

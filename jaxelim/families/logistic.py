@@ -25,7 +25,7 @@ from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.pieces import HalfSpaces, Pieces
 from jaxelim.contracts.views import Evidence, Snapshot, Statistics
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.half_spaces import Bent, Coordinates, Directions, LinearContext
+from jaxelim.evidence.half_spaces import Bent, Coordinates, LinearContext
 from jaxelim.evidence.linear import LinearEvidence, SquareDesign, weighted
 from jaxelim.families.one_parameter import Bernoulli
 from jaxelim.lanes import PLAIN, LaneOps, index_like
@@ -279,7 +279,7 @@ class LogisticEvidence(Evidence):
         return LogisticEvidence(space, shape, frame.parameter(theta), even, None)
 
     def with_derivatives(self) -> "LogisticEvidence":
-        sides = self._directions.half_spaces()
+        sides = self.space.half_spaces(self._of_scores)
         truth = self.at_truth(self.space.features, self.theta_hat, sides)
         return dataclasses.replace(truth, costs=self.costs)
 
@@ -292,15 +292,15 @@ class LogisticEvidence(Evidence):
         return sides(self.scores)[0]
 
     @property
-    def _directions(self) -> Directions:
+    def _of_scores(self) -> Any:
+        """The pieces, with the score of a level."""
         shape: Any = self.shape
-        if shape.level is not None:
-            level = math.log(shape.level) - math.log1p(-shape.level)
-            shape = dataclasses.replace(shape, level=level)
-        return Directions(self.space, shape)
+        if shape.level is None:
+            return shape
+        return dataclasses.replace(shape, level=math.log(shape.level) - math.log1p(-shape.level))
 
     def outside(self) -> Array:
-        return self._directions.margin(self.scores, self.theta_hat)
+        return self.space.margin(self._of_scores, self.scores, self.theta_hat)
 
     def weighted(self, weights: Array) -> "LogisticEvidence":
         return dataclasses.replace(self, weights=self.per_cost(weights), slope=None, ridge=0.0)
@@ -311,8 +311,8 @@ class LogisticEvidence(Evidence):
 
     def above(self, metric: SquareDesign) -> Array:
         """An upper bound on every value, margin^2/(2 ||y||^2) in the metric: [Q]."""
-        about, scores = self._directions.pieces, self.scores
-        squares = LinearEvidence.of(self.space, about, metric, scores, self.theta_hat)
+        about = self.space, self._of_scores, metric, self.scores, self.theta_hat
+        squares = LinearEvidence.of(*about)
         return squares.values() * (1 + _ROUNDING)
 
     def _near(self, metric: SquareDesign, piece: Array) -> Array:
@@ -419,7 +419,7 @@ class LogisticEvidence(Evidence):
         return self.per_cost(divergence(self.scores, self.space.over_arms(theta)))
 
     def _side(self, piece: Array) -> tuple[Array, Array]:
-        y, c = self._directions.side(piece)
+        y, c = self.space.side(self._of_scores, piece)
         return y, c + jnp.zeros_like(self.theta_hat[0])
 
     def _closest(self, y: Array, c: Array, go: Array | bool = True) -> Array:

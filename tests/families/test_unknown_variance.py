@@ -8,7 +8,7 @@ import pytest
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.views import Snapshot
-from jaxelim.families.unknown_variance import Spread, StudentStatistics
+from jaxelim.families.one_parameter import Spread, StudentStatistics
 from jaxelim.lanes import LaneOps
 
 MU, STD = [3.0, 1.4, -0.4, -1.6], (1.0, 0.5, 1.0, 0.8)

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 import jaxelim as je
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.views import ArmContext, Statistics
-from jaxelim.families.unknown_variance import StudentStatistics
+from jaxelim.families.one_parameter import StudentStatistics
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import Grid, pieces
 from tests.families import family_cases

@@ -15,7 +15,7 @@ from jax import Array
 from jaxelim.contracts.pieces import Pairs, Pieces
 from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import View
-from jaxelim.evidence.half_spaces import Directions, HalfSpaceEvidence, LinearContext
+from jaxelim.evidence.half_spaces import HalfSpaceEvidence, LinearContext
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like, pytree
 from jaxelim.lanes import where as where_
@@ -246,5 +246,5 @@ def _directions(run: LinearContext, frame: Frame, shape: Pieces) -> Array:
     if shape.signs:
         above: Any = shape.above  # type: ignore[attr-defined]
         return jnp.where(above[:, None], frame.unit, -frame.unit)
-    y = Directions(run, shape).half_spaces().y
+    y = run.half_spaces(shape).y
     return jnp.matmul(y, frame.map, precision="highest")
