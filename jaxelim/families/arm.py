@@ -173,8 +173,9 @@ class ArmModel(Family):
         return dataclasses.replace(now, rest=tuple(x * more for x in now.rest))
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Pieces) -> "ArmEvidence":
-        stat = self.stat(stats)
-        return ArmEvidence.of(self, space, shape, stat, self.weight(stat), stats.used_up)
+        stat, one = self.stat(stats), self.per_pull(stats.means)
+        costs = None if one is None else 1 / one
+        return ArmEvidence(self, space, shape, stat, self.weight(stat), costs, stats.used_up)
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """The means u with weight loss(u) <= beta, of every arm."""
@@ -227,7 +228,7 @@ class ArmModel(Family):
         """Statistics of one pull at a truth with these means, whose loss is the truth's: [K]."""
         return self.first(means)
 
-    def truth(self, features: Any, theta: Array, scales: Any, pieces: Pieces) -> "ArmEvidence":
+    def truth(self, features: Any, theta: Array, scales: Any, pieces: Pieces) -> Evidence:
         space, stat = ArmContext(PLAIN, theta), scales._replace(mean=theta)
         return ArmEvidence(self, space, pieces, stat, stat.n, 1 / stat.n).with_derivatives()
 
@@ -258,15 +259,6 @@ class ArmEvidence(Evidence):
 
     def about(self, shape: Pieces) -> "ArmEvidence":
         return dataclasses.replace(self, shape=shape)
-
-    @classmethod
-    def of(
-        cls, model: ArmModel, space: ArmContext, shape: Pieces, stat: Any, weight: Array,
-        known: Array | None = None,
-    ) -> "ArmEvidence":  # fmt: skip
-        """The evidence under these weights, which are those of pulls at no other cost."""
-        one = model.per_pull(stat.mean)
-        return cls(model, space, shape, stat, weight, None if one is None else 1 / one, known)
 
     @property
     def closed_form(self) -> bool:  # type: ignore[override]

@@ -101,7 +101,7 @@ def test_pairs_without_weight_have_finite_bends():
         shape = Pairs(jnp.int32(0), jnp.asarray([False, True, True]))
         space = ArmContext(LaneOps(), jnp.eye(3))
         stat = Stat(weights, means)
-        evidence = ArmEvidence.of(je.Bernoulli(), space, shape, stat, weights)
+        evidence = ArmEvidence(je.Bernoulli(), space, shape, stat, weights)
         found = evidence.with_derivatives().weighted(weights).derivatives()
     chex.assert_tree_all_finite(found)
     np.testing.assert_array_equal(found.value[1:], 0)

@@ -222,7 +222,7 @@ def test_a_share_is_of_two_arms_in_any_order():
             wins = jax.tree.map(lambda *x: jnp.stack(x), *arms)
             space = ArmContext(PLAIN, wins.mean)
             shape = Pairs(jnp.int32(0), jnp.asarray([False, True]))
-            evidence = ArmEvidence.of(FAMILY, space, shape, wins, wins.n)
+            evidence = ArmEvidence(FAMILY, space, shape, wins, wins.n)
             seen = SimpleNamespace(evidence=evidence)
             return [float(FAMILY.share(seen, jnp.int32(i), jnp.int32(1 - i))) for i in (0, 1)]
 

@@ -89,7 +89,7 @@ def test_the_directed_share_of_equal_means(mean):
     counts, exists = jnp.array([3.0, 5.0]), jnp.array([False, True])
     space = ArmContext(LaneOps(), jnp.eye(2))
     stat, pieces = Stat(counts, jnp.array([mean, mean])), Pairs(jnp.int32(0), exists)
-    evidence = ArmEvidence.of(je.Bernoulli(), space, pieces, stat, counts)
+    evidence = ArmEvidence(je.Bernoulli(), space, pieces, stat, counts)
     i, j = jnp.int32(0), jnp.int32(1)
     seen = SimpleNamespace(evidence=evidence)
     assert float(je.Bernoulli().share(seen, i, j)) == pytest.approx(5 / 8)

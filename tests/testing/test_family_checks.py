@@ -148,7 +148,7 @@ INHERITED = {
     "sums": (WALKS, dict(update=lambda self, seen, arm, reward, go: dataclasses.replace(
         Geometric.update(self, seen, arm, reward, go), reward_sums=seen.stats.reward_sums)),
         "after update"),
-    "counts": (WALKS, dict(evidence=lambda self, space, stats, shape: ArmEvidence.of(
+    "counts": (WALKS, dict(evidence=lambda self, space, stats, shape: ArmEvidence(
         self, space, shape, self.stat(stats), 2 * stats.counts)), "not the LLR at the counts"),
     "pairs": (WALKS, LATE, "refuted_pairs is not where"),
     "order": (RUNS, LATE, "tau_full = .*, tau_selective"),
