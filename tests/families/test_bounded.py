@@ -296,28 +296,23 @@ def test_h_star_is_certified_by_scipy():
     source = Points(np.sort(rng.uniform(-1, 1, (3, 3)), 1), rng.dirichlet(np.ones(3), 3))
     instance = je.Instance.unstructured(source=source, family=je.Bounded(-1, 1))
     solved = je.complexity(instance, je.BestArm(), 1e-9)
-    w, means = np.asarray(solved.allocation), (source.means + 1) / 2
-    points, shares = (np.asarray(source.support) + 1) / 2, np.asarray(source.probabilities)
-    top = int(means.argmax())
-    values, slopes = [], []
-    for k in range(3):
-        if k == top:
-            continue
+    means, points = (source.means + 1) / 2, (np.asarray(source.support) + 1) / 2
+    shares, values, slopes = np.asarray(source.probabilities), [], []
+    top, *others = np.argsort(-means)
+    for k in others:
 
-        def costs(u, k=k):
-            return (twin.kl_inf(points[top], shares[top], u, True),
-                    twin.kl_inf(points[k], shares[k], u, False))  # fmt: skip
+        def costs(u, of=((top, True), (k, False))):
+            return np.array([twin.kl_inf(points[arm], shares[arm], u, up) for arm, up in of])
 
-        found = minimize_scalar(lambda u, k=k, costs=costs: w[[top, k]] @ costs(u),
-                                bounds=(means[k], means[top]), method="bounded",
-                                options=dict(xatol=1e-13))  # fmt: skip
+        w = np.asarray(solved.allocation)[[top, k]]
+        found = minimize_scalar(lambda u, w=w, costs=costs: w @ costs(u), method="bounded",
+                                bounds=means[[k, top]], options=dict(xatol=1e-13))  # fmt: skip
         values.append(found.fun)
-        slope = np.zeros(3)
-        slope[[top, k]] = costs(found.x)
-        slopes.append(slope)
+        slopes.append(np.zeros(3))
+        slopes[-1][[top, k]] = costs(found.x)
     assert abs(min(values) - solved.value) <= 1e-7 * solved.value
-    shares = np.linspace(0, 1, 100_001)[:, None]
-    bound = np.max(shares * slopes[0] + (1 - shares) * slopes[1], 1).min()
+    q = np.linspace(0, 1, 100_001)[:, None]
+    bound = np.max(q * slopes[0] + (1 - q) * slopes[1], 1).min()
     assert solved.value <= bound * (1 + 1e-7) and bound <= solved.value * (1 + 1e-4)
 
 
