@@ -14,13 +14,12 @@ from jax import Array
 
 from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.contracts.views import ArmContext, Evidence
-from jaxelim.lanes import PLAIN, ArmBlock, LaneOps, index_like
+from jaxelim.lanes import PLAIN, ArmBlock, LaneOps, index_like, pytree
 from jaxelim.matrices import product
 from jaxelim.numerics import jacobi
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LinearContext(ArmContext):
     """The context of linear Gaussian rewards."""
 
@@ -198,8 +197,7 @@ class Coordinates(NamedTuple):
         return off <= 1e4 * self.tolerance / jnp.maximum(jnp.max(self.sizes), self.tolerance) * size
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class HalfSpaceEvidence(Evidence):
     """The evidence about any half-spaces under weights, with its derivatives; of one run.
 

@@ -21,7 +21,7 @@ from jax import Array
 from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.half_spaces import LinearContext
-from jaxelim.lanes import ArmBlock, index_like
+from jaxelim.lanes import ArmBlock, index_like, pytree
 
 Tree = Any
 CANCELLATION = 1e-10  # share of g_i + g_j, below which the Gram form of a distance has cancelled
@@ -32,8 +32,7 @@ def _beside(x: Array, i: Array) -> Array:
     return x if i.ndim < x.ndim else x[:, None]
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class SquareDesign:
     """V^-1, stored whole. It forms y = phi_i - phi_j before it multiplies."""
 
@@ -111,8 +110,7 @@ class SquareDesign:
         return SquareDesign(g, self.v_inv * scale - change)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class DiagonalDesign:
     """The inverse g of a diagonal V, for identity features. Methods are as of `SquareDesign`."""
 
@@ -197,8 +195,7 @@ def refutes(margin: Array, norm: Array, beta: Array) -> Array:
     return (margin > 0) & (norm > 0) & (margin**2 > 2 * beta * norm)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LinearEvidence(Evidence):
     """The evidence about pieces, at theta_hat, in the metric of one design."""
 

@@ -25,7 +25,7 @@ from jaxelim.contracts.pieces import Interval, Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, undefined
 from jaxelim.evidence.half_spaces import Bent
-from jaxelim.lanes import PLAIN, LaneOps, index_like, where
+from jaxelim.lanes import PLAIN, LaneOps, index_like, pytree, where
 from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics import roots
 
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 _ALMOST = 1 - 2.0**-52  # of the way to an end of the range, where a loss may be infinite
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class ArmStatistics(Statistics):
     """The statistics of a run: counts, means, and what else the model's `Stat` has."""
 
@@ -244,8 +243,7 @@ class End(NamedTuple):
         return jax.tree.map(lambda x: lanes.take(x, i), self)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class ArmEvidence(Evidence):
     """The evidence about pieces of one answer, at given estimates, under counts or weights."""
 

@@ -24,7 +24,7 @@ from jaxelim.contracts.proofs import BOUNDED
 from jaxelim.errors import ArgumentError
 from jaxelim.families.arm import ArmModel
 from jaxelim.families.sources import BETAS, Betas, set_interval
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import LaneOps, settings
 from jaxelim.mixtures import Grid
 from jaxelim.numerics import roots
 from jaxelim.numerics.logarithm import log, log1p
@@ -258,8 +258,7 @@ def _kappa(edge: Array) -> Array:
     return 0.25 + edge * (0.2 + edge / (6 * (1 - edge)))
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Bounded(ArmModel):
     """Rewards from `low` to `high` of any distribution; each arm has its own mean.
 

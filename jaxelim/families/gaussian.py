@@ -26,7 +26,7 @@ from jaxelim.evidence.linear import Design, DiagonalDesign, LinearEvidence, Squa
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
 from jaxelim.families.one_parameter import OneParameter
-from jaxelim.lanes import LaneOps, index_like
+from jaxelim.lanes import LaneOps, index_like, pytree, settings
 from jaxelim.mixtures import GaussianStat, Grid, Weighed, of_features, spread
 from jaxelim.numerics import host
 from jaxelim.numerics.jacobi import svd
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 _RATIO = 1e6  # bound on the ratio of two standard deviations; their squares are costs
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class CrossCache:
     """A cache of phi_j' V^-1 phi_i, for the arms i that `linear.cached` names, in its order.
 
@@ -52,8 +51,7 @@ class CrossCache:
     cross: Array  # [K] or [K, m]
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class LinearStatistics(Statistics):
     """The statistics of linear Gaussian rewards."""
 
@@ -85,8 +83,7 @@ def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
     return False
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True, repr=False)
+@settings
 class Gaussian(OneParameter):
     """Gaussian rewards of known standard deviations.
 
@@ -264,8 +261,7 @@ class Gaussian(OneParameter):
         return jnp.where(shape.exists, weighed.log_e(margin), -jnp.inf)
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class LinearGaussian(Gaussian):
     """Rewards of one standard deviation, with all that a program depends on."""
 

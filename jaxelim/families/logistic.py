@@ -28,7 +28,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.evidence.half_spaces import Bent, Coordinates, LinearContext
 from jaxelim.evidence.linear import LinearEvidence, SquareDesign, weighted
 from jaxelim.families.one_parameter import Bernoulli
-from jaxelim.lanes import PLAIN, LaneOps, index_like
+from jaxelim.lanes import PLAIN, LaneOps, index_like, pytree, settings
 from jaxelim.matrices import factor_inverse, product
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ LEAST_CURVATURE = 1e-13  # added to a step's matrix, in its trace: arms need not
 _ROUNDING = 1e-9  # what an upper bound on an LLR is raised by, as a share
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Logistic(Family):
     r"""Rewards that are 1 with probability 1/(1 + exp(-phi_k . theta)), else 0.
 
@@ -247,8 +246,7 @@ def least(
     return jax.lax.while_loop(more, step, carry)[1]
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class LogisticEvidence(Evidence):
     """The evidence about pieces, under counts or weights.
 

@@ -13,7 +13,6 @@ two over a common mean, a pair has the e-value e^y/(1 + y).
 (Jourdan, Degenne & Kaufmann 2023; docs/reference/definitions.md has the formulas.)
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -30,7 +29,7 @@ from jaxelim.contracts.views import Statistics
 from jaxelim.families import draws
 from jaxelim.families.arm import ArmModel, ArmStatistics
 from jaxelim.families.sources import Normal
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import LaneOps, pytree, settings
 from jaxelim.mixtures import log_mean_exp
 from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics.binet import remainder
@@ -106,8 +105,7 @@ class OneParameter(ArmModel):
         return ONE_PARAMETER
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Bernoulli(OneParameter):
     r"""Rewards that are 1 with probability mu, else 0; means in [0, 1], both ends included.
 
@@ -150,8 +148,7 @@ class Bernoulli(OneParameter):
         return value + (more[0] - more[2]) + (more[1] - more[3]) - (more[4] - more[5])
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Poisson(OneParameter):
     """Rewards 0, 1, 2, .. with a Poisson distribution of mean mu; means from 0 to 1000.
 
@@ -200,8 +197,7 @@ class Poisson(OneParameter):
         return total * ratio - off - half / 2 + remainder(total) - remainder(a)
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Exponential(OneParameter):
     r"""Rewards with P(X > x) = exp(-x/mu); means above 0.
 
@@ -254,8 +250,7 @@ class Spread(NamedTuple):
         return self.squares / self.n
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class StudentStatistics(ArmStatistics):
     """Statistics with M2, so that variances are known."""
 
@@ -265,8 +260,7 @@ class StudentStatistics(ArmStatistics):
         return self.rest[0] / self.counts
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class GaussianUnknownVariance(ArmModel):
     """Gaussian rewards whose means and variances are both unknown; each arm has its own.
 

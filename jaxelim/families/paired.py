@@ -25,7 +25,7 @@ from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, 
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.bounded import LARGEST_EDGE, Bounded
 from jaxelim.families.sources import set_interval
-from jaxelim.lanes import LaneOps, index_like
+from jaxelim.lanes import LaneOps, index_like, pytree, settings
 from jaxelim.numerics.logarithm import log, log1p
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ BETS = LARGEST_EDGE * 2.0 ** (-np.arange(18) / 2)
 _ROUNDING = 1e-9  # the share of w below which a difference is taken to be one of rounding
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pytree
 class PairedStatistics(Statistics):
     """Scores by item, and the logarithms of the stakes of each pair."""
 
@@ -51,8 +50,7 @@ class PairedStatistics(Statistics):
         return dataclasses.replace(self, scores=None)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class PairedEvidence(Evidence):
     """log e of pairs, in place of a likelihood ratio."""
 
@@ -90,8 +88,7 @@ class PairedEvidence(Evidence):
         return jnp.where(own & (counts == least), 1 / counts, 0)
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Paired(Family):
     """Scores from `low` to `high` of all arms on the same items; each arm has its own mean.
 

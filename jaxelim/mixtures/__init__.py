@@ -16,7 +16,6 @@ for each c. In coordinates where G = I the determinant is the product of the piv
 I + V/c.
 """
 
-import dataclasses
 import math
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from jax import Array
 
 from jaxelim.checks import real_array
 from jaxelim.errors import ArgumentError
+from jaxelim.lanes import settings
 from jaxelim.matrices import factor_inverse, pivots, product
 from jaxelim.numerics.logarithm import log, log1p
 
@@ -34,8 +34,7 @@ _FLOOR = -1e300
 _STRENGTHS = (1e-3, 1e9)  # in this range log M keeps 7 digits, for all families
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Grid:
     """Priors of equal weight. That of strength c has the weight of c pulls.
 
