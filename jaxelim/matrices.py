@@ -42,7 +42,14 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
 
         def factors(rows, block, first):
             columns = [rows[r] - (places == first + r).astype(a.dtype)[:, None] for r in range(n)]
-            return [*columns, *_scaled(columns, block, rounded)]
+            if n == 1:
+                return [*columns, columns[0] * (1 / block[0, 0])]
+            x, y, z = block[0, 0], block[0, 1], block[1, 1]
+            det = 1 / (x * z - rounded(y * y))
+            # y's products are the rounded ones, as for many lanes
+            of_first = columns[0] * (z * det) + rounded(columns[1] * (-y * det))
+            of_second = rounded(columns[0] * (-y * det)) + columns[1] * (x * det)
+            return [*columns, of_first, of_second]
 
         factor = materialize(lambda *x: jnp.stack(factors(*x)), rows, block, first)
         pivots = (places[:, None] == places) & ((places >= first) & (places < first + n))
@@ -57,21 +64,6 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
     elif q > 1:
         a = jax.lax.fori_loop(0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a)
     return -(passed(a, jnp.int32(q - 1), 1) if q % 2 else a)
-
-
-def _scaled(columns: list[Array], block: Array, rounded: Callable) -> list[Array]:
-    """The columns, n of [q, B], times the inverse of the block of their pivots [n, n, B]."""
-    n = len(columns)
-    if n == 1:
-        d = [[1 / block[0, 0]]]
-    else:
-        x, y, z = block[0, 0], block[0, 1], block[1, 1]
-        det = 1 / (x * z - rounded(y * y))
-        d = [[z * det, -y * det], [-y * det, x * det]]
-    terms = [[columns[r] * d[r][s] for r in range(n)] for s in range(n)]
-    if n == 2:  # y's products are the rounded ones, as for many lanes
-        terms[0][1], terms[1][0] = map(rounded, (terms[0][1], terms[1][0]))
-    return [functools.reduce(jnp.add, of_pivot) for of_pivot in terms]
 
 
 _pick = functools.partial(jax.lax.dynamic_index_in_dim, keepdims=False)

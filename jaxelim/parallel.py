@@ -53,10 +53,8 @@ def use_all_cores(cache: bool = True) -> None:
     os.environ.setdefault("NPROC", "1")
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         if scope.jax_started():
-            raise SetupError(
-                "JAX has started, so the number of its CPU devices is fixed",
-                "call use_all_cores before anything that uses JAX, or set JAX_NUM_CPU_DEVICES",
-            )
+            remedy = "call use_all_cores before anything that uses JAX, or set JAX_NUM_CPU_DEVICES"
+            raise SetupError("JAX has started, so the number of its CPU devices is fixed", remedy)
         jax.config.update("jax_num_cpu_devices", cores())
     if not cache:
         jax.config.update("jax_enable_compilation_cache", False)
@@ -129,14 +127,14 @@ def asked_for(
     scheduler, of Dask, is an address or a file.
     """
     if scheduler is not None:
-        try:
-            from distributed import Client
-        except ImportError as error:
-            raise SetupError(f"a scheduler needs distributed: {error}", "install it") from error
         file = str(scheduler).endswith(".json")
         given: Any = {"scheduler_file": str(scheduler)} if file else {"address": scheduler}
         try:
+            from distributed import Client
+
             client = Client(**given, set_as_default=False)
+        except ImportError as error:
+            raise SetupError(f"a scheduler needs distributed: {error}", "install it") from error
         except (OSError, ValueError) as error:  # TimeoutError is an OSError
             said = f"no scheduler answers at {scheduler}: {error}"
             raise WorkerError(said, "start one: dask scheduler --host ADDRESS") from error

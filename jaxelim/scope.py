@@ -61,10 +61,9 @@ refuse_faulty(jax.__version_info__)
 def _refuse_what_cannot_work() -> None:
     """Refuse a process or settings under which JAX cannot compute, or computes other numbers."""
     if _process["broken"]:
-        raise SetupError(
-            "this process was forked after JAX had started, and JAX does not survive a fork",
-            "start worker processes with 'spawn': multiprocessing.get_context('spawn')",
-        )
+        said = "this process was forked after JAX had started, and JAX does not survive a fork"
+        spawn = "start worker processes with 'spawn': multiprocessing.get_context('spawn')"
+        raise SetupError(said, spawn)
     flags: Any = jax.config
     for name in ("jax_no_tracing", "jax_no_execution"):
         if getattr(flags, name, False):
@@ -79,17 +78,15 @@ def _refuse_what_cannot_work() -> None:
         reason = str(error).partition("\n")[0] or type(error).__name__
         wanted = os.environ.get("JAX_PLATFORMS") or getattr(flags, "jax_platforms", None)
         asked = f" (JAX_PLATFORMS is {wanted!r})" if wanted else ""
-        raise SetupError(
-            f"JAX finds no device to compute on{asked}: {reason}",
-            "install the JAX plugin of that platform, or leave JAX_PLATFORMS unset",
-        ) from error
+        said = f"JAX finds no device to compute on{asked}: {reason}"
+        remedy = "install the JAX plugin of that platform, or leave JAX_PLATFORMS unset"
+        raise SetupError(said, remedy) from error
     with jax.transfer_guard("allow"):
         inside = isinstance(jax.device_put(np.float32(0)), jax.core.Tracer)
     if inside:
-        raise SetupError(
-            "a call from inside a function that JAX is tracing (jax.jit, lax.scan, ...)",
-            "call jaxelim outside of it: its calls compile programs of their own",
-        )
+        said = "a call from inside a function that JAX is tracing (jax.jit, lax.scan, ...)"
+        remedy = "call jaxelim outside of it: its calls compile programs of their own"
+        raise SetupError(said, remedy)
 
 
 @functools.cache
@@ -136,9 +133,7 @@ def on_cpu() -> Iterator[None]:
         try:
             first = jax.local_devices(backend="cpu")[0]
         except RuntimeError:
-            raise SetupError(
-                "JAX has no CPU device, on which live runs compute",
-                "add cpu to JAX_PLATFORMS, as in cuda,cpu, or leave it unset",
-            ) from None
+            remedy = "add cpu to JAX_PLATFORMS, as in cuda,cpu, or leave it unset"
+            raise SetupError("JAX has no CPU device, on which live runs compute", remedy) from None
         with jax.default_device(first):
             yield

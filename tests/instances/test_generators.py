@@ -74,19 +74,18 @@ def obeys_unstructured(one, signs):
         assert (theta[:, 5:] >= 0).all() and (theta[:, 5:] <= 0.5).all()
 
 
-def test_the_shipped_instances_obey_the_protocols():
-    for name, signs in (("linear-d20", False), ("linear-d20-osi", True)):
-        one = instances.load_instance(name)
-        tail = obeys_d20(one, signs)
-        assert one.K == 50 and (tail >= -1).all() and (tail <= 0).all() and tail.min() < -0.5
-    for name, m, K in (("linear-d10", 1, 52), ("linear-d10-topm", 3, 51)):
-        one = instances.load_instance(name)
-        obeys_d10(one, m)
-        assert one.K == K
-    for name, signs in (("unstructured-k40", False), ("unstructured-k40-osi", True)):
-        one = instances.load_instance(name)
-        obeys_unstructured(one, signs)
-        assert one.K == 40
+@pytest.mark.parametrize("name, obeys, of, K", [
+    ("linear-d20", obeys_d20, False, 50), ("linear-d20-osi", obeys_d20, True, 50),
+    ("linear-d10", obeys_d10, 1, 52), ("linear-d10-topm", obeys_d10, 3, 51),
+    ("unstructured-k40", obeys_unstructured, False, 40),
+    ("unstructured-k40-osi", obeys_unstructured, True, 40),
+])  # fmt: skip
+def test_the_shipped_instances_obey_the_protocols(name, obeys, of, K):
+    one = instances.load_instance(name)
+    tail = obeys(one, of)
+    assert one.K == K
+    if obeys is obeys_d20:
+        assert (tail >= -1).all() and (tail <= 0).all() and tail.min() < -0.5
 
 
 # Generators
