@@ -46,16 +46,10 @@ if hasattr(os, "register_at_fork"):
 
 _FAST_MATH = re.compile(r"--xla_cpu_enable_fast_math(?!\S*=(?:false|False|0)\b)")
 
-
-def refuse_faulty(version: tuple[int, ...]) -> None:
-    """Refuse one of `FAULTY`."""
-    if fault := FAULTY.get(version):
-        name = ".".join(map(str, version))
-        allowed = f"install another, as in: pip install 'jax!={name}'"
-        raise SetupError(f"JAX {name} is refused: {fault}", allowed)
-
-
-refuse_faulty(jax.__version_info__)
+if _fault := FAULTY.get(jax.__version_info__):
+    _name = ".".join(map(str, jax.__version_info__))
+    _remedy = f"install another, as in: pip install 'jax!={_name}'"
+    raise SetupError(f"JAX {_name} is refused: {_fault}", _remedy)
 
 
 def _refuse_what_cannot_work() -> None:

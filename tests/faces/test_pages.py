@@ -27,34 +27,31 @@ TUTORIALS = sorted(
 
 def rows_of_rules() -> list[dict[str, str]]:
     """The table of rules, from their traits."""
-    mark = lambda yes: "x" if yes else ""  # noqa: E731
     rows = []
     for name, rule in sorted(catalogue.rules().items()):
         traits = rule.traits
         set_as = catalogue.presets().items()
         named = sorted(key for key, one in set_as if one.__module__ == rule.__module__)
         others = sorted(other for other, one in rules.OTHER_NAMES.items() if one == name)
-        structures = "both" if len(traits.structures) == 2 else traits.structures[0]
-        rows.append(
-            {
-                "rule": rule.__name__,
-                "name": ", ".join([name, *others, *named]),
-                "structure": structures,
-                "best arm": mark(traits.defined_for("best-arm")),
-                "epsilon": mark(traits.slack and traits.defined_for("best-arm")),
-                "reference": mark(traits.defined_for("best-or-none")),
-                "costs": mark(traits.costs),
-                "items": mark(traits.defined_for("best-item")),
-                "top m": mark(traits.defined_for("top-m")),
-                "signs": mark(traits.defined_for("thresholding")),
-                "own problem": mark(traits.problems is None),
-                "elimination at stopping": mark("selective" in traits.stopping),
-                "at sampling": mark(traits.elimination),
-                "native stop": mark("native" in traits.stopping),
-                "rewards": ", ".join(traits.families or ["any"]),
-                "source": traits.source,
-            }
-        )
+        marks = {
+            "best arm": traits.defined_for("best-arm"),
+            "epsilon": traits.slack and traits.defined_for("best-arm"),
+            "reference": traits.defined_for("best-or-none"),
+            "costs": traits.costs,
+            "items": traits.defined_for("best-item"),
+            "top m": traits.defined_for("top-m"),
+            "signs": traits.defined_for("thresholding"),
+            "own problem": traits.problems is None,
+            "elimination at stopping": "selective" in traits.stopping,
+            "at sampling": traits.elimination,
+            "native stop": "native" in traits.stopping,
+        }
+        rows.append({
+            "rule": rule.__name__, "name": ", ".join([name, *others, *named]),
+            "structure": "both" if len(traits.structures) == 2 else traits.structures[0],
+            **{key: "x" if yes else "" for key, yes in marks.items()},
+            "rewards": ", ".join(traits.families or ["any"]), "source": traits.source,
+        })  # fmt: skip
     return rows
 
 
@@ -123,10 +120,8 @@ def test_tutorials_run(page, tmp_path, monkeypatch):
 
 def test_every_rule_documents_its_arguments():
     for name, rule in catalogue.rules().items():
-        doc = rule.__doc__ or ""
-        fields = [one.name for one in dataclasses.fields(rule)]
-        for field in fields:
-            assert re.search(rf"^\s+{field}: ", doc, re.M), (name, field)
+        for field in dataclasses.fields(rule):
+            assert re.search(rf"^\s+{field.name}: ", rule.__doc__ or "", re.M), (name, field)
         assert rule.traits.source and eval(repr(rule()), NAMES) == rule()
 
 

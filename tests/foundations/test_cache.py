@@ -225,20 +225,15 @@ def test_an_unreadable_entry_of_the_cache_is_deleted(tmp_path, recwarn):
     assert not recwarn.list
 
 
-def options(monkeypatch, *given: str) -> list:
-    """What a command passes to `use_all_cores`; the command itself is refused."""
+def test_commands_may_do_without(monkeypatch, tmp_path, capsys):
+    """What commands pass to `use_all_cores`; they themselves are refused."""
     heard: list = []
     monkeypatch.setattr(cli, "use_all_cores", heard.append)
-    assert cli.main([*given, "--rule", "none-of-ours"]) == 2
-    return heard
-
-
-def test_commands_may_do_without(monkeypatch, tmp_path, capsys):
-    assert options(monkeypatch, "run", "linear-d10") == [True]
-    assert options(monkeypatch, "run", "linear-d10", "--no-cache") == [False]
-    file = str(tmp_path / "a.live")
-    assert options(monkeypatch, "live", "new", file, "--arms", "3", "--no-cache") == [False]
-    assert "none-of-ours" in capsys.readouterr().err
+    live = ["live", "new", str(tmp_path / "a.live"), "--arms", "3", "--no-cache"]
+    for given in (["run", "linear-d10"], ["run", "linear-d10", "--no-cache"], live):
+        assert cli.main([*given, "--rule", "none-of-ours"]) == 2
+        assert "none-of-ours" in capsys.readouterr().err
+    assert heard == [True, False, False]
 
 
 def test_the_folder_is_the_users(monkeypatch):

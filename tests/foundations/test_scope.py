@@ -51,13 +51,11 @@ def test_a_newer_jax_warns_once(monkeypatch):
 def test_a_faulty_jax_is_refused(version):
     """By name, at import; the declared range leaves it out too."""
     name = ".".join(map(str, version))
-    with pytest.raises(je.errors.SetupError, match=f"JAX {re.escape(name)} is refused: "):
-        scope.refuse_faulty(version)
     declared = (Path(je.__file__).parents[1] / "pyproject.toml").read_text()
     assert declared.count(f"!={name},") == 3
     child = f"import jax; jax.__version_info__ = {version}; import jaxelim"
     done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True)
-    assert done.returncode == 1 and f"SetupError: JAX {name} is refused" in done.stderr
+    assert done.returncode == 1 and f"SetupError: JAX {name} is refused: " in done.stderr
 
 
 def test_a_jax_that_fails_on_several_devices_takes_one(monkeypatch):
