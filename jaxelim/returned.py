@@ -20,7 +20,7 @@ from jaxelim.checks import shipped
 from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
 from jaxelim.contracts.family import NOISES, noise_type
 from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
-from jaxelim.contracts.traits import Rarely, Skipping
+from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import Estimate, Snapshot, Statistics, Tree, View
 from jaxelim.errors import ArgumentError, FamilyError, JaxelimError, RuleError, abbreviate, in_words
 from jaxelim.lanes import LaneOps
@@ -313,12 +313,10 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
     "probe" is `choose` without its rare work; it returns too whether a run needs that, [] bool;
     None where `choose` states no such work for this problem.
     """
-    skipping = Skipping(jnp.zeros_like(view.t, bool))
-    probes, rarely = method == "probe", []
-    if probes:
-        method, rarely = "choose", [skipping]
-    elif method == "choose" and rule.rare:
-        rarely = [Rarely()]
+    probes = method == "probe"
+    method = "choose" if probes else method
+    rarely = [Rarely(jnp.zeros_like(view.t, bool) if probes else None)]
+    rarely = rarely if method == "choose" and rule.rare else []
     hint = partial(_hint, rule)
     result = _called(rule, method, getattr(rule, method), view, *state, *rarely, hint=hint)
     if wrong := _wrong(method, result, view.t.shape, view, *state):
@@ -327,7 +325,7 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
         return jax.tree.map(_array, result)
     if method == "choose":
         result = result[0], jax.tree.map(_array, result[1])
-    return (*result, skipping.asks if skipping.called else None) if probes else result
+    return (*result, rarely[0].asks if rarely[0].called else None) if probes else result
 
 
 def _array(leaf: Any) -> Array:

@@ -5,11 +5,9 @@ run, so several can be observed on one trajectory. On any trajectory
 tau_full <= tau_selective <= tau_LLR. (Paper, section "Elimination stopping".)
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -19,7 +17,7 @@ from jaxelim.contracts import PieceSet, StoppingRule
 from jaxelim.contracts.sets import PairSet, SignSet, made_from
 from jaxelim.contracts.views import Snapshot, Tree
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.lanes import where
+from jaxelim.lanes import settings, where
 
 __all__ = ["LLR", "FullElimination", "Native", "Resets", "SelectiveElimination"]
 
@@ -27,8 +25,7 @@ _LAST = 2**31
 """Larger than every t."""
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class LLR(StoppingRule):
     """Stop when the least LLR over the empirical answer's pieces exceeds beta(t, delta).
 
@@ -41,8 +38,7 @@ class LLR(StoppingRule):
         return state, seen.all_refuted(beta), seen.shape.total()
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Native(StoppingRule):
     """Stop by the native test of the sampling rule, for rules that have one."""
 
@@ -53,8 +49,7 @@ class Native(StoppingRule):
         return state, jnp.zeros_like(beta, bool), jnp.zeros_like(beta, jnp.int32)
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class SelectiveElimination(StoppingRule):
     """Test the active pieces of the empirical answer; stop when none is left.
 
@@ -82,8 +77,7 @@ class SelectiveElimination(StoppingRule):
         return state.verdict(seen, self.full)
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class FullElimination(SelectiveElimination):
     """As `SelectiveElimination`, but test the pieces of every answer.
 
@@ -98,8 +92,7 @@ class FullElimination(SelectiveElimination):
         return state if seen.decided is None else state.drop(seen, seen.decided)
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Resets:
     """Eliminate at sampling with sets that are reset at t0^(2^j), as in the paper's theory.
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.errors import ArgumentError
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import LaneOps, pytree
 
 _STATIC = {"static": True}
 
@@ -42,8 +42,7 @@ class Pieces:
         return jnp.full(self.exists.shape[1:], self.count, jnp.int32)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Pairs(Pieces):
     """Pieces {mu_k >= mu_i + slack}: of one or several candidates i, with every candidate k.
 
@@ -193,8 +192,7 @@ def pairs_of(pieces: Pieces) -> Pairs:
     return pieces
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class HalfSpaces(Pieces):
     """Pieces {lambda : y . lambda <= c} of any direction, for rewards with features."""
 

@@ -12,7 +12,7 @@ from jaxelim.contracts import looks
 from jaxelim.contracts.pieces import Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import UnsupportedError, undefined
-from jaxelim.lanes import LaneOps, balanced, index_like
+from jaxelim.lanes import LaneOps, balanced, index_like, pytree
 
 _BITS = 32
 
@@ -57,19 +57,17 @@ class PieceSet:
         raise undefined(self, "remaining(lanes)")
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+def whole(like: Array) -> tuple[Array, Array]:
+    """`dropped` and `left` of a set of all candidates, or arms; `like` [C] gives the number."""
+    return jnp.zeros(like.shape, jnp.int32), jnp.full(like.shape[1:], like.shape[0], jnp.int32)
+
+
+@pytree
 class ArmSet(PieceSet):
     """A mask over the candidates, stored as the times at which they were dropped."""
 
     dropped: Array  # [C] int32, 0 while active
     left: Array  # [] int32: number of active candidates
-
-    @staticmethod
-    def full(like: Array) -> "ArmSet":
-        """The set with all candidates; `like` [C] gives the number."""
-        left = jnp.full(like.shape[1:], like.shape[0], jnp.int32)
-        return ArmSet(jnp.zeros(like.shape, jnp.int32), left)
 
     def active(self, seen):
         return (self.dropped == 0) & (index_like(self.dropped) != seen.answer)
@@ -139,8 +137,7 @@ def _rows(shape: Pieces) -> Pairs:
     return rows if rows.several else dataclasses.replace(rows, first=rows.first[None])  # type: ignore[index]
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class PairSet(PieceSet):
     """The ordered pairs (j, k) of candidates whose piece is refuted, as packed bits: k is worse.
 
@@ -227,8 +224,7 @@ class PairSet(PieceSet):
         return lanes.sum(self._left() if self.m is None else _count(self.worse))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class SignSet(PieceSet):
     """The arms whose side of the level is open.
 
@@ -241,12 +237,6 @@ class SignSet(PieceSet):
     # Without: the bits 1 of a refuted side below the level, 2 of one above.
     dropped: Array
     left: Array | None = None  # [] int32: number of active arms
-
-    @staticmethod
-    def full(like: Array) -> "SignSet":
-        """The set of all arms, `like` [K], with `left`."""
-        left = jnp.full(like.shape[1:], like.shape[0], jnp.int32)
-        return SignSet(jnp.zeros(like.shape, jnp.int32), left)
 
     def active(self, seen):
         if self.left is not None:

@@ -113,9 +113,13 @@ class Rarely:
 
         state = rarely(due, lambda: solved(view, state), state)
 
-    The engine calls `choose` twice. The first call leaves all such work out, and is right for
-    runs in which no `go` has held. The second serves the others, a group at a time.
+    The engine calls `choose` twice. The first call, with `asks` [] bool, leaves all such work out,
+    and is right for runs in which no `go` has held: `asks` notes where one has. The second serves
+    the others, a group at a time.
     """
+
+    def __init__(self, asks: Array | None = None):
+        self.asks, self.called = asks, False
 
     def __call__(self, go: Array, work: Callable[[], Tree], otherwise: Tree) -> Tree:
         """work() where `go` [] bool holds, elsewhere `otherwise`, a pytree of arrays.
@@ -125,7 +129,12 @@ class Rarely:
         Raises:
             TypeError: `go` is no bool, or the pytrees are unlike.
         """
-        go = _flag(go)
+        if jnp.result_type(go) != jnp.bool_:
+            dtype = jnp.result_type(go)
+            raise TypeError(f"the first argument of rarely has dtype {dtype}, not bool")
+        if self.asks is not None:
+            self.asks, self.called = self.asks | go, True
+            return otherwise
 
         def chosen():
             done = work()
@@ -135,23 +144,6 @@ class Rarely:
             return where(go, done, otherwise)
 
         return jax.lax.cond(jnp.any(go), chosen, lambda: jax.tree.map(jnp.asarray, otherwise))
-
-
-class Skipping(Rarely):
-    """The form of the first call, which notes where some `go` has held."""
-
-    def __init__(self, asks: Array):
-        self.asks, self.called = asks, False  # [] bool
-
-    def __call__(self, go: Array, work: Callable[[], Tree], otherwise: Tree) -> Tree:
-        self.asks, self.called = self.asks | _flag(go), True
-        return otherwise
-
-
-def _flag(go: Array) -> Array:
-    if jnp.result_type(go) != jnp.bool_:
-        raise TypeError(f"the first argument of rarely has dtype {jnp.result_type(go)}, not bool")
-    return jnp.asarray(go)
 
 
 def takes_rarely(choose: Callable) -> bool:

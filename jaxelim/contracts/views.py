@@ -13,18 +13,16 @@ from jax import Array
 from jaxelim.contracts import looks
 from jaxelim.contracts.pieces import Pairs, Pieces
 from jaxelim.errors import undefined
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import LaneOps, Tree, pytree
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
     from jaxelim.evidence.linear import LinearEvidence
 
-Tree = Any
 _STATIC = {"static": True}
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class ArmContext:
     """The primitives and arrays that are fixed over a run. A family may keep more."""
 
@@ -67,8 +65,7 @@ class Statistics:
         return self
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class Estimate:
     """What a problem reads."""
 

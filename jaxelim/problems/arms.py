@@ -10,8 +10,9 @@ import numpy as np
 from jaxelim.checks import outside_span, real, real_array
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pairs
-from jaxelim.contracts.sets import ArmSet, PairSet, SignSet, largest
+from jaxelim.contracts.sets import ArmSet, PairSet, SignSet, largest, whole
 from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.lanes import settings
 
 _LARGEST = 1e15  # the largest epsilon, in the units of the rewards and of a run
 _ROUNDING = 8 * np.finfo(np.float64).eps
@@ -219,11 +220,10 @@ class BestArm(OfArms):
     def pieces(self, seen, pair_times=False):
         if self.epsilon:
             return PairSet.full(seen.shape.exists, 1, pair_times)
-        return ArmSet.full(seen.shape.exists)
+        return ArmSet(*whole(seen.shape.exists))
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class TopM(OfArms):
     """Identify the m arms with the largest means.
 
@@ -275,8 +275,7 @@ class TopM(OfArms):
         return PairSet.full(seen.means, self.m, pair_times)
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@settings
 class Thresholding(OfArms):
     """Identify the arms with a mean at or above the level.
 
@@ -344,7 +343,7 @@ class Thresholding(OfArms):
         return arms
 
     def pieces(self, seen, pair_times=False):
-        return SignSet.full(seen.means)
+        return SignSet(*whole(seen.means))
 
 
 def _scaled_slack(epsilon: float, scale: float) -> float:

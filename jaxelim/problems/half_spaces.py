@@ -15,12 +15,11 @@ from jaxelim.cache import jitted
 from jaxelim.checks import real_array
 from jaxelim.contracts import PieceSet, Problem, pieces
 from jaxelim.errors import ArgumentError
-from jaxelim.lanes import saturated
+from jaxelim.lanes import pytree, saturated
 from jaxelim.returned import blamed
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@pytree
 class HalfSpaceSet(PieceSet):
     """The times at which the half-spaces of every answer were dropped."""
 

@@ -12,7 +12,7 @@ from scipy import stats
 import jaxelim as je
 from jaxelim import catalogue
 from jaxelim.contracts.sets import ArmSet
-from jaxelim.contracts.traits import Rarely, Skipping, takes_rarely
+from jaxelim.contracts.traits import Rarely, takes_rarely
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import ContractError, check
 
@@ -162,13 +162,13 @@ def test_the_first_call_leaves_work_out_and_notes_it():
     def untraced():
         raise AssertionError
 
-    first = Skipping(jnp.zeros(4, bool))
+    first = Rarely(jnp.zeros(4, bool))
     assert not first.called and first(NOW, untraced, TREE) is TREE and first.called
     assert first(NOW[::-1], untraced, TREE) is TREE
     np.testing.assert_array_equal(first.asks, [True, True, True, True])
 
 
-@pytest.mark.parametrize("rarely", [Rarely(), Skipping(jnp.zeros([], bool))])
+@pytest.mark.parametrize("rarely", [Rarely(), Rarely(jnp.zeros([], bool))])
 def test_refusals(rarely):
     for go in (1, 0.5, np.arange(4)):
         with pytest.raises(TypeError, match="first argument of rarely has dtype .*, not bool"):
