@@ -316,7 +316,7 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
     probes = method == "probe"
     method = "choose" if probes else method
     rarely = [Rarely(jnp.zeros_like(view.t, bool) if probes else None)]
-    rarely = rarely if method == "choose" and rule.rare else []
+    rarely = rarely if probes or (method == "choose" and rule.rare) else []
     hint = partial(_hint, rule)
     result = _called(rule, method, getattr(rule, method), view, *state, *rarely, hint=hint)
     if wrong := _wrong(method, result, view.t.shape, view, *state):
