@@ -17,10 +17,9 @@ from jax import Array
 
 from jaxelim import scope
 from jaxelim.checks import shipped
-from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
+from jaxelim.contracts import Family, Problem, Rarely, SamplingRule, Source, StoppingRule
 from jaxelim.contracts.family import NOISES, noise_type
 from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
-from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import Estimate, Snapshot, Statistics, Tree, View
 from jaxelim.errors import ArgumentError, FamilyError, JaxelimError, RuleError, abbreviate, in_words
 from jaxelim.lanes import LaneOps

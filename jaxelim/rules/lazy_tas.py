@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import Traits
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.contracts.views import View
 from jaxelim.evidence.linear import weighted
 from jaxelim.lanes import index_like, pytree, settings

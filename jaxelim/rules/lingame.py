@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import Traits
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.contracts.views import Evidence, View
 from jaxelim.lanes import LaneOps, pytree, settings
 from jaxelim.rules.parts import tracking

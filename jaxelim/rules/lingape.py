@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.checks import real
-from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import Traits
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.lanes import settings
 
 _ENOUGH = 6.0

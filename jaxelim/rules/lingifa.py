@@ -4,8 +4,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import Traits
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.lanes import index_like, settings
 from jaxelim.rules.parts.indices import ambiguous_pair, rank
 

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.checks import integer
-from jaxelim.contracts import SamplingRule
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.contracts.proofs import INTERVALS
-from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import pytree, settings
 from jaxelim.rules.parts.indices import less_pulled, of_pairs_alone
 

@@ -5,8 +5,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import Traits
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import settings
 from jaxelim.rules.parts import allocation, tracking

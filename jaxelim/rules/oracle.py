@@ -8,8 +8,7 @@ import numpy as np
 
 from jaxelim.bounds import complexity
 from jaxelim.checks import real_array, refuse_off_simplex
-from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import Traits
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.rules.parts import tracking
 

@@ -9,8 +9,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
-from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import Traits
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.evidence.linear import LinearEvidence
 from jaxelim.lanes import LaneOps, index_like, over, pytree, settings, where
 from jaxelim.rules.parts.indices import dominated

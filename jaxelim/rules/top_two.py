@@ -9,9 +9,8 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts import SamplingRule
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.contracts.pieces import pairs_of
-from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.families.draws import fold
 from jaxelim.lanes import index_like, pytree, settings

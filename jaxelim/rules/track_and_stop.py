@@ -3,8 +3,7 @@
 from typing import ClassVar
 
 from jaxelim import checks
-from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import Traits
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.lanes import settings
 from jaxelim.rules.parts import allocation, arm_allocation, tracking
 from jaxelim.rules.parts.allocation import Frame

@@ -5,10 +5,9 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts import SamplingRule
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.sets import largest
-from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import pytree, settings
 from jaxelim.rules.parts.indices import ambiguous_pair, less_pulled, observed
 

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import jax
 
-from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import Traits
+from jaxelim.contracts import SamplingRule, Traits
 
 
 @jax.tree_util.register_static

@@ -9,9 +9,8 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
-from jaxelim.contracts import SamplingRule
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.contracts.proofs import LLR_OF_PAIRS
-from jaxelim.contracts.traits import Traits
 from jaxelim.evidence.linear import LinearEvidence
 from jaxelim.lanes import index_like, pytree, settings, where
 from jaxelim.rules.parts.indices import dominated

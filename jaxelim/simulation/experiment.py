@@ -9,8 +9,7 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 
 from jaxelim import checks
-from jaxelim.contracts import Problem, SamplingRule, StoppingRule
-from jaxelim.contracts.traits import KNOWN_STOPPING
+from jaxelim.contracts import KNOWN_STOPPING, Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError
 from jaxelim.families import draws as random
 from jaxelim.instances.arms import Arms

@@ -7,8 +7,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import scope
-from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.traits import KNOWN_STOPPING
+from jaxelim.contracts import KNOWN_STOPPING, SamplingRule
 from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, in_words, warn
 from jaxelim.stopping import Resets, SelectiveElimination
 from jaxelim.thresholds import POINTS, Mixture, values

@@ -11,8 +11,8 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import catalogue
+from jaxelim.contracts import Rarely
 from jaxelim.contracts.sets import ArmSet
-from jaxelim.contracts.traits import Rarely, takes_rarely
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import ContractError, check
 
@@ -177,11 +177,12 @@ def test_refusals(rarely):
         Rarely()(NOW, lambda: {"arm": TREE["arm"]}, TREE)
 
 
-def test_who_takes_it():
-    assert takes_rarely(lambda self, view, state, seldom: 0)
-    assert not takes_rarely(lambda self, view, state: 0)
-    assert not takes_rarely(lambda self, view, state, size=3: 0)
-    assert not takes_rarely(lambda self, view, state, *rest: 0)
+@pytest.mark.parametrize("choose, rare", [
+    (lambda self, view, state, seldom: 0, True), (lambda self, view, state: 0, False),
+    (lambda self, view, state, size=3: 0, False), (lambda self, view, state, *rest: 0, False),
+])  # fmt: skip
+def test_who_takes_it(choose, rare):
+    assert type("Mine", (je.contracts.SamplingRule,), {"choose": choose}).rare is rare
 
 
 class FirstPiece(je.BestArm):

@@ -16,7 +16,7 @@ import xarray as xr
 
 import jaxelim as je
 from jaxelim import catalogue, cli, families, problems
-from jaxelim.contracts.traits import Traits
+from jaxelim.contracts import Traits
 from jaxelim.simulation.experiment import Experiment
 from jaxelim.simulation.results.descriptions import ARRAYS, checksum, hash_of, made
 from jaxelim.tables import aligned

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.contracts import Rarely
 from jaxelim.contracts.pieces import Pairs, Pieces
-from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import View
 from jaxelim.evidence.half_spaces import HalfSpaceEvidence, LinearContext
 from jaxelim.instances.instance import Instance

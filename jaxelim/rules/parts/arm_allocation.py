@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import Problem
+from jaxelim.contracts import Problem, Rarely
 from jaxelim.contracts.pieces import Pieces, pairs_of
-from jaxelim.contracts.traits import Rarely
 from jaxelim.contracts.views import Estimate, Evidence, View
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like, pytree
