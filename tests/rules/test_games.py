@@ -1,4 +1,4 @@
-"""Matrix games against scipy's linear programs on scaled payoffs."""
+"""Matrix games against the twin's linear programs on scaled payoffs."""
 
 import dataclasses
 
@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from jaxelim.contracts.views import ArmContext
 from jaxelim.lanes import LaneOps
 from jaxelim.rules.parts import games
+from tests import twin
 
 COLUMNS = 12
 KINDS = {
@@ -55,19 +55,6 @@ def batch(rows, lanes, seed):
     return np.moveaxis(payoffs, 0, -1), np.moveaxis(mask, 0, -1)
 
 
-def value(payoffs):
-    """The game's value by scipy, on payoffs scaled to [0, 1]."""
-    low, scale = payoffs.min(), np.ptp(payoffs) or 1.0
-    rows = len(payoffs)
-    below = np.column_stack([-(payoffs - low) / scale, np.ones(rows)])
-    options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    cost, total = np.append(np.zeros(COLUMNS), -1.0), np.append(np.ones(COLUMNS), 0.0)[None]
-    solved = linprog(
-        cost, below, np.zeros(rows), total, [1.0], (0, None), method="highs", options=options
-    )
-    return solved.x[-1]
-
-
 @jax.jit
 def solved(flag, payoffs, mask):
     return games.solve(LaneOps(flag), payoffs, mask)
@@ -85,7 +72,8 @@ def test_games_are_solved_exactly(rows, lanes):
         low, scale = game.min(), np.ptp(game) or 1.0
         guaranteed = (game @ strategy[:, lane]).min()
         rounding = 1e-15 * np.abs(game).max()  # of the payoffs themselves
-        assert (guaranteed - low) / scale == pytest.approx(value(game), abs=1e-9 + rounding / scale)
+        known = twin.maximin((game - low) / scale)[1]
+        assert (guaranteed - low) / scale == pytest.approx(known, abs=1e-9 + rounding / scale)
         assert float(tuned.value[lane]) == pytest.approx(guaranteed, abs=1e-14 * np.abs(game).max())
         slack = 1e-12 * scale + rounding
         assert -slack <= float(tuned.gap[lane]) <= slack, (lane, len(game))

@@ -30,9 +30,10 @@ class Mask:
 
     axes = (1,)
 
-    def __init__(self, pieces, full):
-        self.pieces, self.full = pieces, full
-        shape = (pieces.candidates,) * len(self.axes)
+    def __init__(self, pieces, full, axes=None):
+        self.pieces, self.full, self.axes = pieces, full, axes or self.axes
+        both = pieces.candidates, 2 if pieces.kind == "osi" else pieces.candidates
+        shape = tuple(both[axis] for axis in self.axes)
         self.active, self.times = np.ones(shape, bool), np.zeros(shape, int)
 
     def place(self, labels):
@@ -154,17 +155,12 @@ class Definition:
         return sum(len(labels) for labels in self.sets.values())
 
 
-SETS = {"bai": Candidates, "items": Candidates, "reference": Candidates, "topm": Pairs,
-        "slack": Pairs, "osi": Signs}  # fmt: skip
-
-
 def elimination_set(pieces, name):
     """The set of a stopping rule's name."""
     if name in ("llr", "native"):
         return Nothing(pieces, False)
-    several = pieces.kind == "reference" and pieces.slack
-    kind = Definition if name.endswith("definition") else SETS["slack" if several else pieces.kind]
-    return kind(pieces, name.startswith("full"))
+    kind = Pairs if pieces.several else Signs if pieces.kind == "osi" else Candidates
+    return (Definition if name.endswith("definition") else kind)(pieces, name.startswith("full"))
 
 
 class Resets:
@@ -187,26 +183,20 @@ class ResetSets:
         constants = getattr(beta, "constants", None)
         if constants is None and settings.alpha is None:
             raise ValueError("this threshold has no c1, c2, x0: give alpha")
-        self.pieces, self.full, self.delta = pieces, settings.full, delta
-        self.alpha = settings.alpha or paper_alpha(beta)
+        self.alpha, self.delta = settings.alpha or paper_alpha(beta), delta
         t0 = settings.t0 or max(2.0, np.sqrt(constants[2]) if constants else 0.0)
         self.times = {int(np.ceil(t0 ** (2**j))) for j in range(6) if t0 ** (2**j) < 1e15}
-        several = pieces.kind == "topm" or (pieces.slack > 0 and pieces.kind != "osi")
-        shape = (pieces.K, 2) if pieces.kind == "osi" else (pieces.candidates,) * (1 + several)
-        self.helper, self.last = np.ones(shape, bool), np.ones(shape, bool)
-
-    def _where(self, labels):
-        return (labels[:, 1],) if self.helper.ndim == 1 else (labels[:, 0], labels[:, 1])
+        axes = (0, 1) if pieces.several or pieces.kind == "osi" else (1,)
+        self.fresh = lambda: Mask(pieces, settings.full, axes)
+        self.helper, self.last = self.fresh(), self.fresh()
 
     def update(self, seen, threshold):
         if seen.t in self.times:
-            self.last, self.helper = self.helper, np.ones_like(self.helper)
-        labels = self.pieces.every() if self.full else self.pieces.of(seen.answer)
-        gone = labels[seen.values(labels) > self.alpha(seen.t, self.delta)]
-        self.helper[self._where(gone)] = False
+            self.last, self.helper = self.helper, self.fresh()
+        self.helper.update(seen, self.alpha(seen.t, self.delta))
 
     def keeps(self, labels):
-        return (self.helper & self.last)[self._where(labels)]
+        return self.helper.keeps(labels) & self.last.keeps(labels)
 
 
 def paper_alpha(beta):

@@ -32,6 +32,7 @@ class Pieces:
         self.level = spec[1] if levels else 0.0
         self.slack = spec[1] if self.kind == "slack" else spec[2] if len(spec) > 2 else 0.0
         self.candidates = self.P + (self.kind == "reference")
+        self.several = self.kind == "topm" or (self.slack > 0 and self.kind != "osi")
 
     def answer(self, means):
         """The answer at the means of what it is made of: arms or items."""
