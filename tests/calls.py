@@ -1,8 +1,11 @@
-"""What tests share: checked calls, as `simulate` makes them, refusals, rows and batches."""
+"""What tests share: checked calls, as `simulate` makes them, refusals, rows, results, batches."""
 
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 
+import chex
+import jax
+import numpy as np
 import pytest
 
 import jaxelim as je
@@ -51,6 +54,19 @@ def refused(call, argument, *words, kind: Any = je.errors.ArgumentError):
     for word in words:
         assert word in text
     return error
+
+
+RUNS = ("samples", "stopped", "answer", "correct", "pulls", "elimination_times", "tests_stopping",
+        "tests_sampling")  # fmt: skip
+"""All arrays of the runs of a result."""
+
+
+def equal(one, other, of_one=..., of_other=..., fields=RUNS):
+    """Arrays of two results are equal, where an index of each is taken."""
+    chex.assert_trees_all_equal(*(
+        jax.tree.map(lambda x, at=at: np.asarray(x)[at], {x: getattr(result, x) for x in fields})
+        for result, at in ((one, of_one), (other, of_other))
+    ))  # fmt: skip
 
 
 def stack(instances):

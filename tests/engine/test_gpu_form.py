@@ -13,9 +13,8 @@ from jaxelim.engine.state import GRAPHS
 from jaxelim.lanes import LaneOps
 from jaxelim.simulation import plan
 from jaxelim.simulation.plan import inputs_of, spec_of
-from tests.calls import checked, rows
+from tests.calls import checked, equal, rows
 from tests.contracts.test_products import LIBRARY, equations, program
-from tests.engine.test_invariance import equal
 
 GPU = LaneOps(gpu=True)
 LINEAR = je.Instance(np.random.default_rng(5).normal(size=(8, 4)), [-0.4, 0.6, 0.8, 0.0])

@@ -12,7 +12,7 @@ from jax.extend.core import Literal
 import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.engine.one_lane import operations
-from tests.calls import planned
+from tests.calls import equal, planned
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 ALL = (je.LLR(), SELECTIVE, FULL)
@@ -25,22 +25,11 @@ def small(seed, *size):
 
 
 INSTANCE = small(7)  # stops of the 40 runs below are from 100 to 2700 samples
-FIELDS = ("samples", "stopped", "answer", "correct", "pulls", "elimination_times", "tests_stopping",
-          "tests_sampling")  # fmt: skip
 COMMON = dict(delta=0.05, runs=40, seed=11, max_samples=3000)
 
 
 def simulated(instance=INSTANCE, rule=None, **changes):
     return je.simulate(instance, je.BestArm(), rule or je.LinGapE(), **{**COMMON, **changes})
-
-
-def equal(one, other, of_one=..., of_other=...):
-    """Every array of two results is equal, where an index of each is taken."""
-    for name in FIELDS:
-        a, b = getattr(one, name), getattr(other, name)
-        assert (a is None) == (b is None)
-        if a is not None:
-            np.testing.assert_array_equal(a[of_one], b[of_other], err_msg=name)
 
 
 @jax.tree_util.register_static
@@ -117,8 +106,7 @@ def test_permuted_arms_permute_the_result():
     moved = je.Instance(INSTANCE.arms[order], INSTANCE.theta)
     other = je.simulate(moved, je.BestArm(), je.LinGapE(), noise=permuted, **common)
     np.testing.assert_array_equal(other.samples, base.samples)
-    for name in ("pulls", "answer", "elimination_times"):
-        np.testing.assert_array_equal(getattr(other, name), getattr(base, name)[..., order], name)
+    equal(other, base, ..., np.s_[..., order], ("pulls", "answer", "elimination_times"))
 
 
 def test_one_compile_per_configuration():

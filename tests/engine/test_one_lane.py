@@ -17,8 +17,8 @@ from jaxelim.engine import one_lane
 from jaxelim.engine.one_lane import Traced, as_one_kernel, at_run_time, blocking
 from jaxelim.simulation import plan
 from tests import jobs
-from tests.calls import planned
-from tests.engine.test_invariance import COMMON, SELECTIVE, Hesitant, equal
+from tests.calls import equal, planned
+from tests.engine.test_invariance import COMMON, SELECTIVE, Hesitant
 
 SMALL = je.Instance(np.random.default_rng(0).normal(size=(12, 5)), [1.0, 0.3, -0.2, 0.1, 0.0])
 EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)

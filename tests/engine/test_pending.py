@@ -12,8 +12,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.simulation.results.proven import proven
-from tests.calls import checked
-from tests.engine.test_invariance import equal
+from tests.calls import checked, equal
 
 SELECTIVE = je.SelectiveElimination()
 ARMS = np.random.default_rng(5).normal(size=(5, 3))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from tests.calls import equal
 
 FILE = Path(__file__).parents[2] / "examples" / "worst_arm.py"
 WorstArm = runpy.run_path(str(FILE), run_name="worst_arm")["WorstArm"]
@@ -29,8 +30,7 @@ def test_the_worst_arm_is_the_best_of_mirrored_rewards():
         for sign, problem in ((1, WorstArm(0.3)), (-1, je.BestArm(epsilon=0.3)))
     )  # fmt: skip
     assert here.stopped.all() and here.correct.all() and here.threshold.pieces == 3
-    for field in ("samples", "pulls", "answer"):
-        np.testing.assert_array_equal(getattr(here, field), getattr(there, field))
+    equal(here, there, fields=("samples", "pulls", "answer"))
 
 
 def test_its_complexity_is_that_of_the_mirrored_best_arm():

@@ -20,7 +20,7 @@ from jaxelim import scope
 from jaxelim.families import draws
 from jaxelim.testing.rules import run_by_run
 from tests import twin
-from tests.calls import rows
+from tests.calls import RUNS, equal, rows
 from tests.places import ARMS, PLACES, PROBLEMS, place
 
 TOP_TWO = {
@@ -275,17 +275,9 @@ def compare_ends(row, at, ours, theirs, noise, common, twins):
         known = twin.run(at.worlds[i], *theirs, noise=noise[r], delta=row.deltas[d],
                          stopping=names, **twins)  # fmt: skip
         for s, name in enumerate(names):
-            stop = known.stops[name]
-            fields = ["samples", "stopped", "truncated", "answer", "pulls", "tests_stopping",
-                      "tests_sampling"]  # fmt: skip
             # Nothing is eliminated for others; the array is from the observers that eliminate.
-            if name in ("selective", "full"):
-                fields.append("elimination_times")
-            for field in fields:
-                np.testing.assert_array_equal(
-                    getattr(found, field)[i, s, d, r], getattr(stop, field),
-                    f"{field} of {name}, instance {i}, run {r}, delta {d}",
-                )  # fmt: skip
+            left = {"correct", *(["elimination_times"] if name in ("llr", "native") else ())}
+            equal(found, known.stops[name], (i, s, d, r), ..., {*RUNS, "truncated"} - left)
     if by_order := [name for name in ("full", "selective", "llr", "native") if name in names]:
         samples = [found.samples[:, names.index(name)] for name in by_order]
         several = row.problem in ("slack", "reference zone")

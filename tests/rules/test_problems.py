@@ -9,7 +9,7 @@ from scipy.stats import binom
 import jaxelim as je
 from jaxelim import bounds
 from jaxelim.live import LiveRun
-from tests.calls import NAMES
+from tests.calls import NAMES, RUNS, equal
 
 ZONE = je.Thresholding(0.1, epsilon=0.05)
 MEANS = np.array([0.1, 0.5, 0.13, 0.02])
@@ -182,10 +182,7 @@ def test_items_that_are_the_arms():
                     stopping=STOPS, max_samples=1500)
         for problem in (je.BestArm(), je.BestArm(items=instance.arms))
     )  # fmt: skip
-    assert known.correct.shape == ours.correct.shape
-    for field in ("samples", "stopped", "answer", "correct", "pulls", "tests_stopping",
-                  "elimination_times"):  # fmt: skip
-        np.testing.assert_array_equal(getattr(ours, field), getattr(known, field), field)
+    equal(ours, known, fields=RUNS[:-1])
 
 
 def test_the_threshold_of_kaufmann_and_koolen():
@@ -220,8 +217,7 @@ def test_every_rule_makes_the_same_runs():
     assert first.stopped.all() and np.ptp(first.samples, axis=0).max() == 0
     for rule in RULES:
         one = je.simulate(COIN, LEVELS[0], rule, **common)
-        np.testing.assert_array_equal(one.samples, first.samples)
-        np.testing.assert_array_equal(one.answer, first.answer)
+        equal(one, first, fields=("samples", "answer"))
 
 
 def test_generators_files_and_stacks_have_one_arm(tmp_path):

@@ -16,6 +16,7 @@ from jaxelim.lanes import LaneOps
 from jaxelim.rules.parts import tracking
 from jaxelim.saddle.solver import State, climb
 from jaxelim.testing.rules import run_by_run
+from tests.calls import equal
 
 
 def test_a_gap_is_at_most_its_share():
@@ -86,8 +87,7 @@ def test_solves_over_the_active_pieces():
     # of 12 pieces at most four are left
     assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8
     whole = je.simulate(instance, je.TopM(2), run_by_run(rule), **asked)
-    for name in ("samples", "pulls", "answer", "solves"):
-        np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
+    equal(few, whole, fields=("samples", "pulls", "answer", "solves"))
     # Rounding decides on one more step where a gap is just met.
     np.testing.assert_allclose(few.tests_sampling, whole.tests_sampling, rtol=0.03)
 
