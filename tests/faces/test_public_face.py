@@ -140,6 +140,7 @@ def test_seeds_give_different_standard_normals():
 
 @pytest.mark.parametrize("thing", [
     je.BestArm(), je.TopM(3), je.Thresholding(0.5), je.LinGapE(rate=1.5), je.OptimisticLinGame(),
+    je.TrackAndStop(schedule=np.int64(3)),
     je.Oracle([0.25, 0.75]), je.Heuristic(), je.GK16(), je.thresholds.LinearThreshold(3, 1.0, 2.0),
     je.LLR(), SELECTIVE, je.FullElimination(), je.Native(), je.Engine(lanes=8, shrink=False),
 ], ids=repr)  # fmt: skip
