@@ -10,7 +10,6 @@ from jaxelim.rules.lingame import OptimisticLinGame as OptimisticLinGame
 from jaxelim.rules.lingape import LinGapE as LinGapE
 from jaxelim.rules.lingifa import LinGIFA as LinGIFA
 from jaxelim.rules.lucb import LUCB as LUCB
-from jaxelim.rules.optimistic_tas import OptimisticTaS as OptimisticTaS
 from jaxelim.rules.oracle import Oracle as Oracle
 from jaxelim.rules.racing import Racing as Racing
 from jaxelim.rules.rage import RAGE as RAGE
@@ -22,6 +21,7 @@ from jaxelim.rules.top_two import TSTCI as TSTCI
 from jaxelim.rules.top_two import TTTS as TTTS
 from jaxelim.rules.top_two import TTUCB as TTUCB
 from jaxelim.rules.top_two import TopTwo as TopTwo
+from jaxelim.rules.track_and_stop import OptimisticTaS as OptimisticTaS
 from jaxelim.rules.track_and_stop import TrackAndStop as TrackAndStop
 from jaxelim.rules.ugape import UGapE as UGapE
 from jaxelim.rules.uniform import Uniform as Uniform

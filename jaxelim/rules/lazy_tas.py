@@ -206,6 +206,7 @@ def averaged(weights: Array, chosen: Array, i: Array) -> Array:
 
 def _exact(view: View) -> LeastEigenvalue:
     """Both bounds at the present V."""
+
     def of_run(features, counts):
         v = jnp.matmul(features.T, counts[:, None] * features, precision="highest")
         ridge = view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype)

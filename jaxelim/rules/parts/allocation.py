@@ -20,7 +20,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like, pytree
 from jaxelim.lanes import where as where_
 from jaxelim.numerics.jacobi import orthonormal
-from jaxelim.rules.parts.tracking import by_run
+from jaxelim.rules.parts.tracking import Allocation, by_run
 from jaxelim.saddle.solver import Saddle, State, climb
 
 _FINE = 1e-5
@@ -91,18 +91,6 @@ class Pair:
         return jnp.where(known, reached, jnp.inf)
 
 
-@pytree
-class Allocation:
-    """The pair of the last solve, and what it was solved for."""
-
-    weights: Array  # [K] the allocation to track
-    pair: Pair  # float64
-    answer: tuple  # the arrays of the shape that the pair belongs to
-    gap: Array  # [] certified relative duality gap at the last look; inf in ties
-    evaluations: Array  # [] int32, evaluations of the pieces for this choice
-    solves: Array  # [] int32, whether this choice has solved
-
-
 class _Aligned(NamedTuple):
     """The pieces of a view in the order of the last solve."""
 
@@ -114,11 +102,10 @@ class _Aligned(NamedTuple):
 
 
 def start(view: View) -> Allocation:
-    """The allocation before the first solve: uniform weights, without a certificate."""
+    """The allocation before the first solve, without a certificate; its `start` is a `Pair`."""
     means, pieces = view.means.astype(jnp.float64), view.linear.margin.astype(jnp.float64)
-    even, none = jnp.zeros_like(view.means) + 1 / view.means.shape[0], jnp.zeros_like(view.t)
     gap = jnp.full_like(view.time, jnp.inf, jnp.float64)
-    return Allocation(even, Pair.none(means, pieces), _arrays(view.shape), gap, none, none)
+    return Allocation.before(view, Pair.none(means, pieces), _arrays(view.shape), gap)
 
 
 def frames(instance: Instance) -> Frame:
@@ -139,9 +126,9 @@ def solve(
     `view.prepared` is the result of `frames`; `bonus` is c [K], or None for 0.
     """
     at, lanes = _aligned(view, last.answer), view.lanes
-    reached = last.pair.certificate(lanes, at.gaps, at.live, bonus)
+    reached = last.start.certificate(lanes, at.gaps, at.live, bonus)
     reached = jnp.where(at.same & at.solvable, reached, jnp.inf)
-    weights = last.pair.state.w.astype(view.means.dtype)
+    weights = last.start.state.w.astype(view.means.dtype)
     if bonus is not None:
         arms = view.means.shape[0]
         share = tolerance.astype(view.means.dtype)
@@ -161,27 +148,22 @@ def _solved(
 ) -> Allocation:
     """A solve where `kept` does not hold: on a CPU one lane after another, on a GPU all at once."""
     goal = jnp.where(tolerance < _FINE, tolerance, tolerance / 4)
-    space, features = view.linear.space, view.features
-    frame = jax.tree.map(jnp.asarray, view.prepared)
-    constants, prices, shared = space.constants, space.prices, features.ndim == 2
-    if shared and view.means.ndim > 1:
+    frame, own = jax.tree.map(jnp.asarray, view.prepared), ()
+    if view.features.ndim == 3:
+        own = (frame,)
+    elif view.means.ndim > 1:
         frame = jax.tree.map(lambda x: x[..., 0], frame)
 
-    def of_run(own, at, bonus, kept, holds, goal):
-        phi, coordinates = (features, frame) if shared else own
-        run = LinearContext(space.lanes.alone, phi, constants, space.cancellation_safe)
-
+    def of_run(space, at, bonus, kept, holds, goal, frame=frame):
         def solved():
-            y = _directions(run, coordinates, at.shape)
-            unit, idle, old = coordinates.unit, coordinates.idle, kept.pair
-            evidence = HalfSpaceEvidence(unit, y, idle, at.gaps, old.state.w, run.lanes)
-            if prices is not None:
-                evidence = evidence.priced(prices)
+            lanes, old = space.lanes, kept.start
+            y = _directions(space, frame, at.shape)
+            evidence = HalfSpaceEvidence(frame.unit, y, frame.idle, at.gaps, old.state.w, lanes)
+            if space.prices is not None:
+                evidence = evidence.priced(space.prices)
             extra = jnp.zeros_like(old.slope) if bonus is None else bonus
             known = at.same & jnp.any(at.live & (old.pull > 0))
-            found = climb(
-                evidence, at.live, extra, goal, old.at(at.gaps), known=known, lanes=run.lanes
-            )
+            found = climb(evidence, at.live, extra, goal, old.at(at.gaps), known=known, lanes=lanes)
             weights, once = found.pair.w.astype(kept.weights.dtype), jnp.ones_like(kept.solves)
             pair, answer = Pair.of(found, at.gaps, at.live), _arrays(at.shape)
             new = Allocation(weights, pair, answer, found.gap, 1 + found.looks, once)
@@ -190,8 +172,7 @@ def _solved(
 
         return jax.lax.cond(holds, lambda: kept, solved)
 
-    own = () if shared else (features, frame)
-    return by_run(view.lanes, of_run, kept, own, at, bonus, kept, holds, goal)
+    return by_run(view.linear.space, of_run, kept, at, bonus, kept, holds, goal, *own)
 
 
 def _arrays(shape: Pieces) -> tuple:

@@ -7,7 +7,6 @@ without an active piece have weight 0.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,11 +16,12 @@ from jax import Array
 
 from jaxelim.contracts import Problem, Rarely
 from jaxelim.contracts.pieces import Pieces, pairs_of
-from jaxelim.contracts.views import Estimate, Evidence, View
+from jaxelim.contracts.returned import traced_shape
+from jaxelim.contracts.views import Evidence, View
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import LaneOps, index_like, pytree
+from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
-from jaxelim.rules.parts.tracking import by_run
+from jaxelim.rules.parts.tracking import Allocation, by_run
 from jaxelim.saddle.best_arm import ArmWeights, best_arm_weights, gaussian_weights
 from jaxelim.saddle.solver import State, climb
 
@@ -30,27 +30,10 @@ QUICK = 6
 _GRID = 2.0**30
 
 
-@pytree
-class ArmAllocation:
-    """The last solution."""
-
-    weights: Array  # [K]
-    dual: Any  # the next start. Best arm: log x [K], Gaussian: u []; the interior point's: a pair
-    evaluations: Array  # [] int32, evaluations of the pieces for this choice
-    solves: Array  # [] int32, whether this choice has solved
-
-
 def exact(instance: Instance, problem: Problem) -> bool:
     """Host: whether this module solves a problem of Gaussian rewards: best arm or signs of arms."""
-    if instance.structure != "unstructured":
-        return False
-
-    def traced(means, theta):
-        seen = Estimate(LaneOps(), means, theta, problem.constants())
-        return problem.shape(seen, problem.answer(seen))
-
-    shape = jax.eval_shape(traced, np.zeros(instance.K), np.zeros(instance.d))
-    return shape.signs or _best_of_arms(shape)
+    shape = traced_shape(problem, instance.K, instance.d)
+    return instance.structure == "unstructured" and (shape.signs or _best_of_arms(shape))
 
 
 def _best_of_arms(pieces: Pieces) -> bool:
@@ -59,14 +42,15 @@ def _best_of_arms(pieces: Pieces) -> bool:
     return one and not (pieces.slack or pieces.refers or pieces.items)
 
 
-def start(view: View) -> ArmAllocation:
-    """The allocation before the first solve: uniform weights."""
-    uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
+def start(view: View) -> Allocation:
+    """The allocation before the first solve.
+
+    Its `start` is log x [K] for best arm, u [] for Gaussian rewards; the interior point's: a pair.
+    """
     dual: Any = jnp.zeros_like(view.time if _secular(view) else view.means)
     if _by_interior_point(view):
         dual = State.none(dual, jnp.zeros_like(view.active, view.means.dtype))
-    none = jnp.zeros_like(view.t)
-    return ArmAllocation(uniform, dual, none, none)
+    return Allocation.before(view, dual)
 
 
 def _secular(view: View) -> bool:
@@ -80,7 +64,7 @@ def _by_interior_point(view: View) -> bool:
     return not (closed and view.evidence.closed_form)
 
 
-def solve(view: View, last: ArmAllocation, gap: Array, now: Array, rarely: Rarely) -> ArmAllocation:
+def solve(view: View, last: Allocation, gap: Array, now: Array, rarely: Rarely) -> Allocation:
     """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
 
     Ties for the best arm share all weight evenly, and so do arms on a level. With a tie
@@ -98,24 +82,33 @@ def solve(view: View, last: ArmAllocation, gap: Array, now: Array, rarely: Rarel
     if several or _by_interior_point(view):
         by_lane = _of_answers if several else _of_pieces
         active = _of_every_answer(view) if several else view.active
-        return rarely(go, lambda: _by_lane(view, by_lane, active, last, gap, now), idle)
 
-    def found(weights: Array, dual: Array) -> ArmAllocation:
-        return ArmAllocation(_rounded(weights, last.weights), dual, none + 1, none + 1)
+        def of_run(space, evidence, *rest):
+            return by_lane(dataclasses.replace(evidence, space=space), *rest)
+
+        def solved() -> Allocation:
+            bare: Any = dataclasses.replace(view.priced, space=None)  # type: ignore[arg-type]
+            new = by_run(view.space, of_run, last, bare, active, last, gap, now)
+            return dataclasses.replace(new, weights=new.weights.astype(last.weights.dtype))
+
+        return rarely(go, solved, idle)
+
+    def found(weights: Array, dual: Array) -> Allocation:
+        return Allocation(_rounded(weights, last.weights), dual, (), None, none + 1, none + 1)
 
     family: Any = view.family  # `needs` of the rules refuses others
     means, costs, best = view.means, view.priced.costs, pairs_of(view.shape).first
     if view.shape.signs:
-        return where_(go, found(_signs(view), last.dual), idle)
+        return where_(go, found(_signs(view), last.start), idle)
     counted = view.active | (index_like(view.active) == best)
     if _secular(view):
-        new = gaussian_weights(lanes, means, best, counted, costs, last.dual)
+        new = gaussian_weights(lanes, means, best, counted, costs, last.start)
         return where_(go, found(*new), idle)
 
     def newton(steps: int | None = None) -> ArmWeights:
-        return best_arm_weights(family, means, costs, last.dual, counted, lanes, steps)
+        return best_arm_weights(family, means, costs, last.start, counted, lanes, steps)
 
-    def whole() -> ArmAllocation:
+    def whole() -> Allocation:
         new = newton()
         return found(new.weights, new.log_x)
 
@@ -146,15 +139,16 @@ def _signs(view: View) -> Array:
 
 
 def _of_pieces(
-    evidence: Evidence, active: Array, last: ArmAllocation, gap: Array, now: Array, lanes: LaneOps
-) -> ArmAllocation:
+    evidence: Evidence, active: Array, last: Allocation, gap: Array, now: Array
+) -> Allocation:
     """The allocation of one run for pieces without a closed form, from the last one."""
     found = climb(
-        evidence.with_derivatives(), active, jnp.zeros_like(last.weights), gap, last.dual,
-        known=jnp.any(last.dual.q > 0), go=now, lanes=lanes,
+        evidence.with_derivatives(), active, jnp.zeros_like(last.weights), gap, last.start,
+        known=jnp.any(last.start.q > 0), go=now, lanes=evidence.space.lanes,
     )  # fmt: skip
     once = jnp.ones_like(last.evaluations)
-    new = ArmAllocation(found.pair.w, found.pair, found.looks, jnp.minimum(found.steps, 1))
+    solves = jnp.minimum(found.steps, 1)
+    new = Allocation(found.pair.w, found.pair, (), None, found.looks, solves)
     kept = dataclasses.replace(last, evaluations=once, solves=jnp.zeros_like(once))
     return where_(found.gap < jnp.inf, new, kept)
 
@@ -171,8 +165,8 @@ def _of_every_answer(view: View) -> Array:
 
 
 def _of_answers(
-    evidence: Evidence, active: Array, last: ArmAllocation, gap: Array, now: Array, lanes: LaneOps
-) -> ArmAllocation:
+    evidence: Evidence, active: Array, last: Allocation, gap: Array, now: Array
+) -> Allocation:
     """The allocation of the right answer of largest H*; ties within the gap to the lowest index.
 
     Each answer is solved from uniform weights: the result is a function of the estimates.
@@ -187,7 +181,7 @@ def _of_answers(
         pieces = evidence.about(shape.row(i, candidates != i))
         go = now & (means[i] + shape.slack > jnp.max(means))
         bent = pieces.with_derivatives()
-        found = climb(bent, active[i], zero, gap, even, go=go, lanes=lanes)
+        found = climb(bent, active[i], zero, gap, even, go=go, lanes=evidence.space.lanes)
         better = go & (found.value > value * (1 + gap))
         weights = jnp.where(better, found.pair.w, weights)
         more = jnp.where(go, found.looks, 0)
@@ -195,23 +189,5 @@ def _of_answers(
 
     start = last.weights, jnp.zeros_like(means[0]), jnp.zeros_like(last.evaluations)
     weights, _, steps = jax.lax.fori_loop(np.int32(0), np.int32(len(means)), body, start)
-    return ArmAllocation(_rounded(weights, means), last.dual, steps, jnp.ones_like(last.solves))
-
-
-def _by_lane(
-    view: View, solve: Callable, active: Array, last: ArmAllocation, gap: Array, now: Array
-) -> ArmAllocation:
-    """solve(evidence, active, last, gap, now, lanes) of each run, in float64."""
-    lanes, space = view.lanes, view.space
-    shared = space.features.ndim == 2
-
-    def of_run(evidence, features, *rest):
-        features = space.features if shared else features
-        alone = dataclasses.replace(space, lanes=lanes.alone, features=features, transposed=None)
-        evidence = dataclasses.replace(evidence, space=alone)
-        return solve(evidence, *rest, lanes.alone)
-
-    bare: Any = dataclasses.replace(view.priced, space=None)  # type: ignore[arg-type]
-    features = () if shared else space.features
-    new = by_run(lanes, of_run, last, bare, features, active, last, gap, now)
-    return dataclasses.replace(new, weights=new.weights.astype(last.weights.dtype))
+    once = jnp.ones_like(last.solves)
+    return Allocation(_rounded(weights, means), last.start, (), None, steps, once)

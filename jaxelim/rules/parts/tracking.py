@@ -3,6 +3,7 @@
 Garivier & Kaufmann 2016.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,25 +12,52 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts.views import View
+from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.views import ArmContext, View
 from jaxelim.lanes import LaneOps, pytree
 
 _LEAST_GAP = 1e-6
 
 
 @pytree
+class Allocation:
+    """The allocation of the last solve."""
+
+    weights: Array  # [K] the allocation to track
+    start: Any  # where the next solve starts from
+    answer: tuple  # with a certificate: the arrays of the shape that `start` belongs to
+    gap: Any  # [] certified relative duality gap at the last look, inf in ties; or None
+    evaluations: Array  # [] int32, evaluations of the pieces for this choice
+    solves: Array  # [] int32, whether this choice has solved
+
+    @staticmethod
+    def before(view: View, start: Any, answer: tuple = (), gap: Any = None) -> "Allocation":
+        """The allocation before the first solve: uniform weights."""
+        even, none = jnp.zeros_like(view.means) + 1 / view.means.shape[0], jnp.zeros_like(view.t)
+        return Allocation(even, start, answer, gap, none, none)
+
+
+@pytree
 class Tracked:
     """The last allocation, and the target of C-tracking."""
 
-    found: Any
+    found: Allocation
     target: Array  # [K] the sum of the tracked weights, plus the counts after the initial pulls
 
 
-def check_settings(rule: Any) -> None:
-    """Check the schedule and the gap of a rule that solves."""
-    object.__setattr__(rule, "schedule", checks.integer("schedule", rule.schedule, low=1))
-    share = checks.real("gap_share", rule.gap_share, low=0, high=1, open=True)
-    object.__setattr__(rule, "gap_share", share)
+class Solving(SamplingRule):
+    """A rule that solves for an allocation: its settings, and its work."""
+
+    schedule: int
+    gap_share: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "schedule", checks.integer("schedule", self.schedule, low=1))
+        share = checks.real("gap_share", self.gap_share, low=0, high=1, open=True)
+        object.__setattr__(self, "gap_share", share)
+
+    def work(self, view, state):
+        return state.found.evaluations * view.active_count, state.found.solves
 
 
 def shares_of_pulls(view: View, weights: Array) -> Array:
@@ -78,14 +106,20 @@ def gap(share: float, view: View) -> Array:
     return jnp.minimum(share, jnp.maximum(share * jnp.sqrt(2 / least), _LEAST_GAP))
 
 
-def by_run(lanes: LaneOps, f: Callable, like: Any, *arguments: Any) -> Any:
-    """f(*arguments) of each run; arrays have the lanes last, those of the result as `like`.
+def by_run(space: ArmContext, f: Callable, like: Allocation, *own: Any) -> Allocation:
+    """f(space, *own) of each run; `own` have the lanes last, those of the result as `like`.
 
     A CPU takes the lanes one after another, a GPU all at once.
     """
-    leaf: Array = jax.tree.leaves(like)[0]
-    if leaf.ndim == 1:
-        return f(*arguments)
+    lanes, shared = space.lanes, space.features.ndim == 2
+    alone = dataclasses.replace(space, lanes=lanes.alone, transposed=None)
+
+    def of_run(features, *own):
+        return f(alone if shared else dataclasses.replace(alone, features=features), *own)
+
+    arguments = () if shared else space.features, *own
+    if like.weights.ndim == 1:
+        return of_run(*arguments)
     if lanes.flag is None:
-        return jax.vmap(f, in_axes=-1, out_axes=-1)(*arguments)
-    return lanes.one_by_one(lambda i: f(*jax.tree.map(lambda x: x[..., i], arguments)), like)
+        return jax.vmap(of_run, in_axes=-1, out_axes=-1)(*arguments)
+    return lanes.one_by_one(lambda i: of_run(*jax.tree.map(lambda x: x[..., i], arguments)), like)
