@@ -9,7 +9,7 @@ from jax import Array
 
 from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.contracts.views import Evidence, View
-from jaxelim.lanes import LaneOps, pytree, settings
+from jaxelim.lanes import pytree, settings
 from jaxelim.rules.parts import tracking
 from jaxelim.rules.parts.indices import of_pairs_alone
 
@@ -17,37 +17,16 @@ _FLOOR = 1e-12  # least weight inside H
 
 
 @pytree
-class AdaHedge:
-    """Exponential weights with a rate that adapts to the mixability gap.
+class LinGameState:
+    """AdaHedge over arms, and the target of C-tracking.
 
-    eta = ln K/gap; the gap starts at 0.01. Losses enter as differences from the
-    smallest, so nothing overflows. (de Rooij et al. 2014)
+    Exponential weights with a rate that adapts to the mixability gap: eta = ln K/gap; the gap
+    starts at 0.01. Losses enter as differences from the smallest, so nothing overflows. (de Rooij
+    et al. 2014)
     """
 
     losses: Array  # [K], summed
     gap: Array  # [], summed mixability gap
-
-    def _rate(self) -> Array:
-        return float(np.log(self.losses.shape[0])) / self.gap
-
-    def weights(self, lanes: LaneOps) -> Array:
-        """w_k proportional to exp(-eta (L_k - min L)): [K], on the simplex."""
-        raw = jnp.exp(-self._rate() * (self.losses - lanes.min(self.losses)))
-        return raw / lanes.sum(raw)
-
-    def learn(self, lanes: LaneOps, weights: Array, loss: Array) -> "AdaHedge":
-        """The learner after it played `weights` [K] and suffered `loss` [K]."""
-        rate = self._rate()
-        least = lanes.min(loss)
-        mixed = least - jnp.log(lanes.sum(weights * jnp.exp(-rate * (loss - least)))) / rate
-        return AdaHedge(self.losses + loss, self.gap + (lanes.sum(weights * loss) - mixed))
-
-
-@pytree
-class LinGameState:
-    """The learner over arms, and the target of C-tracking."""
-
-    learner: AdaHedge
     target: Array  # [K] the sum of all weights, plus the counts after the initial pulls
 
 
@@ -83,18 +62,23 @@ class LinGame(SamplingRule):
         return ("truth",) if of_pairs_alone(family) else ()
 
     def init(self, view):
-        even = AdaHedge(jnp.zeros_like(view.means), jnp.full_like(view.means[0], 0.01))
-        return LinGameState(even, view.counts)
+        gap = jnp.full_like(view.means[0], 0.01)
+        return LinGameState(jnp.zeros_like(view.means), gap, view.counts)
 
     def choose(self, view, state):
         lanes = view.lanes
-        weights = state.learner.weights(lanes)
+        rate = float(np.log(state.losses.shape[0])) / state.gap
+        raw = jnp.exp(-rate * (state.losses - lanes.min(state.losses)))
+        weights = raw / lanes.sum(raw)
         evidence = view.evidence.weighted(view.per_price(jnp.maximum(weights, _FLOOR)))
         closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
-        gain = view.per_price(self.gain(view, evidence, closest))
+        loss = -view.per_price(self.gain(view, evidence, closest))
         target = state.target + tracking.shares_of_pulls(view, weights)
         arm = tracking.cumulative(lanes, view.counts, target)
-        return arm, LinGameState(state.learner.learn(lanes, weights, -gain), target)
+        least = lanes.min(loss)
+        mixed = least - jnp.log(lanes.sum(weights * jnp.exp(-rate * (loss - least)))) / rate
+        gap = state.gap + (lanes.sum(weights * loss) - mixed)
+        return arm, LinGameState(state.losses + loss, gap, target)
 
     def gain(self, view: View, evidence: Evidence, piece: Array) -> Array:
         """What a pull of each arm gains against the closest point of a piece []: [K]."""

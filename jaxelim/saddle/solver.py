@@ -65,24 +65,15 @@ class State:
 
 
 class Saddle(NamedTuple):
-    """What `climb` returns: of Q pieces, a pair and its certificate."""
+    """A pair of Q pieces, and its certificate; in the solver's unit while it has no value."""
 
     pair: State  # in units of about the optimum
     levels: Any  # [Q] H_p(w)
     slope: Any  # [K] sum_p q_p dH_p/dw_k, q on the simplex
-    value: Any  # [] min_p H_p(w) + c . w
     gap: Any  # [] relative duality gap; inf where there is none
-    steps: Any  # [] int32 Newton steps
-    looks: Any  # [] int32 evaluations of the pieces
-
-
-class _Look(NamedTuple):
-    """A pair and its certificate, in one unit."""
-
-    pair: State
-    levels: Array
-    slope: Array
-    gap: Array
+    value: Any = None  # [] min_p H_p(w) + c . w
+    steps: Any = None  # [] int32 Newton steps
+    looks: Any = None  # [] int32 evaluations of the pieces
 
 
 def climb(
@@ -118,7 +109,7 @@ def climb(
     if not isinstance(start, State):
         return problem.from_centre(start, most)
     zero, none = jnp.zeros_like(start.s), jnp.int32(0)
-    nothing = Saddle(start, jnp.zeros_like(start.q), start.w, zero, zero + jnp.inf, none, none)
+    nothing = Saddle(start, jnp.zeros_like(start.q), start.w, zero + jnp.inf, zero, none, none)
     warm = jax.lax.cond(known & go, lambda: problem.from_pair(start), lambda: nothing)
 
     def cold() -> Saddle:
@@ -196,12 +187,12 @@ class _Problem(NamedTuple):
         live, goal, bonus = self.live, self.goal, self.bonus / unit
         mu = self._floor(state.w)
 
-        def look(state: State, at: Derivatives) -> _Look:
+        def look(state: State, at: Derivatives) -> Saddle:
             level = jnp.where(live, at.value, jnp.inf)
             slope = product(at.gradient, state.q) / jnp.sum(state.q)
             low = jnp.min(level) + product(bonus, state.w)
             gap = (jnp.max(slope + bonus) - low) / low
-            return _Look(state, level, slope, jnp.where(jnp.isfinite(gap), gap, jnp.inf))
+            return Saddle(state, level, slope, jnp.where(jnp.isfinite(gap), gap, jnp.inf))
 
         def body(carry: tuple) -> tuple:
             last, best, at, n = carry
@@ -223,7 +214,7 @@ class _Problem(NamedTuple):
         usable = self.go & (last.gap < jnp.inf)
         value, gap = jnp.where(usable, low * unit, 0), jnp.where(usable, last.gap, jnp.inf)
         levels, slope = last.levels * unit, last.slope * unit
-        return Saddle(last.pair, levels, slope, value, gap, steps - n, steps - n + 1)
+        return Saddle(last.pair, levels, slope, gap, value, steps - n, steps - n + 1)
 
 
 def _newton(
