@@ -143,7 +143,7 @@ class Loop:
     def _chunk(self, inputs: Inputs, queue: Queue, carry: Carry) -> Carry:
         """Refill finished lanes, take `chunk` steps, collect the outcomes of finished runs."""
         carry, noise = self._refilled(inputs, queue, carry)
-        start, opened = carry.lane.stats.t, carry.lane.record.closed_at == 0
+        start, opened = carry.lane.stats.t, carry.lane.record.samples == 0
         taken, steps = self._stepped(inputs, carry, noise)
         lane = steps.lane.with_fixed(carry.lane)
         lost = jnp.any(~jnp.isfinite(lane.stats.means), 0)
@@ -311,7 +311,7 @@ def _pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> La
     drawn = (pulled >= 0).astype(jnp.int32)
     before = start + jnp.cumsum(drawn, 0) - drawn
     counts = lane.stats.counts.astype(jnp.int32)
-    closed = opened & (record.closed_at > 0)
+    closed = opened & (record.samples > 0)
 
     def at_stop(x):
         pulls, closed, at = x
@@ -327,9 +327,9 @@ def _pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> La
         return jnp.where(closed, now, pulls)
 
     of_observers = jax.tree.map(
-        lambda x: x.reshape((-1, *x.shape[2:])), (record.pulls, closed, record.closed_at)
+        lambda x: x.reshape((-1, *x.shape[2:])), (record.pulls, closed, record.samples)
     )
-    pulls = jax.lax.map(at_stop, of_observers).reshape(*record.closed_at.shape[:2], k, -1)
+    pulls = jax.lax.map(at_stop, of_observers).reshape(*record.samples.shape[:2], k, -1)
     return dataclasses.replace(lane, record=dataclasses.replace(record, pulls=pulls))
 
 

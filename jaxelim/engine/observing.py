@@ -14,7 +14,7 @@ costs at most two steps, and one where a lane's rewards enter in a step of all l
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -122,11 +122,11 @@ class Observing:
         for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
             look, reads = partial(call_stopping, stopping, "observe", seen), state
             if seen.check.mixture is not None:
-                look, reads = _looking(stopping, seen), (state, lane.record.closed_at[s] == 0)
+                look, reads = _looking(stopping, seen), (state, lane.record.samples[s] == 0)
             after, stop, tests = self._over_deltas(look, reads, beta)
             tests = jnp.broadcast_to(tests, stop.shape)
             if seen.check.since is not None:
-                here = jnp.asarray(live) & (lane.record.closed_at[s] == 0)
+                here = jnp.asarray(live) & (lane.record.samples[s] == 0)
                 after = jax.vmap(where)(here, after, state)
                 stop, tests = stop & here, jnp.where(here, tests, 0)
             found.append((after, stop, tests))
@@ -186,41 +186,40 @@ class Observing:
         none = jnp.zeros_like(lane.done)
         if not self.spec.places:
             return lane, none
-        if self.spec.execution.gpu:
-            return self._one_entered(inputs, lane)
+        lanes, start = self.spec.execution.lane_ops(inputs.flag), self.spec.initial_samples(inputs)
+        timing: Any = inputs.timing
+
+        def due(lane: Lane) -> Array:
+            """Whether the next reward is. All are where no arm has rewards left."""
+            samples, known, waiting = lane.stats.t, lane.stats.used_up, cast(Any, lane.pending)
+            entered, (batch, delay) = waiting.entered.t, timing
+            end = samples - (samples - start) % batch  # of the last batch that is whole
+            here = entered + delay < end
+            return here if known is None else here | (jnp.all(known, 0) & (entered < samples))
+
+        def one_each(lane: Lane) -> tuple[Lane, Array]:
+            waiting: Any = lane.pending
+            place = self._place(waiting.entered.t)
+            arm, reward = lanes.take(waiting.arms, place), lanes.take(waiting.rewards, place)
+            lane = self.with_reward(inputs, lane, arm, reward, due(lane) & ~lane.done)
+            return lane, due(lane)
 
         def go_on(carry: tuple[Array, Lane, Array]) -> Array:
             first, lane, more = carry
             due, live = (jnp.sum(x, dtype=jnp.int32) for x in (more & ~lane.done, ~lane.done))
             return first | ((due > 0) & (_SHARE * due >= live))
 
-        def enter(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
-            return jnp.bool_(False), *self._one_entered(inputs, carry[1])
-
+        if self.spec.execution.gpu:
+            return one_each(lane)
         # One loop, so that every reward enters by the same compiled operations.
-        return jax.lax.while_loop(go_on, enter, (jnp.bool_(True), lane, none))[1:]
-
-    def _one_entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
-        """`entered`, of one reward in each lane."""
-        waiting: Any = lane.pending
-        lanes, place = self.spec.execution.lane_ops(inputs.flag), self._place(waiting.entered.t)
-        arm, reward = lanes.take(waiting.arms, place), lanes.take(waiting.rewards, place)
-        lane = self.with_reward(inputs, lane, arm, reward, self._due(inputs, lane) & ~lane.done)
-        return lane, self._due(inputs, lane)
+        return jax.lax.while_loop(
+            go_on, lambda c: (jnp.bool_(False), *one_each(c[1])), (jnp.bool_(True), lane, none)
+        )[1:]
 
     def _place(self, before: Array) -> Array:
         """Where the first pull after so many is kept."""
         assert self.spec.places
         return before & (self.spec.places - 1)
-
-    def _due(self, inputs: Inputs, lane: Lane) -> Array:
-        """Whether the next reward is due: [B] bool. All are where no arm has rewards left."""
-        assert lane.pending is not None and inputs.timing is not None
-        (batch, delay), start = inputs.timing, self.spec.initial_samples(inputs)
-        samples, entered, known = lane.stats.t, lane.pending.entered.t, lane.stats.used_up
-        end = samples - (samples - start) % batch  # of the last batch that is whole
-        due = entered + delay < end
-        return due if known is None else due | (jnp.all(known, 0) & (entered < samples))
 
     def with_reward(
         self, inputs: Inputs, lane: Lane, arm: Array, reward: Array, go: Array,

@@ -174,13 +174,13 @@ def of_run(own: Tree, shared: Tree) -> Tree:
 class Record:
     """What each observer of a run leaves; S stopping rules, D deltas, W width of an answer."""
 
-    closed_at: Array  # [S, D, B] int32: samples when the observer's run was over, 0 while open
+    samples: Array  # [S, D, B] int32: when the observer's run was over, 0 while open
     stopped: Array  # [S, D, B] bool: ended by its stopping rule, not by the cap
-    answers: Array  # [S, D, W, B] bool
+    answer: Array  # [S, D, W, B] bool
     pulls: Array | None  # [S, D, K, B] where observers stop at different times
-    tests: Array  # [S, D, B] int64: pieces tested for stopping
+    tests_stopping: Array  # [S, D, B] int64: pieces tested
     work: tuple = ()  # as `Lane.work`, each [S, D, B]
-    estimates: Tree = ()  # [S, D, K, B]: estimates then, where observers stop apart
+    estimates: Tree = ()  # [S, D, K, B]: by name, as of `step.estimates_of`
 
 
 @pytree
@@ -222,19 +222,12 @@ class Lane:
 
 @pytree
 class Outcome:
-    """The outcomes of R finished runs, the first axis of every array."""
+    """What R finished runs leave, the first axis of every array."""
 
     item: Array  # [R] place in the queue
-    samples: Array  # [R, S, D] int32
-    stopped: Array  # [R, S, D] bool
-    answer: Array  # [R, S, D, W] bool
-    pulls: Array  # [R, S, D, K] int32
-    tests_stopping: Array  # [R, S, D] int64
-    tests_sampling: Array  # [R, S, D] int64
-    solves: Array | None  # [R, S, D] int64
+    record: Record  # with pulls
     times: tuple  # of each stopping rule: [R, D, ..] int32, or None
     degenerate: Array | None  # [R] int32: as the family's method of that name
-    estimates: Tree = ()  # [R, S, D, K]: by name, as of `step.estimates_of`
 
 
 class Outline(NamedTuple):

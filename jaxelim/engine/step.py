@@ -90,7 +90,7 @@ class Step(Asking):
         sampling = self.sampling(checked, lane)
         view = self.view(inputs, seen, lane.run, observers, sampling)
         fault, live = watching.seen(self.spec, seen, view, lane)
-        wanted = live & jnp.any((record.closed_at == 0) & ~stops, (0, 1)) & ~waits
+        wanted = live & jnp.any((record.samples == 0) & ~stops, (0, 1)) & ~waits
         wanted = wanted if work else jnp.zeros_like(wanted)
         arm, state, asks = self.asked(view, lane.rule_state, wanted, light)
         arm = self.playable(view, arm)
@@ -103,7 +103,7 @@ class Step(Asking):
         if tests:
             log_e = jax.tree.map(jnp.maximum, log_e, checked.check.log_e)
         # Which observers' runs end at this snapshot, [S, D, B] bool each.
-        opened = (record.closed_at == 0) & live
+        opened = (record.samples == 0) & live
         stopping = opened & stops
         native = self.natively(view, state, opened & ~stopping & ready & entered)
         if native is not None:
@@ -122,10 +122,10 @@ class Step(Asking):
 
         if seen.lanes.gpu:
             # `any` over lanes would be a kernel of one block, and the branch one more node.
-            answers = answered(record.answers)
+            answers = answered(record.answer)
         else:
             some = jnp.any(closing)
-            answers = jax.lax.cond(some, answered, lambda answers: answers, record.answers)
+            answers = jax.lax.cond(some, answered, lambda answers: answers, record.answer)
         goes_on = jnp.any(still, (0, 1))
         go = live & goes_on & ready
         # Such a lane draws one more sample, which is never read; masking it would cost too much.
@@ -144,10 +144,10 @@ class Step(Asking):
         )  # fmt: skip
         record = dataclasses.replace(
             record,
-            closed_at=jnp.where(closing, lane.stats.t, record.closed_at),
+            samples=jnp.where(closing, lane.stats.t, record.samples),
             stopped=record.stopped | stopping,
-            answers=answers,
-            tests=record.tests + jnp.where(counted, tested, 0).astype(jnp.int64),
+            answer=answers,
+            tests_stopping=record.tests_stopping + jnp.where(counted, tested, 0).astype(jnp.int64),
             work=where(closing, lane.work, record.work),
             estimates=estimates,
         )
@@ -188,24 +188,14 @@ class Step(Asking):
             eliminated = lane.observers[s].times() if stopping.eliminates else None
             if eliminated is not None:
                 until = jax.vmap(lambda times, at: jnp.where(times <= at, times, 0))
-                eliminated = until(eliminated, left.closed_at[s])
+                eliminated = until(eliminated, left.samples[s])
             times.append(eliminated)
         kept = left.estimates
         if "means" in spec.record and spec.observers == 1:  # rewards end with the run
             kept = jax.tree.map(lambda x: x[None, None], estimates_of(lane.stats, lane.pending))
-        out = Outcome(
-            item=lane.run.item,
-            samples=left.closed_at,
-            stopped=left.stopped,
-            answer=left.answers,
-            pulls=pulls.astype(jnp.int32),
-            tests_stopping=left.tests,
-            tests_sampling=left.work[0],
-            solves=left.work[1] if len(left.work) > 1 else None,
-            times=tuple(times),
-            degenerate=spec.family.degenerate(lane.stats),
-            estimates=kept,
-        )
+        left = dataclasses.replace(left, pulls=pulls.astype(jnp.int32), estimates=kept)
+        degenerate = spec.family.degenerate(lane.stats)
+        out = Outcome(lane.run.item, left, tuple(times), degenerate)
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)
 
     # The start of a run.
@@ -238,7 +228,7 @@ class Step(Asking):
                 noise = arguments[-1][0]
                 step = Traced(lambda lane: self.pull(given, lane, noise, rule.rare).lane, lane)
                 choices["in_one_kernel"] = step.allowed
-            self.natively(view, state, lane.record.closed_at == 0)
+            self.natively(view, state, lane.record.samples == 0)
             self.work(view, state)
             return lane, self.outcome(lane)
 
@@ -330,11 +320,11 @@ class Step(Asking):
             known = estimates_of(stats, pending)
             estimates = jax.tree.map(lambda x: many(x.dtype, k), known)
         record = Record(
-            closed_at=many(jnp.int32),
+            samples=many(jnp.int32),
             stopped=many(bool),
-            answers=many(bool, seen.public.shape[0]),
+            answer=many(bool, seen.public.shape[0]),
             pulls=many(jnp.int32, k) if spec.observers > 1 else None,
-            tests=many(jnp.int64),
+            tests_stopping=many(jnp.int64),
             work=tuple(many(jnp.int64) for _ in counted),
             estimates=estimates,
         )

@@ -349,7 +349,7 @@ def told(
     before = dataclasses.replace(now, stats=ahead)
     after = step.pull(inputs, before, pulls=False, work=bool(spec.rule.traits.native)).lane
     fault = jnp.where(after.fault % 8 == watching.ARM, lane.fault, after.fault)
-    done = lane.done | jnp.all(after.record.closed_at > 0, (0, 1)) | (fault != 0)
+    done = lane.done | jnp.all(after.record.samples > 0, (0, 1)) | (fault != 0)
     kept = dict(rule_state=lane.rule_state, pending=pending, fault=fault, done=done)
     return dataclasses.replace(after, **kept)
 

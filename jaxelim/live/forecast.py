@@ -112,8 +112,8 @@ def simulated(
         while int(carry.live) > 0 and not bool(carry.failed):
             carry = program.advance(inputs, queue, carry, np.int32(_CHUNKS))
         out = jax.tree.map(lambda x: np.asarray(x)[: int(carry.finished)], carry.out)
-    order = np.argsort(out.item)
-    samples, stopped, answers = (x[order, 0, 0] for x in (out.samples, out.stopped, out.answer))
+    order, left = np.argsort(out.item), out.record
+    samples, stopped, answers = (x[order, 0, 0] for x in (left.samples, left.stopped, left.answer))
     return LiveForecast(np.where(stopped, samples - float(began), np.inf), answers, now, most)
 
 

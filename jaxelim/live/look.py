@@ -243,7 +243,7 @@ class Look:
     def _public(self) -> np.ndarray:
         """The answer of the run, or what would be it now: [W] bool."""
         if self.stopped:
-            return np.asarray(self._state.lane.record.answers)[0, 0, :, 0]
+            return np.asarray(self._state.lane.record.answer)[0, 0, :, 0]
         return self._fold.look(self._state)["public"]
 
     def _refuse_over(self) -> None:

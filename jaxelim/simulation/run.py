@@ -152,8 +152,10 @@ def ordered(plan: Plan, carry: Carry) -> dict[str, np.ndarray]:
             full[instance, :, which, row] = x[:, :, 0]
         return full if call.instance.batched else full[0]
 
-    estimates, scale = dict(rows.estimates), call.instance.family.scale
-    recorded = {name: getattr(rows, name, estimates.get(name)) for name in ARRAYS}
+    left, scale = rows.record, call.instance.family.scale
+    recorded: dict[str, Any] = {**vars(left), **dict(left.estimates)}
+    recorded |= zip(("tests_sampling", "solves"), left.work, strict=False)
+    recorded = {name: recorded.get(name) for name in ARRAYS}
     known = [x for x in rows.times if x is not None]
     if known:
         times = [np.zeros_like(known[0]) if x is None else x for x in rows.times]
