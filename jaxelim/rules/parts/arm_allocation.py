@@ -16,11 +16,11 @@ from jax import Array
 
 from jaxelim.contracts import Problem, Rarely
 from jaxelim.contracts.pieces import Pieces, pairs_of
-from jaxelim.contracts.returned import traced_shape
 from jaxelim.contracts.views import Evidence, View
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
+from jaxelim.returned import traced_shape
 from jaxelim.rules.parts.tracking import Allocation, by_run
 from jaxelim.saddle.best_arm import ArmWeights, best_arm_weights, gaussian_weights
 from jaxelim.saddle.solver import State, climb
