@@ -33,26 +33,28 @@ class HostLoop:
         self.began = time.perf_counter()
         self.compiling = self.processor = 0.0  # seconds of compilation
         self.computed = 0  # samples, those of lanes that are done among them
-        self.chunks = 1  # until the next poll
 
     def run(self) -> tuple[Carry, dict]:
         """Advance until every run is over; then the carry, in NumPy, and what the work has taken.
 
-        One lane may take the last runs.
+        One lane of each device may take the last runs, one after the other.
         """
         spec = self.plan.spec
-        program, single = self._program(spec), spec.executed(lanes=1)
-        self._begin(program, program.empty(self.plan.inputs, self.plan.queue))
+        single = spec.executed(lanes=1)
+        self._begin(spec)
         self.bar.running()
-        self.advance()
         while np.any(self.live):
-            if self._pays(single):
-                self.take_alone(single)
-            else:
+            if not self._pays(single):
                 self.advance()
+                continue
+            many = jax.device_get(self.carry).lane
+            for n in range(int(np.max(self.live))):
+                self._begin(single, many, n)
+                while np.any(self.live):
+                    self.advance()
         carry = jax.tree.map(np.asarray, self.carry)
         return carry, {
-            "seconds": self._worked(),
+            "seconds": time.perf_counter() - self.began - self.compiling,
             "compile_seconds": self.compiling,
             "compile_processor_seconds": self.processor,
             "samples_drawn": int(np.sum(carry.samples)),
@@ -78,20 +80,10 @@ class HostLoop:
         if np.any(np.asarray(carry.failed)):
             raise _failure_of(self.plan.call, carry)
 
-    def take_alone(self, single: Spec) -> None:
-        """Let one lane of each device take its live runs, one after the other."""
-        program, many = self._program(single), jax.device_get(self.carry).lane
-        for n in range(int(np.max(self.live))):
-            self._begin(program, program.alone(jax.device_get(self.carry), many, n))
-            self.advance()
-            while np.any(self.live):
-                self.advance()
-
     def _pays(self, single: Spec) -> bool:
-        """Whether one lane should take the runs that are left.
+        """Whether one lane should take the runs that are left: few, with an empty queue.
 
-        With an empty queue few are. Its program is compiled, or worth it: the call has worked
-        for as long as that of many lanes has compiled.
+        Its program is compiled, or the call has worked for as long as that of many compiled.
         """
         spec, shrink = self.plan.spec, self.plan.call.engine.shrink
         if shrink is False or spec == single:
@@ -99,28 +91,24 @@ class HostLoop:
         waiting = np.asarray(self.plan.queue.length) - np.asarray(self.carry.next)
         if np.any(waiting > 0) or not (shrink or np.max(self.live) <= ALONE):
             return False
-        worth = self._worked() > self.program.compile_seconds
-        if not (shrink or worth or engine.compiled(single, self.plan.inputs)):
-            return False
-        return engine.may_be_alone(spec, self.plan.inputs)
+        worked = time.perf_counter() - self.began - self.compiling
+        worth = shrink or worked > self.program.compile_seconds
+        return (worth or engine.compiled(single, self.plan.inputs)) and engine.may_be_alone(
+            spec, self.plan.inputs
+        )
 
-    def _worked(self) -> float:
-        """Seconds since the beginning without compilation."""
-        return time.perf_counter() - self.began - self.compiling
-
-    def _program(self, spec: Spec) -> engine.Program:
-        """The program of a spec, shown as compiling where it is not compiled."""
-        if not engine.compiled(spec, self.plan.inputs):
+    def _begin(self, spec: Spec, *alone: Any) -> None:
+        """Compile a program for its arguments, of one lane for the n-th of many: `alone`."""
+        inputs, queue = self.plan.inputs, self.plan.queue
+        if not engine.compiled(spec, inputs):
             self.bar.compiling()
-        return engine.program(spec, self.plan.inputs)
-
-    def _begin(self, program: engine.Program, carry: Carry) -> None:
-        """Place the arguments of a program and compile it."""
+        program = engine.program(spec, inputs)
+        held = jax.device_get(self.carry) if alone else None
+        carry = program.alone(held, *alone) if alone else program.empty(inputs, queue)
         began, processor = time.perf_counter(), time.process_time()
         known, fresh = program.traces, not program.compiled
-        placed = program.begun(self.plan.inputs, self.plan.queue, carry)
-        self.program, self.chunks = program, 1
-        self.inputs, self.queue, self.carry = placed
+        self.inputs, self.queue, self.carry = program.begun(inputs, queue, carry)
+        self.program, self.chunks, self.live = program, 1, np.array(self.carry.live)
         if fresh or program.traces > known:
             program.compile_seconds = time.perf_counter() - began
             self.compiling += program.compile_seconds
