@@ -28,7 +28,7 @@ from jaxelim.instances.arms import Arms
 from jaxelim.problems.arms import BestArm
 from jaxelim.returned import traced_shape
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
-from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
+from jaxelim.simulation.plan import inputs_of, queue_of, spec_of
 from jaxelim.simulation.run import failure
 from jaxelim.stopping import LLR
 from jaxelim.thresholds import Mixture
@@ -98,7 +98,7 @@ class Fold:
             evidence=call.threshold if keeps else None, places=0,
         )  # fmt: skip
         with scope.on_cpu():
-            inputs = checked_inputs_of(call, spec)
+            inputs = inputs_of(call, spec)
             return Fold(call, spec, *jax.device_put((inputs, queue_of(call, spec)[0])))
 
     @property

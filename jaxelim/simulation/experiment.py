@@ -19,7 +19,7 @@ from jaxelim.returned import traced_shape
 from jaxelim.simulation import refusals
 from jaxelim.simulation.results.descriptions import key_of
 from jaxelim.simulation.results.proven import proven
-from jaxelim.stopping import LLR
+from jaxelim.stopping import LLR, Resets, SelectiveElimination
 from jaxelim.thresholds import Heuristic, KaufmannKoolen, Mixture
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
@@ -122,13 +122,14 @@ class Experiment:
 
     def __post_init__(self) -> None:
         self._set(_given=self.fields)
-        instance, problem = self.instance, self.problem
+        instance, problem, sets = self.instance, self.problem, SelectiveElimination | Resets | None
         if not isinstance(instance, Arms):
             of_truth(instance)
         for name, kind, allowed in (
             ("problem", Problem, "a problem such as BestArm()"),
             ("rule", SamplingRule, "a sampling rule such as LinGapE()"),
             ("engine", Engine, "an Engine(...)"),
+            ("elimination", sets, "None, SelectiveElimination(), FullElimination() or Resets(...)"),
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ArgumentError(name, getattr(self, name), allowed)
@@ -200,12 +201,12 @@ class Experiment:
         free = free and not isinstance(self.threshold, Mixture)
         if not (linear and free and all(rule.name in KNOWN_STOPPING for rule in self.stopping)):
             return instance
-        arms, theta = np.array(instance.arms), None if truth is None else np.array(truth.theta)
+        arms, theta = np.array(instance.arms), np.array(truth.theta if truth else 0)
         for i in np.ndindex(arms.shape[:-2]):
             kinds, kind = _kinds(arms[i])
             if len(kinds) == instance.d:  # they span R^d: see `Gaussian.ridge_of`
                 arms[i] = np.eye(instance.d)[kind]
-                if truth is not None and theta is not None:
+                if truth is not None:
                     theta[i] = truth.means[i][kinds]
         if np.array_equal(arms, instance.arms):
             return instance
@@ -222,11 +223,6 @@ class Experiment:
     def waits(self) -> bool:
         """Whether rewards wait: in batches, or for a delay."""
         return self.batch > 1 or self.delay > 0
-
-    @property
-    def scaled_problem(self) -> Problem:
-        """The problem in the unit of a run."""
-        return self.problem.scaled(self.instance.family.scale)
 
     @property
     def shared(self) -> bool:
@@ -258,7 +254,7 @@ class Experiment:
             rows = order[np.searchsorted(self.runs, runs, sorter=order)]
             together = rows.size > 0 and bool((np.diff(rows) == 1).all())  # then it is a view
             noise = noise[rows[0] : rows[-1] + 1] if together else noise[rows]
-        return Experiment.unchecked(**{**self.fields, "runs": runs, "noise": noise})
+        return Experiment.unchecked(**self.fields | {"runs": runs, "noise": noise})
 
 
 def takes_settings(*left_out: str, **defaults: Any) -> Callable[[F], F]:
@@ -282,14 +278,10 @@ def takes_settings(*left_out: str, **defaults: Any) -> Callable[[F], F]:
 def _noise(call: Experiment, instance: Arms) -> np.ndarray:
     """Noise [runs, T] with a row for each run, until the first reward beside the initial pulls."""
     noise, first = checks.real_array("noise", call.noise, ndim=2), call.initial_pulls * instance.K
-    if noise.shape[0] != call.runs.size or noise.shape[1] < first:
-        least = "K" if call.initial_pulls == 1 else "initial_pulls K"
-        allowed = f"shape [{call.runs.size} runs, at least {least} = {first} samples]"
-        raise ArgumentError("noise", noise.shape, allowed)
-    least = first + -(-(1 + call.delay) // call.batch) * call.batch
-    if call.waits and noise.shape[1] < least:
-        allowed = f"at least {least} samples: {first} initial pulls, and {least - first} until a "
-        allowed += f"reward enters with batch={call.batch} and delay={call.delay}"
+    more = -(-(1 + call.delay) // call.batch) * call.batch * call.waits
+    if noise.shape[0] != call.runs.size or noise.shape[1] < first + more:
+        allowed = f"shape [{call.runs.size} runs, at least {first + more} samples]: "
+        allowed += f"{first} initial pulls" + f", and {more} until a reward enters" * call.waits
         raise ArgumentError("noise", noise.shape, allowed)
     drawn = instance.source or instance.family
     random.check(drawn.noise, noise, drawn)
@@ -323,10 +315,9 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
         allowed = "a stopping rule such as LLR(), or a non-empty sequence of them"
         raise ArgumentError("stopping", stopping, allowed)
     for rule in rules:
-        if not rule.name:
-            raise ArgumentError("stopping", rule, "a stopping rule whose class has a `name`")
-        if rule.name in KNOWN_STOPPING and not checks.shipped(rule):
-            allowed = f"a `name` other than {', '.join(map(repr, KNOWN_STOPPING))}, which are taken"
+        if not rule.name or (rule.name in KNOWN_STOPPING and not checks.shipped(rule)):
+            taken = ", ".join(map(repr, KNOWN_STOPPING))
+            allowed = f"a stopping rule whose class has a `name`, other than {taken}"
             raise ArgumentError("stopping", rule, allowed)
     if len({rule.name for rule in rules}) < len(rules):
         allowed = "stopping rules of different `name`: results are told apart by it"

@@ -49,7 +49,7 @@ class Plan:
 def planned(call: Experiment, log: int = 0) -> Plan:
     """The plan of a call, checked before a program or large arrays exist; `log` as in `spec_of`."""
     spec = spec_of(call, log=log)
-    inputs = checked_inputs_of(call, spec)
+    inputs = inputs_of(call, spec)
     spec = settled(call, spec, inputs)
     engine.outline(spec, inputs)  # a rule that breaks its contract raises here
     return Plan(call, spec, inputs, *queue_of(call, spec))
@@ -75,7 +75,7 @@ def spec_of(call: Experiment, log: int = 0, backend: str | None = None) -> Spec:
         tuned=not gpu,
     )  # fmt: skip
     return Spec(
-        problem=call.scaled_problem.static_part(),
+        problem=call.problem.scaled(call.instance.family.scale).static_part(),
         family=family,
         source=family if source is None else source.static_part(),
         rule=call.rule.static_part(),
@@ -157,8 +157,14 @@ def queue_of(call: Experiment, spec: Spec) -> tuple[Queue, np.ndarray]:
 
 
 def inputs_of(call: Experiment, spec: Spec) -> Inputs:
-    """What all runs share, as host arrays."""
+    """What all runs share, as host arrays; with the checks that remain, it raises as `planned`."""
+    if spec.execution.queue + spec.execution.lanes >= 2**31:  # places in the queue are int32
+        allowed = "at most 2^30 runs a device, those of all instances and deltas taken together"
+        raise ArgumentError("runs", call.runs.size, allowed)
     instance, source = call.computed, call.computed.source
+    constants = call.problem.scaled(instance.family.scale).constants()
+    returned.check(spec.family, spec.problem, constants, instance, spec.dtype)
+    returned.check_draws(spec.source, instance, spec.dtype)
     known: Any = instance.truth if source is None else instance  # of a live run, its stacks
 
     def real(x):
@@ -168,28 +174,16 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
     prepared = returned.prepared(call.rule, instance, call.problem, call.ridge)
     if not instance.batched:
         prepared = jax.tree.map(lambda x: np.asarray(x)[None], prepared)
-    features = instance.arms.reshape(-1, instance.K, instance.d)
-    tables, constants = spec.family.tables(instance), call.scaled_problem.constants()
-    prices = None if instance.costs is None else real(instance.costs / np.mean(instance.costs))
-    nature = () if known is None else (source or spec.family).nature(known)
-    trees = dict(nature=nature, tables=tables, prepared=prepared, constants=constants)
+    trees = dict(
+        nature=() if known is None else (source or spec.family).nature(known),
+        tables=spec.family.tables(instance), prepared=prepared, constants=constants,
+    )  # fmt: skip
     fields: Any = jax.tree.map(real, trees)
-    fields |= dict(prices=prices, flag=np.int32(1), cap=np.int32(call.cap), noise=call.noise)
     return Inputs(
         **fields,
-        features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
+        features=real(instance.arms.reshape(-1, instance.K, instance.d)),
+        prices=None if instance.costs is None else real(instance.costs / np.mean(instance.costs)),
         key=draws.key(call.seed),
         timing=(np.int32(call.batch), np.int32(call.delay)) if call.waits else None,
-    )
-
-
-def checked_inputs_of(call: Experiment, spec: Spec) -> Inputs:
-    """`inputs_of`, with the checks that remain; raises as `planned`."""
-    execution = spec.execution
-    if execution.queue + execution.lanes >= 2**31:  # places in the queue are int32
-        allowed = "at most 2^30 runs a device, those of all instances and deltas taken together"
-        raise ArgumentError("runs", call.runs.size, allowed)
-    constants = call.scaled_problem.constants()
-    returned.check(spec.family, spec.problem, constants, call.computed, spec.dtype)
-    returned.check_draws(spec.source, call.computed, spec.dtype)
-    return inputs_of(call, spec)
+        flag=np.int32(1), cap=np.int32(call.cap), noise=call.noise,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from jax import Array
 from jaxelim import scope
 from jaxelim.contracts import KNOWN_STOPPING, SamplingRule
 from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, in_words, warn
-from jaxelim.stopping import Resets, SelectiveElimination
+from jaxelim.stopping import Resets
 from jaxelim.thresholds import POINTS, Mixture, values
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def check(call: "Experiment") -> None:
             raise ArgumentError("threshold", threshold, f"a threshold that {allowed}")
     _check_combination(call)
     if isinstance(call.elimination, Resets):
+        call.elimination.check(threshold, call.delta)
         own = call.elimination.alpha is not None
         given = ("alpha", call.elimination.alpha) if own else ("threshold", threshold)
         _levels(*given, _Alpha(call.elimination, threshold), call)
@@ -118,6 +119,7 @@ def _check_combination(call: "Experiment") -> None:
     items = "; items have no pulls and no rewards of their own" * (problem.name == "best-item")
     others = f": {name} is not defined for others"
     costs = None if instance.costs is None else instance.costs.tolist()
+    stopping, shared = call.stopping, getattr(elimination, "shared", False)
     rows: list[tuple[str, Any, Any, str]] = [
         ("problem", problem, not traits.defined_for(problem.name),
          f"one that {name} is defined for: {', '.join(traits.problems or ())}{items}"),
@@ -133,24 +135,13 @@ def _check_combination(call: "Experiment") -> None:
          f"a family with {methods}: {name} on {problem.name} is not defined for others"),
         # A user's own stopping rule is not in the traits: it only observes.
         *(("stopping", one, one.name in KNOWN_STOPPING and one.name not in traits.stopping,
-           f"{name} stops by: {', '.join(traits.stopping)}") for one in call.stopping),
+           f"{name} stops by: {', '.join(traits.stopping)}") for one in stopping),
+        ("elimination", elimination, elimination is not None and not traits.elimination,
+         f"None: {name} does not look at pieces when it samples; LUCB, TTUCB and others do"),
+        ("stopping", stopping, shared and list(map(type, stopping)) != [type(elimination)],
+         f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that "
+         "this stopping rule has dropped, and any other rule would wait for them for ever"),
     ]  # fmt: skip
-    if elimination is not None:
-        if not isinstance(elimination, SelectiveElimination | Resets):
-            allowed = "None, SelectiveElimination(), FullElimination() or Resets(...)"
-            raise ArgumentError("elimination", elimination, allowed)
-        first, *more = call.stopping
-        rows += [
-            ("elimination", elimination, not traits.elimination,
-             f"None: {name} does not look at pieces when it samples; LUCB, TTUCB and others do"),
-            ("stopping", call.stopping,
-             elimination.shared and (more or type(first) is not type(elimination)),
-             f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces "
-             "that this stopping rule has dropped, and any other rule would wait for them for "
-             "ever"),
-        ]  # fmt: skip
     for argument, given, wrong, allowed in rows:
         if wrong:
             raise UnsupportedError(argument, given, allowed)
-    if isinstance(elimination, Resets):
-        elimination.check(call.threshold, call.delta)
