@@ -1,22 +1,35 @@
-"""The public calls `simulate` and `trace`: check, run, order the results."""
+"""The public calls `simulate` and `trace`, and the one path of all calls: blocks of runs.
 
+A block is computed here or by a worker; a store keeps it.
+"""
+
+import concurrent.futures
 import dataclasses
+import math
 import os
+import pickle
+from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
-from jaxelim import checks, scope
+from jaxelim import checks, parallel, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
-from jaxelim.errors import ArgumentError
+from jaxelim.errors import ArgumentError, Interrupted, WorkerError, warn
+from jaxelim.files import make_folder
 from jaxelim.instances.instance import Instance
-from jaxelim.progress import Progress
-from jaxelim.simulation import blocks
+from jaxelim.progress import Progress, refuse_other
 from jaxelim.simulation.experiment import Engine, Experiment, Settings, of_truth, takes_settings
 from jaxelim.simulation.plan import planned
-from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.results.descriptions import ARRAYS, experiment_of, numbers_of, origin
+from jaxelim.simulation.results.result import Result, correct
 from jaxelim.simulation.run import HostLoop, ordered
 from jaxelim.stopping import LLR
+from jaxelim.store import Part, Store
+from jaxelim.text import text_of
+
+MOST = 10_000  # runs of a block by default
+_ONE = Engine(lanes=1, devices=1)
 
 
 @takes_settings()
@@ -101,7 +114,7 @@ def simulate(
             blocks; it is None where there are none.
     """
     call = Experiment(of_truth(instance), problem, rule, **settings)
-    return blocks.run_calls([call], lambda found: found[0], [{}], progress, executor, block, store)
+    return run_calls([call], lambda found: found[0], [{}], progress, executor, block, store)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -140,9 +153,6 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace {self.samples} samples, {'stopped' if self.stopped else 'truncated'}>"
-
-
-_ONE = Engine(lanes=1, devices=1)
 
 
 @takes_settings("runs", "record", max_samples=20_000, engine=_ONE)
@@ -204,4 +214,162 @@ def trace(
         )
 
 
-__all__ = ["Trace", "simulate", "trace"]
+def compute(call: Experiment, bar: Progress | None = None) -> tuple[dict, dict]:
+    """The arrays of a call's runs, a pure function of it, and what the work has taken."""
+    with scope.engine():
+        plan = planned(call)
+        carry, timings = HostLoop(plan, bar or Progress(False, 0)).run()
+        arrays = ordered(plan, carry)
+        arrays["correct"] = correct(call, arrays["answer"])
+        return arrays, {**timings, "layout": plan.layout}
+
+
+def _check(call: Experiment, progress: Any, executor: Any, block: Any) -> None:
+    """Refuse arguments of `simulate` that do not go together, and progress that is none."""
+    refuse_other(progress)
+    if block is not None:
+        checks.integer("block", block, low=1)
+    if executor is None:
+        return
+    if call.engine.devices not in (None, 1):
+        allowed = "devices=None or 1: with an executor each worker has one device"
+        raise ArgumentError("engine", call.engine, allowed)
+    if not isinstance(executor, concurrent.futures.Executor):
+        allowed = "None or a concurrent.futures.Executor, as jaxelim.parallel.processes() and "
+        raise ArgumentError("executor", executor, allowed + "get_executor() of a Dask client give")
+    for name, value in call.fields.items():
+        try:
+            pickle.dumps(value)
+        except Exception as error:
+            allowed = "what can be pickled, such as classes and functions at the top of a module"
+            raise ArgumentError(name, value, f"with an executor, {allowed}", str(error)) from error
+
+
+def run_calls(
+    calls: Sequence[Experiment],
+    made: Callable[[list[Result | None]], Any],
+    labels: Sequence[dict[str, str]],
+    progress: Any,
+    executor: Any,
+    block: int | None,
+    store: Any,
+) -> Any:
+    """What `made` makes of the results of calls, which are run in blocks; None: no run is over.
+
+    `labels` are the names of the calls in a store, empty without a study.
+    """
+    _check(calls[0], progress, executor, block)
+    if executor is not None:
+        calls = [call.on_one_device() for call in calls]
+    total = sum(call.runs.size for call in calls)
+    if block is None and (executor is not None or store is not None):
+        block = _size(total, parallel.workers_of(executor))
+    folder = None if store is None else Store(store)
+    keys = [call.key for call in calls] if folder is not None else []
+    kept: list[list[Part]] = [[] for _ in calls]
+    work: list[tuple[int, Experiment]] = []
+    if folder is not None:
+        make_folder(folder.folder)
+        kept = [folder.read(key, call.runs) for key, call in zip(keys, calls, strict=True)]
+    for n, call in enumerate(calls):
+        if folder is not None and kept[n]:
+            folder.tell(keys[n], _told(call, kept[n][0][2], labels[n]))
+        missing = np.setdiff1d(call.runs, _runs(kept[n]))
+        work += [(n, call.part(runs)) for runs in _stretches(missing, block, folder is not None)]
+    parts = [part for _, part in work]
+    count, left = (sum(one.trajectories * one.runs.size for one in of) for of in (calls, parts))
+
+    def finished() -> Any:
+        return made(list(map(result_of, calls, kept)))
+
+    try:
+        with Progress(progress, count) as bar:
+            bar.over(count - left, 0)
+            if left < count:
+                bar.update()
+            for number, (arrays, took) in parallel.dealt(compute, parts, executor, bar):
+                n, part = work[number]
+                if folder is not None:
+                    if not kept[n]:
+                        folder.tell(keys[n], _told(calls[n], took, labels[n]))
+                    folder.write(keys[n], part.runs, arrays, took)
+                kept[n].append((part.runs, arrays, took))
+                bar.over(part.trajectories * part.runs.size, took["samples_drawn"])
+                if executor is not None:
+                    bar.update()
+    except KeyboardInterrupt:
+        over = sum(_runs(parts).size for parts in kept)
+        words = f"interrupted: {over} of {total} runs are in finished blocks. {_remain(store)}"
+        raise Interrupted(words, finished() if over else None) from None
+    except WorkerError as error:
+        raise WorkerError(error.problem, f"{error.remedy}. {_remain(store)}") from error
+    return finished()
+
+
+def _runs(parts: Sequence[Part]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.int64), *(runs for runs, *_ in parts)])
+
+
+def _stretches(runs: np.ndarray, size: int | None, consecutive: bool) -> list[np.ndarray]:
+    """Cut sorted runs into blocks of a size; consecutive ones at its multiples, in any call alike."""
+    size = size or max(runs.size, 1)
+    place = runs if consecutive else np.arange(runs.size)
+    cut = (np.diff(place) != 1) | (np.diff(place // size) != 0)
+    return np.split(runs, np.flatnonzero(cut) + 1) if runs.size else []
+
+
+def result_of(call: Experiment, parts: Sequence[Part], known: Any = None) -> Result | None:
+    """The result of blocks, in the order of the call, if any; `known` is the origin in a file."""
+    if not parts:
+        return None
+    have = _runs(parts)
+    over = np.isin(call.runs, have)
+    call = call if over.all() else call.part(call.runs[over])
+    order = np.argsort(have)
+    place = order[np.searchsorted(have, call.runs, sorter=order)]
+    same = np.array_equal(place, np.arange(have.size))
+    fields: dict[str, Any] = dict.fromkeys(ARRAYS)
+    axis = parts[0][1]["samples"].ndim - 1
+    for name in fields.keys() & parts[0][1].keys():
+        several = [arrays[name] for _, arrays, _ in parts]
+        x = np.concatenate(several, axis) if len(several) > 1 else several[0]
+        fields[name] = x if same else np.take(x, place, axis)
+    fields |= _tables([took for *_, took in parts])
+    with scope.engine():
+        return Result(call, **fields, origin=origin(call) if known is None else known)
+
+
+def _told(call: Experiment, took: dict, labels: dict[str, str]) -> dict[str, Any]:
+    """What tells a call in a store: its experiment and the numbers of its instance."""
+    with scope.engine():
+        tables = {"origin": origin(call), **_tables([took])}
+    return {
+        "experiment": experiment_of(call, **tables),
+        "numbers": {name: text_of(name, x) for name, x in numbers_of(call.instance).items()},
+        "labels": [labels] if labels else [],
+    }
+
+
+def _tables(works: Sequence[dict]) -> dict[str, dict]:
+    """The sums of what blocks have taken, and their layout; warns where versions differ."""
+    names = dict.fromkeys(name for took in works for name in took if name != "layout")
+    by = sorted({took["layout"]["computed_by"] for took in works})
+    if len(by) > 1:
+        note = "Where rounding decides they may differ from runs of one alone"
+        warn(f"the runs come from {' and '.join(by)}. {note}", UserWarning)
+    more = {"blocks": len(works)} if len(works) > 1 else {}
+    return {
+        "timings": {name: sum(took.get(name, 0) for took in works) for name in names},
+        "layout": {**works[0]["layout"], **more, "computed_by": " and ".join(by)},
+    }
+
+
+def _size(runs: int, workers: int) -> int:
+    """The default runs of a block: four blocks a worker, by a power of two, within limits."""
+    return min(MOST, 2 ** math.ceil(math.log2(max(runs / (4 * workers), 1))))
+
+
+def _remain(store: Any) -> str:
+    if store is None:
+        return "Nothing is kept: store=, a folder, keeps finished blocks"
+    return f"Finished blocks are kept in {str(store)!r}: the same call goes on from them"

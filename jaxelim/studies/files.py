@@ -17,7 +17,7 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError, DamagedFileError, JaxelimError, StoreError, warn
 from jaxelim.files import path_of
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.blocks import result_of
+from jaxelim.simulation.api import result_of
 from jaxelim.simulation.experiment import Engine, Experiment
 from jaxelim.simulation.results import descriptions
 from jaxelim.simulation.results.descriptions import ARRAYS, FORMAT, TABLES, made, recovered

@@ -14,7 +14,7 @@ from jaxelim.contracts import Problem, SamplingRule
 from jaxelim.errors import ArgumentError
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation import blocks
+from jaxelim.simulation import api
 from jaxelim.simulation.experiment import Experiment, Settings, of_truth, takes_settings
 from jaxelim.simulation.results.descriptions import FORMAT, dataset_of, write
 from jaxelim.simulation.results.proven import of_several
@@ -261,7 +261,7 @@ def study(
     """
     calls = places(instances, problem, rules, **settings)
     labels: Any = [dict(zip(AXES, key, strict=True)) for key in calls]
-    return blocks.run_calls(
+    return api.run_calls(
         list(calls.values()), lambda results: Study.of(zip(calls, results, strict=True)), labels,
         progress, executor, block, store,
     )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import files, store
-from jaxelim.simulation import blocks
+from jaxelim.simulation import api
 from jaxelim.store import Store
 from tests.calls import checked
 
@@ -40,13 +40,13 @@ def simple(rule=None, **more) -> je.Result:
 def asked(monkeypatch) -> list:
     """The runs that blocks compute from now on."""
     seen: list = []
-    compute = blocks.compute
+    compute = api.compute
 
     def noted(call, bar=None):
         seen.extend(call.runs.tolist())
         return compute(call, bar)
 
-    monkeypatch.setattr(blocks, "compute", noted)
+    monkeypatch.setattr(api, "compute", noted)
     return seen
 
 
@@ -239,4 +239,4 @@ def test_functions_have_no_key(threshold, tmp_path):
 
 
 def test_the_default_block():
-    assert [blocks._size(*given) for given in ((1, 1), (100, 2), (10**6, 4))] == [1, 16, 10_000]
+    assert [api._size(*given) for given in ((1, 1), (100, 2), (10**6, 4))] == [1, 16, 10_000]

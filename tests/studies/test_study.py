@@ -13,7 +13,7 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import cli
-from jaxelim.simulation import blocks
+from jaxelim.simulation import api
 from jaxelim.studies.grid import places
 from tests.store.test_store import asked, interrupt
 
@@ -190,7 +190,7 @@ def test_what_is_left_out_is_named(tmp_path):
 
 def test_refused_combinations_are_named(monkeypatch):
     """With the exception's own class."""
-    monkeypatch.setattr(blocks, "planned", None)  # nothing compiles
+    monkeypatch.setattr(api, "planned", None)  # nothing compiles
     where = r"of rule 'RAGE', instance 'easy', problem 'thresholding'"
     with pytest.raises(je.errors.UnsupportedError, match=where):
         je.study(EASY, [je.BestArm(), je.Thresholding(0.5)],
