@@ -73,16 +73,14 @@ def simulate(
         noise: noise [runs, T] in place of the seeded noise: standard normals for
             Gaussian rewards, else uniforms on [0, 1). A run that uses up its row
             is truncated. No proof covers it: `Result.proven` says so.
-        record: ("pair_times",) to record, for top m, when each ordered pair of arms
-            was eliminated. ("means",) to record the means at the end of each run, for
-            `Result.intervals`.
+        record: ("pair_times",) to record, for top m, when each ordered pair of arms was eliminated.
+            ("means",) to record the means at the end of each run, for `Result.intervals`.
         engine: layout of the work; see `Engine`.
         progress: True to show finished runs, samples a second and time left; False for
             nothing. None shows them at a terminal and in a notebook, and elsewhere a line
             a minute on standard error. Or a callable of (runs done, runs, samples, seconds).
-        initial_pulls: pulls of each arm before the first check, in rounds of all arms
-            in index order. None: the family's least, 1, or 2 where the variance is
-            unknown.
+        initial_pulls: pulls of each arm before the first check, in rounds of all arms in index
+            order. None: the family's least, 1, or 2 where the variance is unknown.
         batch: pulls whose rewards enter together, after the last of them, from the first check
             on; one test follows. At most max_samples.
         delay: further pulls that are chosen before a reward enters, at most max_samples. With
@@ -124,10 +122,9 @@ class Trace:
     Attributes:
         arms: int32 [samples], every pull in order, the initial ones first.
         rewards: float64 [samples], in the units of the instance.
-        active: int32 [checks], what is left at each check, of which the first follows
-            the initial pulls. Best arm and thresholding: active arms, or items. Top m:
-            ordered pairs known worse. Half-spaces: active pieces. LLR stopping eliminates
-            nothing.
+        active: int32 [checks], what is left at each check, of which the first follows the initial
+            pulls. Best arm and thresholding: active arms, or items. Top m: ordered pairs known
+            worse. Half-spaces: active pieces. LLR stopping eliminates nothing.
         samples: int, samples drawn.
         stopped: bool, whether the stopping rule ended the run.
         answer: bool [K]; [P] of items.
@@ -170,17 +167,15 @@ def trace(
         instance, problem, rule, stopping, delta: as in `simulate`, one of each.
         settings: all others as in `simulate`. With a batch or a delay `Trace.active` has an entry
             for each sample, and `rewards` those that were pending at the end.
-        noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has
-            reward mean[arm] + noise_std noise[s] (Gaussian), or 1 where
-            noise[s] < mean[arm] (Bernoulli).
+        noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has reward
+            mean[arm] + noise_std noise[s] (Gaussian), or 1 where noise[s] < mean[arm] (Bernoulli).
         run: the run index, for seeded noise.
 
     Returns:
         A `Trace`.
 
     Raises:
-        ArgumentError: several instances, stopping rules or deltas; and as
-            in `simulate`.
+        ArgumentError: several instances, stopping rules or deltas; and as in `simulate`.
     """
     given: Any = {"max_samples": 20_000, "engine": _ONE, **settings}
     if given.get("noise") is not None:

@@ -32,9 +32,8 @@ class Engine:
     """Layout of the work. It changes no run.
 
     Args:
-        lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
-            backend and number of runs. With a number, runs stay side by side until the
-            queue is empty.
+        lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by backend and
+            number of runs. With a number, runs stay side by side until the queue is empty.
         chunk: steps between two refills of the lanes; None: chosen.
         devices: how many of JAX's devices to use; None: all (never more than
             there are runs). With JAX 0.11.2 it is one, as its compiler fails on several.

@@ -40,9 +40,8 @@ def load_result(path: str | os.PathLike[str], **parts: Any) -> Result:
     Args:
         path: the file.
         parts: what the file names and is not jaxelim's own: problem, rule, family, source,
-            elimination, threshold, and stopping, one rule or several; `HalfSpaces` has a
-            function of one's own. An instance is checked against the file's, which comes back
-            without it.
+            elimination, threshold, and stopping, one rule or several; `HalfSpaces` has a function
+            of one's own. An instance is checked against the file's, which comes back without it.
 
     Raises:
         ArgumentError: a part that is passed is not the one in the file.

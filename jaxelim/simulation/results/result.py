@@ -67,27 +67,24 @@ class Result:
         correct: bool, whether the answer is that of the true theta. For
             `BestArm(epsilon=)`: whether the arm is within epsilon of the best.
         pulls: int32 [..., K], pulls of each arm.
-        elimination_times: int32 [..., K], samples when this stopping rule eliminated
-            each arm, 0 for never. For top m [..., K, K], ordered pairs, with
-            record=("pair_times",). For `HalfSpaces` [..., A, G]. None where nothing
-            was recorded.
+        elimination_times: int32 [..., K], samples when this stopping rule eliminated each arm, 0
+            for never. For top m [..., K, K], ordered pairs, with record=("pair_times",). For
+            `HalfSpaces` [..., A, G]. None where nothing was recorded.
         tests_stopping: int64, half-spaces tested for stopping in the whole run (the
             paper's cost measure).
         tests_sampling: int64, half-spaces tested for sampling.
         costs: float64, what the pulls cost, in the units of the instance's costs; None
             where it has none.
         solves: int64, optimisations solved for sampling; None for rules that solve none.
-        means: float64 [.., K], the estimates at the end of each run, in the units of the
-            rewards: averages, for linear arms phi_k . theta_hat. With record=("means",);
-            else None.
+        means: float64 [.., K], the estimates at the end of each run, in the units of the rewards:
+            averages, for linear arms phi_k . theta_hat. With record=("means",); else None.
         variances: float64 [.., K], v = sum (x - mean)^2/N likewise, for Gaussian rewards
             of unknown variance; else None.
         entered: int32 [.., K], the rewards behind `means`, which are fewer than the pulls where
             some are pending. With a batch or a delay; else None.
-        timings: `seconds`, without compilation; `compile_seconds`, and
-            `compile_processor_seconds`, the processor time of the whole process
-            meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
-            too.
+        timings: `seconds`, without compilation; `compile_seconds`, and `compile_processor_seconds`,
+            the processor time of the whole process meanwhile; `samples_drawn`, and
+            `samples_computed`, which counts idle lanes too.
         layout: how the runs were laid out, and by which versions they were computed.
         origin: of what it was made: the version and the `REVISION` of jaxelim, hashes of the
             instance's numbers and of given noise, and `proven`.

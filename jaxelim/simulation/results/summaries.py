@@ -130,9 +130,8 @@ def compare(
     test of error rates is McNemar's exact test (pairs) or Fisher's. Holm's p-values of the
     means are corrected for the number of rows; intervals and other tests are not.
 
-    Where a run of either result was truncated, means are restricted: of min(tau, L), L
-    the least number of samples of a truncated run of both. Errors are of all runs; a truncated
-    run is none.
+    Where a run of either result was truncated, means are restricted: of min(tau, L), L the least
+    number of samples of a truncated run of both. Errors are of all runs; a truncated run is none.
 
     Args:
         results: two or more, by name, or in a sequence; then their rules are the names.
