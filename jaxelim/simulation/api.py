@@ -306,7 +306,7 @@ def _runs(parts: Sequence[Part]) -> np.ndarray:
 
 
 def _stretches(runs: np.ndarray, size: int | None, consecutive: bool) -> list[np.ndarray]:
-    """Cut sorted runs into blocks of a size; consecutive ones at its multiples, in any call alike."""
+    """Cut sorted runs into blocks of a size; consecutive ones at its multiples, in all calls."""
     size = size or max(runs.size, 1)
     place = runs if consecutive else np.arange(runs.size)
     cut = (np.diff(place) != 1) | (np.diff(place // size) != 0)

@@ -177,13 +177,10 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
     trees = dict(
         nature=() if known is None else (source or spec.family).nature(known),
         tables=spec.family.tables(instance), prepared=prepared, constants=constants,
+        features=instance.arms.reshape(-1, instance.K, instance.d),
+        prices=None if instance.costs is None else instance.costs / np.mean(instance.costs),
     )  # fmt: skip
     fields: Any = jax.tree.map(real, trees)
-    return Inputs(
-        **fields,
-        features=real(instance.arms.reshape(-1, instance.K, instance.d)),
-        prices=None if instance.costs is None else real(instance.costs / np.mean(instance.costs)),
-        key=draws.key(call.seed),
-        timing=(np.int32(call.batch), np.int32(call.delay)) if call.waits else None,
-        flag=np.int32(1), cap=np.int32(call.cap), noise=call.noise,
-    )  # fmt: skip
+    fields |= dict(flag=np.int32(1), cap=np.int32(call.cap), noise=call.noise)
+    timing = (np.int32(call.batch), np.int32(call.delay)) if call.waits else None
+    return Inputs(**fields, key=draws.key(call.seed), timing=timing)
