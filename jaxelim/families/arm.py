@@ -224,8 +224,9 @@ class ArmModel(Family):
         return instance.means.reshape(-1, instance.K)
 
     def scales(self, means: Array, source: Any = None) -> Any:
-        """Statistics of one pull at a truth with these means, whose loss is the truth's: [K]."""
-        return self.first(means)
+        """Statistics of one pull at a truth with these means, its weight in place of n: [K]."""
+        one = self.first(means)
+        return one._replace(n=self.weight(one))
 
     def truth(self, features: Any, theta: Array, scales: Any, pieces: Pieces) -> Evidence:
         space, stat = ArmContext(PLAIN, theta), scales._replace(mean=theta)

@@ -15,7 +15,7 @@ import scipy  # its parts are imported on first use
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts import Family, Problem, Source
+from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.pieces import HalfSpaces, Interval, Pieces
 from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.views import Snapshot, Statistics, View
@@ -223,9 +223,6 @@ class Gaussian(OneParameter):
             return None
         squares = np.square(self.std).reshape(-1, *[1] * (like.ndim - 1))
         return 1 / jnp.broadcast_to(jnp.asarray(squares, like.dtype), like.shape)
-
-    def scales(self, means: Array, source: Source | None = None) -> Stat:
-        return Stat(self.weight(Stat(jnp.ones_like(means), means)), means)
 
     def reach(self, stat: Stat, radius: Array, up: Array | bool) -> Array:
         """sqrt(2 radius)."""

@@ -62,11 +62,8 @@ def excess(r: Array) -> Array:
     return jnp.where(near, value, r - log1p(r))
 
 
-@excess.defjvp
-def _(of: tuple, toward: tuple) -> tuple[Array, Array]:
-    """r/(1 + r); that of the series and of the difference would cost more, and digits."""
-    (r,), (by,) = of, toward
-    return excess(r), r * (1 / (1 + r)) * by
+# That of the series and of the difference would cost more, and digits.
+excess.defjvps(lambda by, _, r: r * (1 / (1 + r)) * by)
 
 
 @jax.custom_jvp
@@ -77,12 +74,7 @@ def time_loss(r: Array) -> Array:
     return jnp.where(near, value, log1p(r) - ratio)
 
 
-@time_loss.defjvp
-def _(of: tuple, toward: tuple) -> tuple[Array, Array]:
-    """r/(1 + r)^2."""
-    (r,), (by,) = of, toward
-    inverse = 1 / (1 + r)
-    return time_loss(r), r * inverse * inverse * by
+time_loss.defjvps(lambda by, _, r: r * (1 / (1 + r)) * (1 / (1 + r)) * by)
 
 
 def count_loss(mean: Array, by: Array) -> Array:

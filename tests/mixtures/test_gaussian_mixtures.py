@@ -28,60 +28,32 @@ def log_e(family, features, stats, shape, constants=()):
     return cases.computed(cases.log_e, family, space, stats, shape, Grid())
 
 
-def arms_of(rng, k=6):
-    counts = np.floor(10 ** rng.uniform(0, 4, k))
-    return counts, rng.normal(size=k)
-
-
-def by_strength(counts, std=1.0):
-    """n' and the price of arms: [K, J] each."""
-    n = counts[:, None]
-    return n * n / (n + C) / np.broadcast_to(std, counts.shape)[:, None] ** 2, np.log1p(n / C) / 2
-
-
-def pair_value(margin, n, price, i):
-    """log e of arm i against all, the infimum inside the sum."""
-    middle = n[i] * n / (n[i] + n)
-    value = cases.mean_exp(middle * margin[:, None] ** 2 / 2 - price[i] - price)
-    return np.where(margin > 0, value, -np.inf)
-
-
 @pytest.mark.parametrize("std", [None, (1.0, 2.0, 0.5, 1.5, 3.0, 1.0)])
-def test_pairs_slack_rows_and_levels(std):
-    rng = np.random.default_rng(0)
-    counts, means = arms_of(rng)
+def test_independent_arms(std):
+    """Of {y . mu <= c}: margin^2/(2 sum_k y_k^2/n'_k), less the prices of the arms in y."""
+    rng, every, eye = np.random.default_rng(0), np.ones(6, bool), np.eye(6)
+    counts, means = np.floor(10 ** rng.uniform(0, 4, 6)), rng.normal(size=6)
     family = LinearGaussian() if std is None else je.Gaussian(list(std))
-    n, price = by_strength(counts, 1.0 if std is None else np.array(std))
-    others, above, every = np.arange(6) != 2, means > 0.1, np.ones(6, bool)
-    slack, several, level, wrong = (
-        log_e(family, np.eye(6), statistics(counts, means), shape) for shape in (
-            Pairs(np.int32(2), others, slack=0.3),
-            Pairs(np.array([2, 4], np.int32), np.tile(others, 2)),
-            Pairs(None, every, above, level=0.1), Pairs(None, every, ~above, level=0.1),
-        )
-    )  # fmt: skip
-    known = np.array([pair_value(means[i] - means, n, price, i) for i in (2, 4)])
-    np.testing.assert_allclose(several.reshape(2, 6)[:, others], known[:, others], rtol=1e-12)
-    known = pair_value(means[2] - means + 0.3, n, price, 2)
-    np.testing.assert_allclose(slack[others], known[others], rtol=1e-12)
-    known = cases.mean_exp(n * (means - 0.1)[:, None] ** 2 / 2 - price)
-    np.testing.assert_allclose(level, known, rtol=1e-12)
-    assert np.all(np.isneginf(wrong))
-
-
-def test_half_spaces_of_independent_arms():
-    rng = np.random.default_rng(3)
-    counts, means = arms_of(rng)
-    y, offsets = rng.normal(size=(5, 6)), rng.normal(size=5)
-    y[0, 2:] = 0
-    n, price = by_strength(counts)
-    margin = y @ means - offsets
-    value = margin[:, None] ** 2 / (2 * (y**2 @ (1 / n))) - (y != 0) @ price
-    shape = HalfSpaces(y, offsets, np.ones(5, bool))
-    found = log_e(LinearGaussian(), np.eye(6), statistics(counts, means), shape)
-    known = np.where(margin > 0, cases.mean_exp(value), -np.inf)
-    assert np.isfinite(known).any()
-    np.testing.assert_allclose(found, known, rtol=1e-10)
+    n = counts[:, None]
+    price = np.log1p(n / C) / 2
+    n = n * n / (n + C) / (1.0 if std is None else np.array(std)[:, None] ** 2)
+    others, above, z, c = np.arange(6) != 2, means > 0.1, *rng.normal(size=(2, 5, 6))
+    z[0, 2:] = 0
+    two, off = eye[[2, 4]][:, None] - eye, means[[2, 4]][:, None] - means
+    for shape, y, margin in (
+        (Pairs(np.int32(2), others, slack=0.3), two[0], off[0] + 0.3),
+        (Pairs(np.array([2, 4], np.int32), np.tile(others, 2)), two.reshape(12, 6), off.ravel()),
+        (Pairs(None, every, above, level=0.1), eye, np.abs(means - 0.1)),
+        (Pairs(None, every, ~above, level=0.1), eye, -np.abs(means - 0.1)),
+        (HalfSpaces(z, c[:, 0], every[:5]), z, z @ means - c[:, 0]),
+    ):
+        norm = np.maximum(y**2 @ (1 / n), 1e-300)
+        known = cases.mean_exp(margin[:, None] ** 2 / (2 * norm) - (y != 0) @ price)
+        known = np.where((margin > 0) & shape.exists, known, -np.inf)
+        found = log_e(family, eye, statistics(counts, means), shape)
+        rtol = 1e-12 if isinstance(shape, Pairs) else 1e-10
+        np.testing.assert_allclose(found, known, rtol=rtol)
+        assert np.isfinite(known).any() == (margin > 0).any()
 
 
 def linear_value(features, counts, y, margin):
