@@ -93,10 +93,8 @@ class ArmModel(Family):
         Weights and off are at least 0. This default finds the root of the derivative, which
         has to be the only one.
         """
-        shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in (w_a, a.mean, w_b, b.mean, off)))
-        off = jnp.broadcast_to(off, shape)
         total = w_a + w_b
-        p = jnp.broadcast_to(jnp.where(total > 0, w_a / jnp.where(total > 0, total, 1), 0.5), shape)
+        p = jnp.where(total > 0, w_a / jnp.where(total > 0, total, 1), 0.5)
         low, high = jnp.zeros_like(off), off
         if np.isfinite(self.high):
             low = jnp.maximum(low, off - (self.high - b.mean))

@@ -188,26 +188,21 @@ class Truth(NamedTuple):
     points: Array
     probabilities: Array
 
-    def wide(self, u: Array) -> tuple[Array, Array]:
-        """Points and probabilities for means u [..]: [.., S] each."""
+    def side(self, u: Array, up: Array | bool) -> tuple[Array, ...]:
+        """x - u or u - x and its probabilities, the edge of a unit bet, whether all is staked."""
         shape = jnp.broadcast_shapes(jnp.shape(u), self.mean.shape)
         both = self.points, self.probabilities
-        points, probabilities = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in both)
-        return points, probabilities
-
-    def side(self, u: Array, up: Array | bool) -> tuple[Array, Array, Array]:
-        """x - u or u - x, the edge of a unit bet, and whether the best bet stakes all."""
-        points, p = self.wide(u)
+        points, p = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in both)
         x = jnp.where(jnp.asarray(up)[..., None], points, 1 - points)
         v = jnp.where(up, u, 1 - u)
         off = x - v[..., None]
-        # It may, with no point at the end that loses all.
+        # The best bet may be all, with no point at the end that loses all.
         ratio = jnp.where(x > 0, off / jnp.where(x > 0, x, 1), -jnp.inf)
-        return off, v, jnp.sum(jnp.where(p > 0, p * ratio, 0), -1) >= 0
+        return off, p, v, jnp.sum(jnp.where(p > 0, p * ratio, 0), -1) >= 0
 
     def bet(self, u: Array, up: Array | bool) -> tuple[Array, Array]:
         """As of `Wins`. KL_inf has the derivative -b or b in u. (Honda & Takemura, theorem 8)"""
-        (_, p), (off, v, whole) = self.wide(u), self.side(u, up)
+        off, p, v, whole = self.side(u, up)
         first = jnp.sum(p * off, -1)
         inside, largest = (first > 0) & ~whole, 1 / v
 
@@ -229,7 +224,7 @@ class Truth(NamedTuple):
 
     def won(self, u: Array, up: Array | bool) -> Array:
         """KL_inf against means of at most u (up), or of at least u."""
-        (_, p), (off, _, _) = self.wide(u), self.side(u, up)
+        off, p, *_ = self.side(u, up)
         wealth = 1 + self.bet(u, up)[0][..., None] * off
         some = (p > 0) & (wealth > 0)
         return jnp.sum(jnp.where(some, p * jnp.log(jnp.where(some, wealth, 1)), 0), -1)
@@ -353,8 +348,6 @@ class Bounded(ArmModel):
         """There w_a times the best bet on a is w_b times that on b."""
         a, b, off = self._scaled(a), self._scaled(b), off / self.width
         m_a, m_b = a.mean, b.mean
-        shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in (w_a, m_a, w_b, m_b, off)))
-        off = jnp.broadcast_to(off, shape)
         low = jnp.maximum(off - (1 - m_b), 0)
         high = jnp.where(off > 0, jnp.clip(m_a, low, off), low)
 

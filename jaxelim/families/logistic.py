@@ -13,6 +13,7 @@ one, m its largest change of a score, always descend. (Bach 2010)
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -129,12 +130,9 @@ class Logistic(Family):
         self, space: Any, t: Array, counts: Array, ones: Array, theta: Array, go: Array
     ) -> Statistics:
         """The statistics of these counts and sums, fitted from theta [d] on where `go` holds."""
-        zeros = counts - ones
-
-        def slope(p: Array, q: Array) -> Array:
-            return zeros * p - ones * q
-
-        theta = least(space, slope, counts, self.ridge, jnp.zeros_like(theta), theta, go)
+        zeros, prior = counts - ones, jnp.zeros_like(theta)
+        fit = partial(least, space, lambda p, q: zeros * p - ones * q, counts, self.ridge)
+        theta = fit(prior, theta, go)
         means = sides(space.over_arms(theta))[0]
         return Statistics(t=t, counts=counts, means=means, reward_sums=ones, theta_hat=theta)
 

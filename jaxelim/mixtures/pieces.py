@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.mixtures import Grid, log_mean_exp, of_features, spread
+from jaxelim.mixtures import Grid, Weighed, log_mean_exp, of_features, spread
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family
@@ -320,8 +320,8 @@ def difference(
     if hasattr(family, "weighed"):
         arms = family.weighed(grid, counts)
         precision = harmonic(arms.precision[a], arms.precision[b])
-        reach = radius(precision, arms.price[a] + arms.price[b], log_level)
-        return means[a] - means[b] - reach, means[a] - means[b] + reach
+        own = Weighed(precision, arms.price[a] + arms.price[b])
+        return _around(means[a] - means[b], own, log_level)
     if family.convex_in != "mean":
         lower, upper = interval(family, counts, means, grid, log_level + np.log(2), moments)
         return lower[a] - upper[b], upper[a] - lower[b]
@@ -346,20 +346,19 @@ def directions(
     y [Q, d], centres y . theta_hat [Q] without a ridge, features [K, d], counts [K]; log_level is
     log(1/delta), whatever the number of directions.
     """
-    of_y = of_features(grid, y, features, counts)
-    reach = radius(of_y.precision, of_y.price, log_level)
-    return centres - reach, centres + reach
+    return _around(centres, of_features(grid, y, features, counts), log_level)
 
 
-def radius(precision: Array, price: Array, log_level: Array | float) -> Array:
-    """The r at which log mean_j exp(precision_j r^2/2 - price_j) is the level: [Q]."""
+def _around(centres: Array, own: Weighed, log_level: Array | float) -> Pair:
+    """centres -+ the r at which log mean_j exp(precision_j r^2/2 - price_j) is the level: [Q]."""
 
     def below(r: Array) -> Array:
-        return _log_mean((r * r / 2)[..., None] * precision - price) < log_level
+        return _log_mean((r * r / 2)[..., None] * own.precision - own.price) < log_level
 
-    zero = jnp.zeros_like(price[..., 0])
-    reach = crossing(below, zero, jnp.full_like(zero, _FAR))
-    return jnp.where(reach >= _FAR, jnp.inf, reach)
+    zero = jnp.zeros_like(own.price[..., 0])
+    r = crossing(below, zero, jnp.full_like(zero, _FAR))
+    r = jnp.where(r >= _FAR, jnp.inf, r)
+    return centres - r, centres + r
 
 
 def _log_mean(values: Array) -> Array:
