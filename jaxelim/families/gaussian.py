@@ -286,23 +286,18 @@ class LinearGaussian(Gaussian):
     def start(
         self, space: LinearContext, problem: Problem, tables: dict, rewards: Array
     ) -> LinearStatistics:
-        owned = space.features.ndim == 3  # lanes have features of their own
-
-        def of_lanes(table: Array) -> Array:
-            shape = *table.shape, rewards.shape[1]
-            return table if owned else jnp.broadcast_to(table[..., None], shape)
-
-        if owned:
+        if space.features.ndim == 3:  # lanes have features of their own
             theta_hat = jnp.einsum("dkb,kb->db", tables["estimator"], rewards, precision="highest")
         else:
             theta_hat = jnp.matmul(tables["estimator"], rewards, precision="highest")
-        means, g = space.over_arms(theta_hat), of_lanes(tables["g"])
-        square = self.form == "square"
+            b = rewards.shape[1:]
+            tables = {k: jnp.broadcast_to(x[..., None], x.shape + b) for k, x in tables.items()}
+        means, g, diagonal = space.over_arms(theta_hat), tables["g"], self.form == "diagonal"
         stats = LinearStatistics(
             t=jnp.full(rewards.shape[1:], len(rewards), jnp.int32), counts=jnp.ones_like(means),
             means=means, theta_hat=theta_hat if self.keeps_theta else None,
             reward_sums=rewards if self.keeps_sums else None, products=None,
-            design=SquareDesign(g, of_lanes(tables["matrix"])) if square else DiagonalDesign(g),
+            design=DiagonalDesign(g) if diagonal else SquareDesign(g, tables["matrix"]),
         )  # fmt: skip
         rows = linear.cached(Snapshot.of(self, problem, space, stats).shape)
         if rows is None or not self.keeps_products:

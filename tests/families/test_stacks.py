@@ -1,7 +1,6 @@
 """Stacks that end: the twin pull by pull, what is decided, and the runs of every rule."""
 
 import dataclasses
-import functools
 import itertools
 from typing import ClassVar
 
@@ -44,10 +43,6 @@ def of(stacks, order="permuted", family=je.Bernoulli()):  # noqa: B008
     return je.Instance.unstructured(source=je.Recorded(stacks, order), family=family)
 
 
-def heuristic(t, delta, log=jnp.log):
-    return log((1 + log(t)) / delta)
-
-
 CASES = [
     ("coins", "bai", "uniform", {}),
     *(pytest.param(*case, marks=SLOWLY) for case in (
@@ -65,11 +60,10 @@ def test_the_twin_pulls_the_same_arms(kind, problem, rule, wait):
     stopping = {"llr": je.LLR(), "selective": je.SelectiveElimination()}
     for delta in (0.3, 1e-9):
         run = twin.run(world(stacks), spec, name, noise=np.zeros(sum(SIZES) + 1), delta=delta,
-                       stopping=tuple(stopping), beta=functools.partial(heuristic, log=np.log),
-                       **wait, **settings)  # fmt: skip
+                       stopping=tuple(stopping), beta=twin.gk16, **wait, **settings)  # fmt: skip
         for stop, by in stopping.items():
             found = je.trace(of(stacks, "given", family), ours, plays, delta=delta, stopping=by,
-                             threshold=heuristic, **wait)  # fmt: skip
+                             threshold=je.GK16(), **wait)  # fmt: skip
             theirs = run.stops[stop]
             assert found.stopped and theirs.stopped and found.samples == theirs.samples
             np.testing.assert_array_equal(found.arms, run.arms[: found.samples])
@@ -94,7 +88,7 @@ def test_every_rule_ends_with_the_answer(rule, problem, family):
     stopping = je.LLR(), je.SelectiveElimination(), je.FullElimination()
     found = je.simulate(of(COINS, family=family), problem, rule, delta=1e-300, runs=8,
                         stopping=je.Native() if native else stopping,
-                        threshold=heuristic)  # fmt: skip
+                        threshold=je.GK16())  # fmt: skip
     assert found.stopped.all() and found.correct.all()
     assert (found.pulls <= SIZES).all() and (found.samples > 2 * min(SIZES)).all()
     if not native:  # tau_full <= tau_selective <= tau_LLR
@@ -108,7 +102,7 @@ def test_equal_known_means_do_not_hand_the_answer_to_a_third_arm():
     for problem in (je.BestArm(0.01), je.TopM(2)):
         for stopping in (je.SelectiveElimination(), je.FullElimination()):
             found = je.simulate(of(stacks), problem, je.Uniform(), delta=1e-9, runs=20,
-                                stopping=stopping, threshold=heuristic)  # fmt: skip
+                                stopping=stopping, threshold=je.GK16())  # fmt: skip
             assert found.stopped.all() and found.correct.all()
             assert not found.answer[..., 2].any()
 
