@@ -9,6 +9,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn, dataclass_transform
 
 import tyro
@@ -19,7 +20,6 @@ from jaxelim.parallel import use_all_cores
 
 
 @dataclass_transform(kw_only_default=True)
-@dataclasses.dataclass(kw_only=True)
 class Command(abc.ABC):
     """A command; its options are the fields of a subclass, which becomes a dataclass."""
 
@@ -29,6 +29,19 @@ class Command(abc.ABC):
     @abc.abstractmethod
     def act(self) -> int | None:
         """Do what the command says; returns the exit code, None for 0."""
+
+    def check_files(self) -> None:
+        """Refuse what --output and --figure name, if it cannot be written, before all work."""
+        for name, check in (("output", "files:writable_file"), ("figure", "figures:figure_file")):
+            if getattr(self, name, None) is not None:  # matplotlib is slow to import
+                pkgutil.resolve_name(f"jaxelim.{check}")(name, getattr(self, name))
+
+
+def write(path: Path | None, contents: Callable[[Path], Any]) -> None:
+    """Write the file that a command is asked for, if any, and say so."""
+    if path is not None:
+        contents(path)
+        print(f"wrote {path}")
 
 
 class Compiles(Command):
@@ -57,38 +70,29 @@ def main(arguments: list[str] | None = None) -> int:
 _COMMANDS: dict[str, Any] = {
     "run": "results.Run",
     "study": "results.StudyOf",
-    "live": {name.lower(): f"live_runs.{name}"
-             for name in ("New", "Ask", "Tell", "Show", "Add", "Remove", "Stop")},
+    "live": ("A live run: the rule says which arm is next, and you say what it gave.",
+             {name.lower(): f"live_runs.{name}"
+              for name in ("New", "Ask", "Tell", "Show", "Add", "Remove", "Stop")}),
     "show": "results.Show",
     "plot": "results.Plot",
-    "instances": {"list": "instances.List", "describe": "instances.Describe"},
-}
-"""Where each command is. Only the one that is called is imported: some need slow libraries."""
-_GROUPS = {
-    "live": "A live run: the rule says which arm is next, and you say what it gave.",
-    "instances": "The shipped instances, and how hard an instance is.",
-}
+    "instances": ("The shipped instances, and how hard an instance is.",
+                  {"list": "instances.List", "describe": "instances.Describe"}),
+}  # fmt: skip
+"""Where each command is, or the help of a group and its commands. Only the one that is called is
+imported: some need slow libraries."""
 
 
-def _command(name: str, place: Any) -> Any:
-    """The class of a command; of a group, what has its help."""
-    if isinstance(place, dict):
-        return type(name, (), {"__doc__": _GROUPS[name]})
-    return pkgutil.resolve_name(f"jaxelim.cli.{place}")
-
-
-def _parsed(words: list[str], known: dict[str, Any] = _COMMANDS, name: str = "") -> Command:
+def _parsed(words: list[str], name: str = "", text: Any = __doc__, known: Any = _COMMANDS) -> Any:
     """The command that the words name, with its settings."""
-    prog = f"jaxelim {name}".strip()
-    if words and words[0] in known:
-        one = known[words[0]]
-        if isinstance(one, dict):
-            return _parsed(words[1:], one, words[0])
-        return tyro.cli(_command(words[0], one), args=words[1:], prog=f"{prog} {words[0]}")
-    return tyro.extras.subcommand_cli_from_dict(
-        {name: _command(name, one) for name, one in known.items()},
-        args=words, prog=prog, description=_GROUPS.get(name, __doc__),
-    )  # fmt: skip
+    prog, one = f"jaxelim {name}".strip(), known.get(words[0]) if words else None
+    if isinstance(one, tuple):
+        return _parsed(words[1:], words[0], *one)
+    if one is not None:
+        kind = pkgutil.resolve_name(f"jaxelim.cli.{one}")
+        return tyro.cli(kind, args=words[1:], prog=f"{prog} {words[0]}")
+    kinds = {key: pkgutil.resolve_name(f"jaxelim.cli.{one}") if isinstance(one, str)
+             else type(key, (), {"__doc__": one[0]}) for key, one in known.items()}  # fmt: skip
+    return tyro.extras.subcommand_cli_from_dict(kinds, args=words, prog=prog, description=text)
 
 
 def guarded(name: str, act: Callable[[], int | None]) -> int:

@@ -9,7 +9,7 @@ import tyro
 from jaxelim import catalogue, checks, instances
 from jaxelim.bounds import complexity
 from jaxelim.bounds.bounds import in_words
-from jaxelim.cli import Command, Compiles
+from jaxelim.cli import Command, Compiles, write
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.experiment import Settings as Given
 
@@ -71,9 +71,8 @@ class OnInstance(OfProblem):
 
     def made(self) -> tuple[Instance, Any]:
         """The instance, with what is asked for, and the problem."""
-        given = {name: getattr(self, name) for name in ("family", "source", "costs")}
-        changes = {name: catalogue.made(name, one) for name, one in given.items()
-                   if one not in (None, ())}  # fmt: skip
+        changes = {name: catalogue.made(name, one) for name in ("family", "source", "costs")
+                   if (one := getattr(self, name)) not in (None, ())}  # fmt: skip
         instance = instances.load_instance(self.instance).replace(**changes)
         return instance, catalogue.problem_on(self.instance, self.problem)
 
@@ -104,12 +103,10 @@ class Describe(OnInstance):
         from jaxelim import figures  # matplotlib is slow to import
 
         delta = checks.real("delta", self.delta, low=0, high=1, open=True)
-        if self.figure is not None:
-            figures.figure_file("figure", self.figure)
+        self.check_files()
         instance, problem = self.made()
         solved = complexity(instance, problem, gap=self.gap)
         head = f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}"
         print(head, *in_words(delta, solved, problem.right_answers(instance.means)), sep="\n  ")
-        if self.figure is not None:
-            figures.save(figures.allocation_figure(solved, str(self.instance)), self.figure)
-            print(f"wrote {self.figure}")
+        drawn = figures.allocation_figure
+        write(self.figure, lambda path: figures.save(drawn(solved, self.instance), path))

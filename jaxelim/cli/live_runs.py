@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from jaxelim import catalogue, checks, instances
-from jaxelim.cli import Compiles
+from jaxelim.cli import Compiles, write
 from jaxelim.cli.instances import Rule, Settings, Threshold, text
 from jaxelim.errors import ArgumentError, StoreError
 from jaxelim.files import writable_file
@@ -42,8 +42,7 @@ class New(Settings):
     def act(self) -> None:
         if (self.features is None) == (not self.arms):
             raise ArgumentError("arms", self.arms, "--arms NAME NAME .. or --features FILE")
-        arms: Any = list(self.arms)
-        costs: Any = self.costs or None
+        arms, costs = list(self.arms), self.costs or None
         if self.features is not None:
             of_file = instances.load_instance(self.features)
             arms, costs = of_file.arms, costs or of_file.costs
@@ -53,8 +52,8 @@ class New(Settings):
         rule, family = (catalogue.made(x, getattr(self, x)) for x in ("rule", "family"))
         writable_file("file", self.file)
         stack = self.stack[0] if len(self.stack) == 1 else self.stack or None
-        own: Any = dict(family=family, costs=costs, run=self.run, most_arms=self.most_arms)
-        with LiveRun(arms, problem, rule, stack=stack, **own, **self.settings()) as run:
+        with LiveRun(arms, problem, rule, family=family, costs=costs, stack=stack, run=self.run,
+                     most_arms=self.most_arms, **self.settings()) as run:  # fmt: skip
             run.save(self.file)
             n = len(run.names)
             print(f"{self.file}: {rule!r}, {problem!r}, {n} arm{'s' * (n > 1)} of {family!r}, "
@@ -144,17 +143,15 @@ class Show(OfFile):
     """Draw the evidence into this file."""
 
     def act(self) -> None:
-        if self.figure is not None:
-            from jaxelim.figures.style import figure_file, save  # matplotlib is slow to import
-
-            figure_file("figure", self.figure)
+        self.check_files()
         run = LiveRun.load(self.file, attach=False)
         print(run.summary(self.forecast))
         if run.answer is not None:
             print(run.evidence)
         if self.figure is not None:
-            save(run.figure(), self.figure)
-            print(f"wrote {self.figure}")
+            from jaxelim.figures import save  # matplotlib is slow to import
+
+            write(self.figure, lambda path: save(run.figure(), path))
 
 
 class Add(OfFile):
@@ -163,18 +160,14 @@ class Add(OfFile):
     arm: Annotated[str, tyro.conf.Positional]
     """Its name."""
 
-    change = staticmethod(LiveRun.add)
-
     def act(self) -> None:
         with self.changed() as run:
-            self.change(run, self.arm)
+            getattr(run, type(self).__name__.lower())(self.arm)
             print(Report(run).standing())
 
 
 class Remove(Add):
     """Let an arm leave a run with --most-arms."""
-
-    change = staticmethod(LiveRun.remove)
 
 
 class Stop(OfFile):

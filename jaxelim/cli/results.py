@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from jaxelim import catalogue, checks, figures
-from jaxelim.cli import Command, Compiles
+from jaxelim.cli import Command, Compiles, write
 from jaxelim.cli.instances import OnInstance, Settings, text
 from jaxelim.errors import ArgumentError
 from jaxelim.files import make_folder, writable_file
@@ -45,14 +45,11 @@ class Run(OnInstance, Settings):
 
     def act(self) -> None:
         instance, problem = self.made()
-        if self.output is not None:
-            writable_file("output", self.output)
+        self.check_files()
         rule, layout = catalogue.made("rule", self.rule), Engine(lanes=self.lanes)
         result = simulate(instance, problem, rule, engine=layout, **self.settings())
         print(result.summary())
-        if self.output is not None:
-            result.save(self.output)
-            print(f"wrote {self.output}")
+        write(self.output, result.save)
 
 
 class StudyOf(Compiles):
@@ -85,22 +82,15 @@ class StudyOf(Compiles):
         given = files.study_arguments(self.file)
         asked = {"runs": self.runs, "store": self.store}
         given |= {name: one for name, one in asked.items() if one is not None}
-        if self.output is not None:
-            writable_file("output", self.output)
-        if self.figure is not None:
-            figures.figure_file("figure", self.figure)
+        self.check_files()
         checks.integer("workers", self.workers, low=0)
         with asked_for(self.workers, self.scheduler) as executor:
             found = study(**given, executor=executor)
         print(found.summary())
         if len(found.rules) > 1:
             print(found.compare(self.baseline, by=self.by))
-        if self.output is not None:
-            found.save(self.output)
-            print(f"wrote {self.output}")
-        if self.figure is not None:
-            figures.save(found.figure(log=self.log), self.figure)
-            print(f"wrote {self.figure}")
+        write(self.output, found.save)
+        write(self.figure, lambda path: figures.save(found.figure(log=self.log), path))
 
 
 class Show(Command):

@@ -152,7 +152,7 @@ def allocation_figure(solved: Complexity, name: str | None = None) -> Figure:
         solved: of one instance, the result of `complexity`.
         name: of the instance, for the title; None: left out.
     """
-    figure, ((left, right),) = panels((9, 3.8), 2)
+    figure, ((left, right),) = panels((9, 3.7), 2)
     order = np.argsort(-solved.allocation, kind="stable")[:20]
     shares, rest = solved.allocation[order], solved.allocation.size - order.size
     left.bar(np.arange(order.size), shares, color=_BLUE)
@@ -166,11 +166,10 @@ def allocation_figure(solved: Complexity, name: str | None = None) -> Figure:
     right.axhline(best, color=GREY, linewidth=1, linestyle="--", label=f"H* = {best:.4g}")
     right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set(xlabel="piece, by rising information", ylabel="H_p (per sample)")
-    right.legend(frameon=False)
     where = "" if name is None else f" on {name}"
     title = f"optimal allocation{where}, duality gap {float(solved.gap):.0e}"
     figure.suptitle(title, fontsize=10, parse_math=False)
-    return figure
+    return legend(figure)
 
 
 def live_figure(run: Any) -> Figure:
@@ -188,7 +187,6 @@ def live_figure(run: Any) -> Figure:
     left.axvline(level, color=_ORANGE, linestyle="--", label=f"needed: {level:.3g}")
     left.set_yticks(range(len(pieces)), pieces)
     left.set_xlabel(f"evidence ({words}) for each comparison")
-    left.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     places, label = np.arange(len(arms)), "mean; the number of pulls on the right"
     right.plot(run.means, places, "o", color=_BLUE)
     if known is not None:
@@ -203,4 +201,4 @@ def live_figure(run: Any) -> Figure:
     right.set_xlabel(label)
     for axes in (left, right):
         axes.invert_yaxis()
-    return figure
+    return legend(figure)

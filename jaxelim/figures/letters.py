@@ -9,11 +9,6 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-_BOXES = "Last Resort"
-"""The name of a font that has a box for every letter."""
-_NOTE = 100
-"""Most characters of a line of the legend of numbers."""
-
 
 def fit(figure: Figure) -> None:
     """Give all texts of a figure fonts that have their letters.
@@ -35,7 +30,7 @@ def fit(figure: Figure) -> None:
             text.set_fontfamily([*text.get_fontfamily(), *fonts])
     if numbers:
         legend = ", ".join(f"{number} = {ascii(name)}" for name, number in numbers.items())
-        figure.supxlabel("\n".join(textwrap.wrap(legend, _NOTE)), fontsize=7)
+        figure.supxlabel("\n".join(textwrap.wrap(legend, 100)), fontsize=7)
 
 
 def _drawn(text: str, numbers: dict[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -62,7 +57,7 @@ def _fonts(letters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     plain = {
         font.name: font.fname for font in font_manager.fontManager.ttflist
         if font.style == "normal" and font.weight in (400, "normal", "regular")
-        and not font.name.startswith(_BOXES)
+        and not font.name.startswith("Last Resort")  # which has a box for every letter
     } if letters else {}  # fmt: skip
     found = []
     for name in sorted(plain, key=lambda name: (-len(letters & _of_file(plain[name])), name)):

@@ -116,9 +116,8 @@ def figure_file(name: str, path: Any) -> Path:
 
 
 def panels(
-    size: tuple[float, float] = (7, 4.2), columns: int = 1, rows: int = 1, grid: Any = "both",
-    **how: Any,
-) -> tuple[Figure, Any]:  # fmt: skip
+    size: tuple = (7, 4.2), columns: int = 1, rows: int = 1, grid: Any = "both", **how: Any
+) -> tuple[Figure, Any]:
     """A figure of panels [rows, columns] with a light grid; its size in inches."""
     figure = Drawing(figsize=size, layout="constrained")
     found = figure.subplots(rows, columns, squeeze=False, **how)
@@ -141,27 +140,21 @@ def logarithmic(axis: Axis) -> None:
         axis.set_major_formatter(ScalarFormatter(useOffset=False))
 
 
-def legend(figure: Figure, where: str | None = None, note: str | None = None) -> Figure:
-    """Add a legend of all panels, with the title `note`; return the figure.
+def legend(figure: Figure, loc: Any = "outside lower center", note: str | None = None) -> Figure:
+    """Add a legend of all panels outside them, with the title `note`; return the figure.
 
-    It is outside the panels, such as "upper left", with as many columns as its labels leave
-    room for. By default it is in the panel, but below it if it has more than 8 lines, as it
-    would hide the curves.
+    It has as many columns as its labels leave room for, and the figure is higher by its lines.
     """
     named: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
-    own: Any = dict(handles=list(named.values()), labels=list(named), frameon=False, title=note)
-    if where is None and len(named) <= 8:
-        figure.axes[0].legend(fontsize=9, title_fontsize=9, **own)
-        return figure
-    if where is None:
-        figure.set_figheight(figure.get_figheight() + 1)
     widths = np.sort([-0.6 - 0.06 * len(label) for label in named])  # inches, the widest first
     columns = max(1, min(5, int((-widths.cumsum() <= figure.get_figwidth()).sum())))
-    place: Any = f"outside {where or 'lower center'}"
-    figure.legend(loc=place, ncols=columns, fontsize=8, title_fontsize=8, **own)
+    lines = -(-len(named) // columns) + (note is not None)
+    figure.set_figheight(figure.get_figheight() + 0.18 * lines)
+    figure.legend(list(named.values()), list(named), frameon=False, fontsize=8, title=note,
+                  loc=loc, title_fontsize=8, ncols=columns)  # fmt: skip
     return figure
 
 

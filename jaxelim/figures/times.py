@@ -38,7 +38,7 @@ def tau_figure(results: Any, *, bounds: bool = True, bins: int = 40) -> Figure:
     edges = np.geomspace(np.nanmin(every) / 1.05, np.nanmax(every) * 1.05, bins + 1)
     cut = any(np.isnan(tau).any() for _, tau in drawn)
     mean = "mean of those that stopped (biased low)" if cut else "mean"
-    figure, ((axes,),) = panels((7, max(2.4, 1.4 + 0.75 * len(drawn))), grid="x")
+    figure, ((axes,),) = panels((7, max(2.2, 1.2 + 0.75 * len(drawn))), grid="x")
     for row, (one, tau) in enumerate(reversed(drawn)):
         heights, colour = np.histogram(tau[np.isfinite(tau)], edges)[0], one.style["color"]
         axes.stairs(row + 0.85 * heights / heights.max(), edges, baseline=row, fill=True,
@@ -52,7 +52,7 @@ def tau_figure(results: Any, *, bounds: bool = True, bins: int = 40) -> Figure:
              xlabel="tau (samples); heights are to scale within a row")  # fmt: skip
     axes.set_yticks(np.arange(len(drawn)), [one.label(tau) for one, tau in reversed(drawn)])
     logarithmic(axes.xaxis)
-    return legend(figure, "upper center")
+    return legend(figure, "outside upper center")
 
 
 def survival_figure(results: Any, *, bounds: bool = True) -> Figure:
@@ -181,7 +181,7 @@ def study_figure(results: Any, *, log: bool = False, level: float = 0.95) -> Fig
     if single:
         words.pop(1)
         logs, at = logs[:2], np.array([-0.6, len(names) - 0.4])
-    size = max(_WIDTH * len(columns), 6.5), len(words) * _HEIGHT + 0.8
+    size = max(_WIDTH * len(columns), 6.5), len(words) * _HEIGHT + 0.4
     figure, drawn = panels(size, len(columns), len(words), sharex="col")
     line: Any = dict(color="black", linewidth=1.3)
     for (*means, errors), (title, given) in zip(drawn.T, columns.items(), strict=True):
@@ -210,7 +210,7 @@ def study_figure(results: Any, *, log: bool = False, level: float = 0.95) -> Fig
         means[0].set_title(title, fontsize=10)
     for axes, word in zip(drawn[:, 0], words, strict=True):
         axes.set_ylabel(word)
-    return legend(figure, "lower center", f"{cut} runs cut off: {BIASED}" if cut else None)
+    return legend(figure, note=f"{cut} runs cut off: {BIASED}" if cut else None)
 
 
 def comparison_figure(comparison: Any) -> Figure:
@@ -234,7 +234,7 @@ def comparison_figure(comparison: Any) -> Figure:
         raise ArgumentError("comparison", comparison, "two or more runs of each result")
     of = OF[rows[0]["by"]]
     low, high = min(seen.min(), 1.0) / 1.05, max(seen.max(), 1.0) * 1.05
-    size = 10, 1.7 + 0.42 * len(rows)
+    size = 10, 1.3 + 0.42 * len(rows)
     figure, ((left, right),) = panels(size, 2, grid="x", sharey=True, width_ratios=(3, 2))
     y = np.arange(len(rows))[::-1]
     for axes, n, up, name, label in (
@@ -271,4 +271,4 @@ def comparison_figure(comparison: Any) -> Figure:
     # a larger delta would leave no room for the rates
     right.set(xlim=(0, most), ylim=(-0.6, len(rows) - 0.4), ylabel="the same rows",
               xlabel="share of runs with a wrong answer")  # fmt: skip
-    return legend(figure, "upper left")
+    return legend(figure, "outside upper left")

@@ -11,6 +11,7 @@ import threading
 import time
 import tomllib
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -26,10 +27,7 @@ from jaxelim.files import writable_file
 from tests.simulation.comparison_cases import made
 
 ROOT = Path(__file__).parents[2]
-
-
-def never(*_, **__):
-    raise AssertionError("nothing may run")
+never = mock.Mock(side_effect=AssertionError("nothing may run"))
 
 
 # The version
@@ -47,33 +45,27 @@ def test_the_version_has_one_source(capsys):
 # Options
 
 
-class Reached(Exception):
-    """Carries what `simulate` was given."""
+@pytest.fixture
+def given(monkeypatch):
+    """What `jaxelim run` passes to `simulate`, which runs nothing."""
+    found = {}
+    none, arms = np.zeros((1, 1, 3), int), np.ones((1, 1, 3, 2), int)
+    found["result"] = made([3.0, 4.0, 5.0], tests_stopping=none, tests_sampling=none, pulls=arms,
+                           answer=arms > 0)  # fmt: skip
+    monkeypatch.setattr(cli.results, "simulate",
+                        lambda *_, **settings: found.update(settings) or found["result"])
+    return found
 
 
-def test_options_reach_simulate(monkeypatch):
+def test_options_reach_simulate(given):
     """Every option of `jaxelim run` that is an argument of `simulate`."""
-
-    def simulate(*given, **settings):
-        raise Reached(given, settings)
-
-    monkeypatch.setattr(cli.results, "simulate", simulate)
-    options = {
-        "ridge": 0.5, "runs": 7, "seed": 11, "max_samples": 123, "initial_pulls": 3,
-        "batch": 4, "delay": 5,
-    }  # fmt: skip
-    words = [
-        word for name, value in options.items()
-        for word in (f"--{name.replace('_', '-')}", str(value))
-    ]  # fmt: skip
-    with pytest.raises(Reached) as reached:
-        cli.main(["run", "linear-d20", "--delta", "0.2", "0.1", "--lanes", "32",
-                  "--record", "means", *words])  # fmt: skip
-    settings = reached.value.args[1]
-    assert tuple(settings["record"]) == ("means",)
-    assert {name: settings[name] for name in options} == options
-    assert tuple(settings["delta"]) == (0.2, 0.1)
-    assert settings["engine"].lanes == 32
+    options = {"ridge": 0.5, "runs": 7, "seed": 11, "max_samples": 123, "initial_pulls": 3,
+               "batch": 4, "delay": 5}  # fmt: skip
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    assert cli.main(["run", "linear-d20", "--delta", "0.2", "0.1", "--lanes", "32",
+                     "--record", "means", *words]) == 0  # fmt: skip
+    assert {name: given[name] for name in options} == options and given["engine"].lanes == 32
+    assert tuple(given["record"]) == ("means",) and tuple(given["delta"]) == (0.2, 0.1)
 
 
 # Paths are checked before anything runs
@@ -171,9 +163,6 @@ def test_the_example_in_two_dimensions_needs_a_name():
 # Failures while writing
 
 
-NONE, ARMS = np.zeros((1, 1, 3), int), np.ones((1, 1, 3, 2), int)
-RESULT = made([3.0, 4.0, 5.0], tests_stopping=NONE, tests_sampling=NONE, pulls=ARMS,
-              answer=ARMS > 0)  # fmt: skip
 FULL = ("the disk is full; files that were there before are kept. "
         "Free some space and give the same command again")  # fmt: skip
 
@@ -181,8 +170,7 @@ FULL = ("the disk is full; files that were there before are kept. "
 @pytest.mark.parametrize(
     "number, words", [(errno.ENOSPC, FULL), (errno.EIO, "Input/output error")]
 )
-def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, number, words):
-    monkeypatch.setattr(cli.results, "simulate", lambda *_, **__: RESULT)
+def test_a_result_that_cannot_be_written(here, given, monkeypatch, capsys, number, words):
     (here / "r.nc").write_text("older")
     write = os.write
 
@@ -199,22 +187,12 @@ def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, number, word
     assert (here / "r.nc").read_text() == "older" and len(list(here.iterdir())) == 3
 
 
-def test_a_result_replaces_an_older_one(here, monkeypatch):
-    monkeypatch.setattr(cli.results, "simulate", lambda *_, **__: RESULT)
+def test_a_result_replaces_an_older_one(here, given):
     (here / "r.nc").write_text("older")
     assert cli.main(["run", "linear-d10", "--output", "r.nc"]) == 0
     with xr.open_dataset("r.nc", engine="h5netcdf") as back:
-        np.testing.assert_array_equal(back["samples"].values, RESULT.samples)
+        np.testing.assert_array_equal(back["samples"].values, given["result"].samples)
     assert len(list(here.iterdir())) == 3
-
-
-def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
-    def missing(*_, **__):
-        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "x")
-
-    monkeypatch.setattr(cli.results, "simulate", missing)
-    assert cli.main(["run", "linear-d10"]) == 2
-    assert capsys.readouterr().err == "jaxelim: [Errno 2] No such file or directory: 'x'\n"
 
 
 # Ctrl-C
@@ -267,10 +245,14 @@ def test_ctrl_c_on_a_run(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["hard.json"]
 
 
-def test_a_guarded_command_says_how_it_ended(capsys):
-    def interrupted():
-        raise KeyboardInterrupt
-
-    assert cli.guarded("name", interrupted) == 130
-    assert capsys.readouterr().err == "name: interrupted\n"
+def test_a_guarded_command_says_how_it_ended(capsys, monkeypatch):
+    """Ctrl-C, an error of the system, which is one line, and codes."""
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "x")
+    for error, code, words in (
+        (KeyboardInterrupt, 130, "interrupted"),
+        (missing, 2, "[Errno 2] No such file or directory: 'x'"),
+    ):
+        monkeypatch.setattr(cli.results, "simulate", mock.Mock(side_effect=error))
+        assert cli.main(["run", "linear-d10"]) == code
+        assert capsys.readouterr().err == f"jaxelim: {words}\n"
     assert cli.guarded("name", lambda: None) == 0 and cli.guarded("name", lambda: 1) == 1

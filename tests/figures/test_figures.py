@@ -1,14 +1,20 @@
-"""Figures: drawn values, labels with units, files, refusals."""
+"""Figures: drawn values, labels with units and room, names in any script, files, refusals."""
 
 import dataclasses
 import errno
 import functools
+import itertools
 import os
 import re
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 import jaxelim as je
 from experiments import figure1, two_dimensional
@@ -16,7 +22,7 @@ from jaxelim import cli, figures
 from jaxelim.bounds import Complexity
 from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.style import STYLES, style_of
+from jaxelim.figures import arms, letters, style
 from tests.simulation.comparison_cases import INSTANCE, made
 
 RNG = np.random.default_rng(3)
@@ -51,16 +57,11 @@ def dropping(pace, runs=12):
 
 EASY20 = je.Instance.unstructured(np.linspace(1, 0, 20))
 ACTIVE = {"LinGapE": dropping(2), "LinGame": dropping(1)}
-FOUR = {
-    (kind, place): dropping(1 + i)
-    for i, kind in enumerate(("selective", "full"))
-    for place in ("stopping", "both")
-}
+FOUR = {(kind, place): dropping(1 + (kind == "full"))
+        for kind in ("selective", "full") for place in ("stopping", "both")}  # fmt: skip
 PANEL = two_dimensional.Panel(
-    "tau", "eps", "samples", DELTAS,
-    {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": (3 / DELTAS, 0.1 / DELTAS)},
-    {"1/eps": 1 / DELTAS},
-)  # fmt: skip
+    "tau", "eps", "samples", DELTAS, {"full": (1 / DELTAS, 0.1 / DELTAS)}, {"1/eps": 1 / DELTAS}
+)
 FOUND = Complexity(
     value=np.float64(0.1), allocation=np.append(np.arange(30, 0, -1), 0) / 465,
     mixture=np.full(4, 0.25), gap=np.float64(1e-9), converged=np.bool_(True),
@@ -72,6 +73,7 @@ FIGURES = {
     "ratio": lambda: figures.ratio_figure(RATIOS),
     "ratio-sd": lambda: figures.ratio_figure(RATIOS, error="sd"),
     "tau": lambda: figures.tau_figure(TAU),
+    "tau-one": lambda: figures.tau_figure(TAU["LinGapE"]),
     "survival": lambda: figures.survival_figure(TAU),
     "pulls": lambda: figures.pulls_figure(PULLS, most=2),
     "scaling": lambda: two_dimensional.scaling_figure([PANEL] * 4),
@@ -84,10 +86,22 @@ def made_figure(name):
     return FIGURES[name]()
 
 
-UNITS = re.compile(r"samples?\b|share of|active arms|^runs, by rule|natural logarithm"
-                   r"|tau_LLR / tau")  # fmt: skip
-BARE = ("arm, by falling weight", "arm, by falling w*", "eps", "piece, by rising information")
-"""Labels of axes without a unit."""
+def words(figure):
+    """The texts of all legends of a figure, with their titles."""
+    legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()] + figure.legends
+    return [text.get_text() for one in legends for text in (*one.get_texts(), one.get_title())]
+
+
+def rendered(figure):
+    """The renderer that has drawn a figure; warnings, as of labels without room, are errors."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return canvas.get_renderer()
+
+
+UNITS = re.compile(r"samples?\b|share of|active arms|^runs, by rule|natural logarithm|tau_LLR / tau"
+                   "|^arm, by falling w|^eps|^piece, by rising information")  # fmt: skip
+"""Labels of axes with a unit, or of what has none."""
 
 
 def test_curves_differ_without_colour():
@@ -95,8 +109,8 @@ def test_curves_differ_without_colour():
         drawn = [str(line._dash_pattern) for line in made_figure(name).axes[0].lines
                  if not line.get_label().startswith("_")]  # fmt: skip
         assert len(drawn) >= 2 and len(set(drawn)) == len(drawn), (name, drawn)
-    assert len({str(dash) for _, dash in STYLES}) == len(STYLES)
-    assert len({str(style_of(place)) for place in range(36)}) == 36
+    assert len({str(dash) for _, dash in style.STYLES}) == len(style.STYLES)
+    assert len({str(style.style_of(place)) for place in range(36)}) == 36
 
 
 def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
@@ -104,15 +118,8 @@ def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
     figures.save(made_figure("survival"), tmp_path / "x")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert set(before) == {"x.png", "x.pdf"}
-    write, room = os.write, iter([4096, 4096])
-
-    def full(handle, contents):
-        size = next(room, 0)
-        if not size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(handle, contents[:size])
-
-    monkeypatch.setattr(os, "write", full)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(os, "write", mock.Mock(side_effect=[4096, full]))
     with pytest.raises(je.errors.StoreError, match="the disk is full"):
         figures.save(made_figure("tau"), tmp_path / "x")
     monkeypatch.undo()
@@ -121,45 +128,24 @@ def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_axes_have_units_and_no_label_is_cut_off(name):
-    """Samples, shares or a ratio; counts name what they count. No page is empty.
-
-    IPython shows what `_repr_png_` returns.
-    """
+    """Samples, shares or a ratio; counts name what they count. No page is empty."""
     figure = made_figure(name)
-    assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n"  # which IPython shows
     for axes in figure.axes:
         for label in (axes.get_xlabel(), axes.get_ylabel()):
-            assert label and (UNITS.search(label) or label.startswith(BARE)), label
+            assert UNITS.search(label), label
         assert len(axes.lines) + len(axes.patches) + len(axes.collections) >= 2
-    legends = [axes.get_legend() for axes in figure.axes if axes.get_legend() is not None]
-    legends += figure.legends
-    assert legends and all(legend.get_texts() for legend in legends)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # warnings, such as labels that do not fit, are errors here
-    pixels = np.asarray(canvas.buffer_rgba())[..., :3]
-    ink = (pixels.min(-1) < 200).mean()
-    assert 0.005 < ink < 0.6
+    assert words(figure)[0]
+    renderer = rendered(figure)
+    pixels = np.asarray(renderer.buffer_rgba())[..., :3]
+    assert 0.005 < (pixels.min(-1) < 200).mean() < 0.6
     assert any((np.abs(pixels.astype(int) - colour).sum(-1) < 12).any()
                for colour in ([0, 114, 178], [213, 94, 0]))  # fmt: skip
-    page = figure.bbox  # labels lie inside
+    whole = figure.get_tightbbox(renderer)  # in inches: texts, marks and legends lie on the page
+    assert whole.min.min() >= 0 and (whole.max <= figure.get_size_inches()).all()
     for axes in figure.axes:
-        legend = [axes.get_legend()] if axes.get_legend() is not None else []
-        for text in (axes.xaxis.label, axes.yaxis.label, axes.title, *legend):
-            box = text.get_window_extent(canvas.get_renderer())
-            if box.width == 0:  # no text
-                continue
-            assert box.x0 >= page.x0 and box.y0 >= page.y0, text
-            assert box.x1 <= page.x1 and box.y1 <= page.y1, text
-
-
-@pytest.mark.parametrize("rules", [1, 2])
-def test_a_figure_of_few_rules_has_room_for_its_labels(rules):
-    figure = figures.tau_figure(dict(list(TAU.items())[:rules]))
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    (axes,) = figure.axes
-    box = axes.yaxis.label.get_window_extent(canvas.get_renderer())
-    assert axes.bbox.y0 - 1 <= box.y0 and box.y1 <= axes.bbox.y1 + 1
+        box = axes.yaxis.label.get_window_extent(renderer)
+        assert axes.bbox.y0 - 1 <= box.y0 and box.y1 <= axes.bbox.y1 + 1
 
 
 def lines(figure, label):
@@ -227,23 +213,21 @@ def test_legends_count_runs_that_were_cut_off():
     cut = int(result.truncated.sum())
     assert 0 < cut < 6
     for figure in (figures.active_arms_figure(result), figures.pulls_figure(result)):
-        texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-        assert f"Uniform ({cut} cut off)" in texts
+        assert f"Uniform ({cut} cut off)" in words(figure)
 
 
 def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
     result, found = watched(0.5, cut=4), {}
     llr, selective = np.where(result.stopped, result.samples, np.nan)
     for error in ("se", "sd"):
-        axes = figures.ratio_figure({"FWS": result}, error=error).axes[0]
-        (bars,) = axes.containers
+        figure = figures.ratio_figure({"FWS": result}, error=error)
+        (bars,) = figure.axes[0].containers
         np.testing.assert_allclose(bars.lines[0].get_xdata(), np.log(1 / DELTAS))
         np.testing.assert_allclose(bars.lines[0].get_ydata(), np.nanmean(llr / selective, 1))
         found[error] = [np.ptp(segment[:, 1]) / 2 for segment in bars.lines[2][0].get_segments()]
-        assert "4 cut off" in axes.get_legend().get_texts()[-1].get_text()
-        assert "biased where some were cut off" in axes.get_legend().get_title().get_text()
-    whole = figures.ratio_figure({"FWS": RATIOS["FWS"]}).axes[0].get_legend()
-    assert whole.get_title().get_text() == ""
+        label, title = words(figure)
+        assert "4 cut off" in label and "biased where some were cut off" in title
+    assert words(figures.ratio_figure({"FWS": RATIOS["FWS"]})) == ["FWS", ""]
     np.testing.assert_allclose(found["sd"], np.nanstd(llr / selective, 1, ddof=1))
     np.testing.assert_allclose(np.divide(found["sd"], found["se"]), np.sqrt([40, 40, 36, 40, 40]))
 
@@ -257,10 +241,8 @@ def test_bounds_are_drawn_and_means_exclude_runs_cut_off():
     np.testing.assert_allclose(means, sorted(one.samples[one.stopped].mean()
                                              for one in TAU.values()))  # fmt: skip
     assert "Oracle (2 cut off)" in [text.get_text() for text in axes.get_yticklabels()]
-    told = [text.get_text() for text in made_figure("tau").legends[0].get_texts()]
-    assert "mean of those that stopped (biased low)" in told
-    whole = figures.tau_figure(TAU["LinGapE"], bounds=False).legends[0].get_texts()
-    assert [text.get_text() for text in whole] == ["mean"]
+    assert "mean of those that stopped (biased low)" in words(made_figure("tau"))
+    assert words(figures.tau_figure(TAU["LinGapE"], bounds=False)) == ["mean", ""]
 
 
 def test_runs_cut_off_stay_in_the_survival_curve():
@@ -295,9 +277,8 @@ def test_panels_hold_measured_values_and_references():
 
 def test_weights_and_information():
     left, right = made_figure("allocation").axes
-    np.testing.assert_allclose(
-        [bar.get_height() for bar in left.patches], np.arange(30, 10, -1) / 465
-    )
+    heights = [bar.get_height() for bar in left.patches]
+    np.testing.assert_allclose(heights, np.arange(30, 10, -1) / 465)
     assert "11 more share 11.8%" in left.get_xlabel()
     title = figures.allocation_figure(FOUND).get_suptitle()
     assert title == "optimal allocation, duality gap 1e-09"
@@ -319,18 +300,21 @@ def test_saving(tmp_path):
         figures.save(made_figure("ratio"), tmp_path / "missing" / "a.png")
 
 
+def endless(result):
+    """The result, but no run stopped."""
+    return dataclasses.replace(result, stopped=np.zeros_like(result.stopped))
+
+
 @pytest.mark.parametrize("call, word", [
     (lambda: figures.active_arms_figure({}), "at least one"),
     (lambda: figures.active_arms_figure({"x": 3}), "results"),
     (lambda: figures.active_arms_figure(np.ones(4)), "results"),
     (lambda: figures.active_arms_figure(ACTIVE, band=1.0), "band"),
     (lambda: figures.active_arms(made([3.0, 4.0])), "eliminat"),
-    (lambda: figures.active_arms(dataclasses.replace(
-        ACTIVE["LinGame"], stopped=np.zeros((1, 1, 12), bool))), "stopped"),
+    (lambda: figures.active_arms(endless(ACTIVE["LinGame"])), "stopped"),
     (lambda: figures.ratio_figure(TAU), "an elimination"),
     (lambda: figures.ratio_figure(RATIOS, error="iqr"), "error"),
-    (lambda: figures.ratio_figure({"x": dataclasses.replace(
-        RATIOS["FWS"], stopped=np.zeros((2, 5, 40), bool))}), "finite ratio"),
+    (lambda: figures.ratio_figure({"x": endless(RATIOS["FWS"])}), "finite ratio"),
     (lambda: figures.tau_figure(made([[5.0]] * 2, cap=4)), "stopped"),
     (lambda: figures.tau_figure(TAU, bins=1), "bins"),
     (lambda: figures.study_figure(made([5.0], cap=4)), "stopped"),
@@ -370,3 +354,95 @@ def test_files_draw_what_they_allow(tmp_path, capsys):
     new = tmp_path / "new" / "figures"
     assert cli.main(["plot", *paths, "-o", str(new), "--log", "--figure", "comparison"]) == 0
     assert [path.name for path in new.iterdir()] == ["comparison.png"]
+
+
+def live(names, counts=5000):
+    """The figure of a live run with these arms; the first leads."""
+    k = len(names)
+    means = np.linspace(0.9, 0.1, k)
+    evidence = pd.DataFrame({"piece": [f"{names[0]} > {name}" for name in names[1:]],
+                             "log_e": np.linspace(1, 6, k - 1), "llr": 0.0, "needed": 4.1,
+                             "active": True})  # fmt: skip
+    ends = je.live.Intervals(means, means - 0.1, means + 0.1, 0.95)
+    return arms.live_figure(SimpleNamespace(
+        names=names, evidence=evidence, known_intervals=ends, means=means, ended_by_hand=False,
+        counts=np.full(k, counts), answer_arms=names[:1], stopped=False,
+    ))  # fmt: skip
+
+
+def boxes(figure, texts):
+    """The places of texts that are not empty."""
+    renderer = rendered(figure)
+    return [text.get_window_extent(renderer) for text in texts() if text.get_text()]
+
+
+def apart(places):
+    """Whether no two places overlap."""
+    return not any(a.overlaps(b) for a, b in itertools.combinations(places, 2))
+
+
+@pytest.mark.parametrize("arms", [2, 4, 20, 60])
+def test_the_counts_of_a_live_run_are_on_the_page(arms):
+    """Beside each arm; none is cut off, and none is on another."""
+    figure = live([f"arm {k}" for k in range(arms)], 123456)
+    right = figure.axes[1]
+    places = boxes(figure, lambda: right.texts)
+    assert len(places) == arms and (arms > 40 or apart(places))
+    for place in places:
+        assert place.x0 >= right.bbox.x1 and place.x1 <= figure.bbox.x1
+        assert place.y0 >= 0 and place.y1 <= figure.bbox.y1
+
+
+def test_a_comparison_of_many_rows_has_room_for_rare_errors():
+    """A delta far above all rates is a mark at the edge; each other is a line."""
+    rng = np.random.default_rng(1)
+    wrong = rng.random((1, 3, 1000)) > 0.001
+    named = {f"rule {k}": made(rng.lognormal(5, 0.5, (1, 3, 1000)), wrong) for k in range(11)}
+    found = je.compare(named, baseline="rule 0")
+    figure = figures.comparison_figure(found)
+    right = figure.axes[1]
+    high = found["errors_first_high"].max()
+    assert len(found) == 30 and right.get_xlim()[1] == pytest.approx(1.05 * high)
+    at_edge, *_ = [line for line in right.lines if line.get_label() == "larger delta"]
+    inside, *_ = [one for one in right.collections if one.get_label() == "delta"]
+    assert len(at_edge.get_xdata()) == 20 and len(inside.get_segments()) == 10
+    assert apart(boxes(figure, lambda: figure.axes[0].get_yticklabels()))
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """Make matplotlib know some fonts alone, by the begin of their names."""
+
+    def known(*names):
+        fonts = [x for x in font_manager.fontManager.ttflist if x.name.startswith(names)]
+        monkeypatch.setattr(font_manager.fontManager, "ttflist", fonts)
+        letters._fonts.cache_clear()
+
+    yield known
+    letters._fonts.cache_clear()
+
+
+def drawn(figure):
+    """All texts of a figure after it was drawn."""
+    rendered(figure)
+    return [text.get_text() for text in figure.findobj(Text)]
+
+
+def test_names_without_a_font_are_numbered(only):
+    """The same number wherever a name is, and a legend that Python reads back."""
+    only("DejaVu", "Last")
+    found = drawn(live(["红色", "緑いろ", "파랑 b", "video"]))
+    for text in ("#1 > #2", "#1 > #3 b", "#1 > video", "#1", "#2", "#3 b"):
+        assert text in found
+    assert r"#1 = '\u7ea2\u8272', #2 = '\u7dd1\u3044\u308d', #3 = '\ud30c\ub791'" in found
+
+
+def test_names_take_a_font_that_has_their_letters(only):
+    """Of letters that the STIX font of matplotlib has, and DejaVu has not."""
+    only("DejaVu Sans", "STIXGeneral", "Last")
+    figure = live(["ᶁᶄ", "plain", "éclair"])
+    found = drawn(figure)
+    assert "ᶁᶄ > plain" in found and not any(text.startswith("#") for text in found)
+    named = [text for text in figure.findobj(Text) if "ᶁ" in text.get_text()]
+    assert len(named) >= 3
+    assert all("STIXGeneral" in text.get_fontfamily() for text in named)
