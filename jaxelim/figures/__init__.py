@@ -26,14 +26,9 @@ __all__ = [
 ]  # fmt: skip
 
 BY_NAME: dict[str, Callable[..., Any]] = {
-    "tau": tau_figure,
-    "survival": survival_figure,
-    "delta": study_figure,
-    "ratio": ratio_figure,
-    "active": active_arms_figure,
-    "pulls": pulls_figure,
+    "tau": tau_figure, "survival": survival_figure, "delta": study_figure, "ratio": ratio_figure,
+    "active": active_arms_figure, "pulls": pulls_figure,
     "comparison": lambda results: comparison_figure(
-        results.compare() if hasattr(results, "compare") else compare(results)
-    ),
-}
+        results.compare() if hasattr(results, "compare") else compare(results)),
+}  # fmt: skip
 """The figures of results by name, each a function of results by name or a `Study`."""

@@ -182,7 +182,7 @@ def live_figure(run: Any) -> Figure:
     rows = max(len(pieces), len(arms))
     figure, ((left, right),) = panels((8, 1.4 + 0.3 * min(rows, 40)), 2)
     figure.suptitle("ended by hand" if run.ended_by_hand else title, fontsize="medium")
-    lengths = evidence[name].replace([np.inf, -np.inf], np.nan).fillna(0)
+    lengths = evidence[name].where(np.isfinite(evidence[name]), 0)
     left.barh(range(len(pieces)), lengths, color=np.where(evidence["active"], _BLUE, GREY).tolist())
     left.axvline(level, color=_ORANGE, linestyle="--", label=f"needed: {level:.3g}")
     left.set_yticks(range(len(pieces)), pieces)

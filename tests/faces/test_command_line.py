@@ -30,9 +30,6 @@ ROOT = Path(__file__).parents[2]
 never = mock.Mock(side_effect=AssertionError("nothing may run"))
 
 
-# The version
-
-
 def test_the_version_has_one_source(capsys):
     assert re.fullmatch(r"\d+\.\d+\.\d+", je.__version__)
     assert cli.main(["--version"]) == 0
@@ -40,9 +37,6 @@ def test_the_version_has_one_source(capsys):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" in project["project"]["dynamic"] and "version" not in project["project"]
     assert project["tool"]["hatch"]["version"] == {"path": "jaxelim/__init__.py"}
-
-
-# Options
 
 
 @pytest.fixture
@@ -171,6 +165,7 @@ FULL = ("the disk is full; files that were there before are kept. "
     "number, words", [(errno.ENOSPC, FULL), (errno.EIO, "Input/output error")]
 )
 def test_a_result_that_cannot_be_written(here, given, monkeypatch, capsys, number, words):
+    """An older file stays, until the same command can write."""
     (here / "r.nc").write_text("older")
     write = os.write
 
@@ -185,10 +180,6 @@ def test_a_result_that_cannot_be_written(here, given, monkeypatch, capsys, numbe
     assert err == f"jaxelim: r.nc: cannot be written: {words}\n"
     assert "mean tau" in out and "wrote" not in out
     assert (here / "r.nc").read_text() == "older" and len(list(here.iterdir())) == 3
-
-
-def test_a_result_replaces_an_older_one(here, given):
-    (here / "r.nc").write_text("older")
     assert cli.main(["run", "linear-d10", "--output", "r.nc"]) == 0
     with xr.open_dataset("r.nc", engine="h5netcdf") as back:
         np.testing.assert_array_equal(back["samples"].values, given["result"].samples)
