@@ -185,16 +185,6 @@ def test_items_that_are_the_arms():
     equal(ours, known, fields=RUNS[:-1])
 
 
-def test_the_threshold_of_kaufmann_and_koolen():
-    """A piece compares means of all K arms, also where the arms are the canonical basis."""
-    problem = je.BestArm(items=np.random.default_rng(0).normal(size=(4, 5)))
-    instance = je.Instance(np.eye(5), [1.0, 0.5, -0.3, 0.2, 0.4])
-    assert instance.structure == "unstructured"
-    koolen = je.thresholds.KaufmannKoolen
-    assert koolen().bound(instance, problem) == koolen(1, 5, True)
-    assert koolen().bound(instance, je.BestArm()) == koolen(4, 2, True)
-
-
 # One arm against a number.
 
 COIN = je.Instance.unstructured([0.7], je.Bernoulli())
