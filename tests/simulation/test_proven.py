@@ -65,6 +65,16 @@ class Quicker(je.Racing):
         return view.t > 3, state.remaining
 
 
+class Changed(je.Mixture):
+    def log_e(self, seen, above=False):
+        return super().log_e(seen, above) + 10
+
+
+class Fewer(je.BestArm):
+    def shape(self, seen, answer):
+        return super().shape(seen, answer).row(answer, seen.means < 0)
+
+
 RESETS = je.Resets(EVERY[1], alpha=lambda t, delta: plain(t, delta) / 9)
 PROVEN = {
     "every stop": (NORMAL, BEST, UNIFORM, OF_TWO, EVERY),
@@ -96,6 +106,8 @@ NOT = {
     "from experience alone": (NORMAL, BEST, UNIFORM, je.Heuristic(), LLR),
     "almost surely": (NORMAL, BEST, UNIFORM, je.GK16(), LLR),
     "plain states no proof": (NORMAL, BEST, UNIFORM, plain, LLR),
+    "states no proof of its own": (NORMAL, BEST, UNIFORM, Changed(), LLR),
+    "hold the truth is not known": (NORMAL, Fewer(), UNIFORM, je.Mixture(), LLR),
     "needs pieces = 2 and arms = 2": (NORMAL, BEST, UNIFORM, KOOLEN(1, 2, True), LLR),
     "needs pieces = 1 and arms = 3": (LINEAR, BEST, je.LinGapE(), KOOLEN(2, 2, True), LLR),
     "pools phases": (LINEAR, BEST, je.RAGE(), KOOLEN().bound(LINEAR, BEST), NATIVE),

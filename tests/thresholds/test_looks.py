@@ -7,7 +7,6 @@ at every t, it must stop and eliminate as `Heuristic` does.
 import dataclasses
 import warnings
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,8 +15,6 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.looks import look_time
 from jaxelim.simulation.experiment import Experiment
-from jaxelim.simulation.results.proven import proven
-from tests import calls
 
 EVERY_T = 255
 """A run looks at every t up to here."""
@@ -148,23 +145,3 @@ def test_a_rule_that_starves_the_test_is_warned_about():
     assert not starvation(wide, je.Mixture(), je.LinGapE(rate=6))
     for threshold in (je.Mixture(), je.thresholds.LinearThreshold(2, 1.1, 1.6)):
         assert not starvation(LINEAR, threshold)
-
-
-def test_a_changed_part_of_a_proof_has_none():
-    class Shorter(je.Mixture):
-        def log_e(self, seen, above=False):
-            return super().log_e(seen, above) + 10
-
-    class Fewer(je.BestArm):
-        def shape(self, seen, answer):
-            shape = super().shape(seen, answer)
-            return dataclasses.replace(shape, exists=shape.exists & False)
-
-    jax.tree_util.register_static(Fewer)
-
-    def why(problem=je.BestArm(), threshold=je.Mixture()):  # noqa: B008
-        return proven(calls.checked(UNSTRUCTURED, problem, je.Uniform(), threshold=threshold))
-
-    assert why() is True
-    assert "states no proof of its own" in why(threshold=Shorter())
-    assert "hold the truth is not known" in why(problem=Fewer())
