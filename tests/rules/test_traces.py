@@ -6,12 +6,14 @@ A rule has a row in `RULES` if it has a trace; the twin has the same traces.
 import functools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import jaxelim as je
 from tests import twin
+from tests.places import PROBLEMS
 
 DATA = Path(__file__).parents[1] / "data"
 INDEX = json.loads((DATA / "traces" / "index.json").read_text())
@@ -39,6 +41,12 @@ def settings(entry):
     known = json.loads((DATA / "oracle_weights.json").read_text())
     weights = next(one["weights"] for one in known if (one["instance"], one["problem"]) == key)
     return {"weights": weights}
+
+
+def answer(entry, trace):
+    """A trace's answer, of signs or of arms, as a bool [K]."""
+    arms, found = np.arange(len(trace["elimination_times"])), trace["answer"]
+    return found.astype(bool) if entry["problem"] == "osi" else np.isin(arms, found)
 
 
 @functools.cache
@@ -85,8 +93,7 @@ def test_trace(entry, first):
     """All pulls of a trace, or the first ones."""
     theirs = np.load(DATA / "traces" / entry["file"])
     pulls, stopped = first or len(theirs["arms"]), bool(theirs["stopped"]) and first is None
-    known = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}
-    problem = known[entry["problem"]]
+    problem, _ = PROBLEMS[entry["problem"]](SimpleNamespace(m=entry["m"], level=0.0))
     stopping, elimination = VARIANTS[entry["variant"]]
     instance, rule = je.load_instance(entry["instance"]), RULES[entry["rule"]][0]
     ours = je.trace(
@@ -107,11 +114,7 @@ def test_trace(entry, first):
         assert not ours.stopped and ours.samples >= pulls
         return
     assert ours.stopped and ours.samples == int(theirs["samples"]) == pulls
-    answer = theirs["answer"]
-    if entry["problem"] == "osi":
-        np.testing.assert_array_equal(ours.answer, answer.astype(bool))
-    else:
-        np.testing.assert_array_equal(np.flatnonzero(ours.answer), np.sort(np.atleast_1d(answer)))
+    np.testing.assert_array_equal(ours.answer, answer(entry, theirs))
     if stopping.eliminates and ours.elimination_times is not None:
         np.testing.assert_array_equal(ours.elimination_times, theirs["elimination_times"])
 
@@ -124,17 +127,13 @@ def trajectory(name, problem, m, rule, at_sampling, pulls):
     """The twin's run for a trace; LLR and selective stopping share a trajectory."""
     entry = {"instance": name, "problem": problem, "rule": rule}
     instance, (_, rule) = je.load_instance(name), RULES[rule]
-    native = twin.RULES[rule].native
+    _, spec = PROBLEMS[problem](SimpleNamespace(m=m, level=0.0))
+    usual = ("native",) if twin.RULES[rule].native else ("llr", "selective")
     return twin.run(
-        twin.Linear(instance.arms, instance.theta),
-        {"bai": ("bai",), "topm": ("topm", m), "osi": ("osi", 0.0)}[problem],
-        rule,
-        noise=noise()[:pulls],
-        stopping=("native",) if native else ("selective",) if at_sampling else ("llr", "selective"),
-        elimination="selective" if at_sampling else None,
-        max_samples=pulls,
-        **settings(entry),
-    )
+        twin.Linear(instance.arms, instance.theta), spec, rule, noise=noise()[:pulls],
+        stopping=("selective",) if at_sampling else usual, max_samples=pulls,
+        elimination="selective" if at_sampling else None, **settings(entry),
+    )  # fmt: skip
 
 
 def first_pulls():
@@ -151,8 +150,7 @@ def first_pulls():
 def test_the_twins_first_pulls(entry, pulls):
     trace = np.load(DATA / "traces" / entry["file"])
     n, variant = min(pulls, int(trace["samples"])), entry["variant"]
-    m = entry["m"] if entry["problem"] == "topm" else None
-    given = entry["instance"], entry["problem"], m, entry["rule"]
+    given = (entry[name] for name in ("instance", "problem", "m", "rule"))
     run = trajectory(*given, variant == "both", pulls)
     stop = run.stops[{"llr": "llr", "native": "native"}.get(variant, "selective")]
 
@@ -163,10 +161,7 @@ def test_the_twins_first_pulls(entry, pulls):
     assert stop.truncated == (not trace["stopped"] or trace["samples"] > n)
     if not stop.truncated:
         assert stop.samples == trace["samples"]
-        expected = trace["answer"].astype(bool)
-        if entry["problem"] != "osi":
-            expected = np.isin(np.arange(len(stop.pulls)), trace["answer"])
-        np.testing.assert_array_equal(stop.answer, expected)
+        np.testing.assert_array_equal(stop.answer, answer(entry, trace))
     if entry["problem"] != "topm" and trace["stopped"]:
         times = trace["elimination_times"]
         np.testing.assert_array_equal(stop.elimination_times, np.where(times <= n, times, 0))
@@ -178,7 +173,7 @@ def test_the_twins_first_pulls(entry, pulls):
 # The twin alone: order of its stops, resets, an allocation on paper.
 
 THETA = [1.5, -1.0, 0.8]
-PROBLEMS = [("bai",), ("topm", 2), ("osi", 0.0), ("osi", 0.7)]
+SPECS = [("bai",), ("topm", 2), ("osi", 0.0), ("osi", 0.7)]
 ALL = ("llr", "selective", "full", "selective-definition", "full-definition")
 
 
@@ -187,7 +182,7 @@ def play(problem, world, pulls=400, **settings):
     return twin.run(world, problem, "lingape", noise=noise, max_samples=pulls, **settings)
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.parametrize("problem", SPECS, ids=str)
 def test_elimination_stops_in_order(problem):
     world = twin.Linear(np.random.default_rng(0).normal(size=(6, 3)), THETA)
     stops = play(problem, world, 250, stopping=ALL).stops
@@ -199,7 +194,7 @@ def test_elimination_stops_in_order(problem):
     assert stops["selective"].tests_stopping <= stops["selective-definition"].tests_stopping
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.parametrize("problem", SPECS, ids=str)
 @pytest.mark.parametrize("full", ["selective", "full"])
 def test_resets_drop_pieces_and_restore_them(full, problem):
     arms = np.random.default_rng(1).normal(size=(6, 3))
