@@ -101,11 +101,7 @@ def settled(call: Experiment, spec: Spec, inputs: Inputs) -> Spec:
 
 
 def _execution(call: Experiment, gpu: bool) -> Execution:
-    """How the steps of a call run, in many lanes: as many as are asked for, or as the backend has.
-
-    Lanes, of which there are no more than runs, and the queue go by powers of two, so that few
-    sizes are compiled: 100 and 1000 runs share a program.
-    """
+    """How the steps of a call run in many lanes, by powers of two, so that few are compiled."""
     layout, items = call.engine, call.trajectories * call.runs.size
     devices = min(used_devices(layout), items)
     of_device = -(-items // devices)
@@ -128,8 +124,7 @@ def queue_of(call: Experiment, spec: Spec) -> tuple[Queue, np.ndarray]:
     """The queue of runs, and the place of each run in the result.
 
     Places are [3, runs]: index of delta, -1 where deltas share a trajectory, instance and row.
-    The devices get runs in turn; with several the queue has a leading axis of devices. Small
-    deltas come first, so that the longest runs do not start last.
+    Several devices, a leading axis, get runs in turn; the longest runs, of small deltas, first.
     """
     execution = spec.execution
     order = np.array([-1]) if call.shared else np.argsort(call.delta, kind="stable")

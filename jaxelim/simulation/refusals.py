@@ -45,19 +45,15 @@ def check(call: "Experiment") -> None:
         own = call.elimination.alpha is not None
         given = ("alpha", call.elimination.alpha) if own else ("threshold", threshold)
         _levels(*given, _Alpha(call.elimination, threshold), call)
-    if type(call.rule).caution is not SamplingRule.caution:
-        _warn_of_starvation(call)
-
-
-def _warn_of_starvation(call: "Experiment") -> None:
-    """Warn where the rule knows that the test asks for more than it explores."""
-    threshold, delta = call.threshold, float(np.min(call.delta))
+    if type(call.rule).caution is SamplingRule.caution:
+        return
+    delta = float(np.min(call.delta))
     with scope.engine():
         levels = np.asarray(values(threshold, _TIMES, delta), float)
     if isinstance(threshold, Mixture):
         levels = levels + threshold.price(call.instance, _TIMES)
     caution = call.rule.caution(call.instance, threshold, _TIMES, levels, delta)
-    if caution is not None:
+    if caution is not None:  # the test asks for more than the rule explores
         warn(caution, StarvationWarning)
 
 

@@ -116,10 +116,9 @@ class HostLoop:
 
 
 def ordered(plan: Plan, carry: Carry) -> dict[str, np.ndarray]:
-    """The arrays of the runs in the order of the call; they come in that of finishing.
+    """The arrays of the runs in the order of the call, without those that were not recorded.
 
-    They are [stopping, delta, run, ..], with a batch of instances [instance, stopping, delta,
-    run, ..]. What was not recorded is left out.
+    They are [stopping, delta, run, ..], with a batch [instance, stopping, delta, run, ..].
     """
     call, devices, finished = plan.call, plan.spec.execution.devices, np.atleast_1d(carry.finished)
     raw = carry.out if devices > 1 else jax.tree.map(lambda x: x[None], carry.out)
@@ -181,10 +180,7 @@ def _failure_of(call: Experiment, carry: Carry) -> ArgumentError:
 def failure(
     call: Experiment, fault: int, t: int, run: int, instance: int | None = None, live: bool = False
 ) -> ArgumentError:
-    """The error of a run that has failed after t samples, by its `Lane.fault`.
-
-    In a live run, whose rewards come from outside, t counts rewards.
-    """
+    """The error of a run that has failed after t samples, in a live run t rewards: `Lane.fault`."""
     value, code = divmod(fault, 8)
     where, family = (t, run, instance), call.instance.family
     of = f"of run {run}" + ("" if instance is None else f" of instance {instance}")
@@ -212,10 +208,7 @@ def failure(
 
 
 def _refuse_degenerate(call: Experiment, arms: Any, row: np.ndarray, instance: np.ndarray) -> None:
-    """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
-
-    `arms`: 1 + an arm whose rewards are all equal, [R], 0 for none; None: never.
-    """
+    """Refuse runs [R] that had an arm with equal rewards: `arms` is 1 + that arm, 0 for none."""
     if arms is None or not arms.any():
         return
     bad = np.flatnonzero(arms)

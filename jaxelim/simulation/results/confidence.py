@@ -56,17 +56,9 @@ def of_runs(
 ) -> Intervals:  # fmt: skip
     """Intervals of all means of N runs on the same arms, which hold together: [N, K].
 
-    Linear arms share one mixture, whatever is asked.
-
-    Args:
-        arms: their family has the unit of a run.
-        family: that of the compiled program.
-        threshold: the priors are its own if it is a `Mixture`, else the default ones.
-        counts, means: [N, K], the means in the unit of a run.
-        moments: what else the mixture reads, [N, K] or [N, K, ..].
-        level: the probability of all.
-        pair: arrays of arms, a and b, [P] each: for intervals of mean(a) - mean(b), [N, P].
-        pairs: so many of these hold together.
+    Of a `pair` of arrays of arms, a and b, [P] each: of mean(a) - mean(b), [N, P]; so many as
+    `pairs` hold together. Linear arms share one mixture, whatever that is. Counts, means and
+    moments, what else a mixture reads, are [N, K, ..] in the unit of a run, the compiled family's.
     """
     phi, values, kind, together, of = arms.arms, means, "interval", arms.most or arms.K, ()
     if pair is not None:

@@ -32,10 +32,7 @@ def summarised(result: "Result") -> "Table":
 
 
 def rows_of(result: "Result", priced: bool = False) -> list[dict[str, Any]]:
-    """The numbers of each instance, stopping rule and delta; NaN where no run stopped.
-
-    Without costs there is no mean cost, but NaN if others are `priced`.
-    """
+    """The numbers of each instance, stopping rule and delta; costs are NaN if others have them."""
     costs, rows = result.costs, []
     if costs is None and priced:
         costs = np.full(result.samples.shape, np.nan)
@@ -224,9 +221,8 @@ def _verdicts(rows: Sequence[Mapping[str, Any]], by: str) -> tuple[list[dict], l
     """A line for each row; and a note on what all rows share, which has no column."""
     from jaxelim.tables import shown
 
-    lines = []
+    names, lines = ("first", "second", "instance", "problem", "stopping"), []
     for row in rows:
-        names = ("first", "second", "instance", "problem", "stopping")
         ratio, low, high = (shown(row[f"ratio{end}"], 3) for end in ("", "_low", "_high"))
         lines.append({
             **{name: str(row[name]) for name in names if name in row},
