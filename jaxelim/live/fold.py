@@ -28,8 +28,7 @@ from jaxelim.instances.arms import Arms
 from jaxelim.problems.arms import BestArm
 from jaxelim.returned import traced_shape
 from jaxelim.simulation.experiment import LONGEST, Engine, Experiment
-from jaxelim.simulation.plan import inputs_of, queue_of, spec_of
-from jaxelim.simulation.run import failure
+from jaxelim.simulation.plan import failure, inputs_of, queue_of, spec_of
 from jaxelim.stopping import LLR
 from jaxelim.thresholds import Mixture
 

@@ -20,10 +20,9 @@ from jaxelim.files import make_folder
 from jaxelim.instances.instance import Instance
 from jaxelim.progress import Progress, refuse_other
 from jaxelim.simulation.experiment import Engine, Experiment, Settings, of_truth, takes_settings
-from jaxelim.simulation.plan import planned
+from jaxelim.simulation.plan import HostLoop, ordered, planned
 from jaxelim.simulation.results.descriptions import ARRAYS, experiment_of, numbers_of, origin
 from jaxelim.simulation.results.result import Result, correct
-from jaxelim.simulation.run import HostLoop, ordered
 from jaxelim.stopping import LLR
 from jaxelim.store import Part, Store
 from jaxelim.text import text_of
