@@ -18,7 +18,7 @@ from experiments import cells
 from jaxelim import catalogue, checks, figures
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.files import write_whole
-from jaxelim.simulation.results.two_samples import rate
+from jaxelim.simulation.results.confidence import rate
 
 
 @dataclasses.dataclass(frozen=True)

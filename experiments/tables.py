@@ -20,7 +20,7 @@ from jaxelim import catalogue, checks
 from jaxelim.errors import ArgumentError
 from jaxelim.files import write_whole
 from jaxelim.instances import describe
-from jaxelim.simulation.results.two_samples import rate
+from jaxelim.simulation.results.confidence import rate
 
 EXACT = "Oracle, exact w*"
 """The oracle's second row; the paper's oracle tracks an approximation of w*."""

@@ -10,8 +10,8 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.drawn import BIASED, Entry, bounds_of, columns_of, entries, mean_with_ends
 from jaxelim.figures.style import GREY, MARKERS, STYLES, legend, logarithmic, panels
+from jaxelim.simulation.results.confidence import rate
 from jaxelim.simulation.results.summaries import OF
-from jaxelim.simulation.results.two_samples import rate
 
 _LOG = "log(1/delta), natural logarithm"
 _WIDTH, _HEIGHT = 3.9, 2.9  # inches of a panel of a study

@@ -11,9 +11,8 @@ from jaxelim.live.fold import Fold, State
 from jaxelim.live.forecast import LiveForecast, simulated
 from jaxelim.live.report import PValues
 from jaxelim.simulation.results import confidence
-from jaxelim.simulation.results.confidence import Intervals
+from jaxelim.simulation.results.confidence import Estimated, Intervals
 from jaxelim.simulation.results.proven import proven
-from jaxelim.simulation.results.two_samples import Estimated
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,8 +10,8 @@ from scipy import stats
 from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import ArgumentError, JaxelimError
 from jaxelim.instances.instance import Instance
+from jaxelim.simulation.results.confidence import rate
 from jaxelim.simulation.results.descriptions import known
-from jaxelim.simulation.results.two_samples import rate
 from jaxelim.text import parse
 
 Generator = np.random.Generator

@@ -7,7 +7,7 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.simulation.results import two_samples
+from jaxelim.simulation.results import confidence
 from tests.simulation.comparison_cases import INSTANCE, made
 
 BATCH = je.Instance.unstructured([[1.0, 0.0]])
@@ -69,14 +69,14 @@ def test_two_samples_agree_with_scipy():
 
 def test_ends_of_ratios_and_samples_without_spread():
     one = np.array([1.0, 1000.0])  # no test at this level tells its mean from 0
-    assert two_samples.ratio(one[::-1] * 2, one, True)[1:] == (0.0, np.inf)
+    assert confidence.ratio(one[::-1] * 2, one, True)[1:] == (0.0, np.inf)
     same = np.full(5, 7.0)
-    assert two_samples.ratio(same, 2 * same, False) == (0.5, 0.5, 0.5)
-    assert two_samples.difference(same, 2 * same, True)[0] == (-7.0, -7.0, -7.0)
-    assert np.isnan(two_samples.ratio(same[:1], same, False)[1:]).all()
-    assert two_samples.sign_test(0, 0) == 1.0
-    tests = [two_samples.difference(same, n * same, n == 1)[1] for n in (1, 2)]
-    assert tests == [1, 0] and np.isnan(two_samples.difference(same[:1], same, False)[1])
+    assert confidence.ratio(same, 2 * same, False) == (0.5, 0.5, 0.5)
+    assert confidence.difference(same, 2 * same, True)[0] == (-7.0, -7.0, -7.0)
+    assert np.isnan(confidence.ratio(same[:1], same, False)[1:]).all()
+    assert confidence.sign_test(0, 0) == 1.0
+    tests = [confidence.difference(same, n * same, n == 1)[1] for n in (1, 2)]
+    assert tests == [1, 0] and np.isnan(confidence.difference(same[:1], same, False)[1])
 
 
 def _gamma(rng):
@@ -106,8 +106,8 @@ def test_intervals_cover_in_a_thousand_comparisons():
         held = np.zeros(2, int)
         for _ in range(1000):
             a, b = draw(rng)
-            off, _ = two_samples.difference(a, b, paired)
-            over = two_samples.ratio(a, b, paired)
+            off, _ = confidence.difference(a, b, paired)
+            over = confidence.ratio(a, b, paired)
             held += [off.low <= mean - other <= off.high, over.low <= mean / other <= over.high]
             assert (off.low > 0) == (over.low > 1) and (off.high < 0) == (over.high < 1)
         assert (held >= low).all() and (held <= high).all(), (draw, held)
@@ -217,8 +217,8 @@ def test_costs_are_called_costs():
 def test_holm():
     """As R's p.adjust gives them."""
     given = [0.01, 0.04, np.nan, 0.03, 0.005]
-    np.testing.assert_allclose(two_samples.holm(given), [0.03, 0.06, np.nan, 0.06, 0.02])
-    assert two_samples.holm([0.6, 0.7]) == [1.0, 1.0]
+    np.testing.assert_allclose(confidence.holm(given), [0.03, 0.06, np.nan, 0.06, 0.02])
+    assert confidence.holm([0.6, 0.7]) == [1.0, 1.0]
 
 
 def test_a_baseline_and_its_verdict():

@@ -10,7 +10,7 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.contracts import looks
 from jaxelim.errors import ArgumentError
-from jaxelim.simulation.results import two_samples
+from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.proven import of_several, sentence
 from jaxelim.thresholds import Mixture
 
@@ -197,7 +197,7 @@ def compared(
             rows += [{**head, **row} for row in _rows(a, b, not reasons, level, by)]
     if not rows:
         raise ArgumentError("results", groups, "two or more Results")
-    for row, p in zip(rows, two_samples.holm([row["mean_p"] for row in rows]), strict=True):
+    for row, p in zip(rows, confidence.holm([row["mean_p"] for row in rows]), strict=True):
         less = OF[by].less if row["ratio"] < 1 else OF[by].more
         told = "-" if math.isnan(p) else less if p <= 1 - level else "not told apart"
         row |= {"holm_p": p, "verdict": told, "by": by}
@@ -319,19 +319,19 @@ def _row(first: list, second: list, paired: bool, level: float) -> dict[str, Any
         row |= {f"runs_{name}": tau[n].size, f"cut_{name}": cut[n].size,
                 f"mean_{name}": float(kept[n].mean()),
                 f"median_{name}": float(np.median(tau[n]))}  # fmt: skip
-        errors = two_samples.rate(int(wrong[n].sum()), wrong[n].size, level)
+        errors = confidence.rate(int(wrong[n].sum()), wrong[n].size, level)
         row |= _spread(f"errors_{name}", errors)
-    difference, row["mean_p"] = two_samples.difference(kept[0], kept[1], paired, level)
+    difference, row["mean_p"] = confidence.difference(kept[0], kept[1], paired, level)
     row |= _spread("difference", difference)
-    row |= _spread("ratio", two_samples.ratio(kept[0], kept[1], paired, level))
+    row |= _spread("ratio", confidence.ratio(kept[0], kept[1], paired, level))
     row |= dict.fromkeys(("sooner", "later", "sign_p"), math.nan)
     if paired:
         row["sooner"], row["later"] = (int((x < y).sum()) for x, y in (kept, kept[::-1]))
-        row["sign_p"] = two_samples.sign_test(row["sooner"], row["later"])
-    return row | {"errors_p": two_samples.rates_test(wrong[0], wrong[1], paired)}
+        row["sign_p"] = confidence.sign_test(row["sooner"], row["later"])
+    return row | {"errors_p": confidence.rates_test(wrong[0], wrong[1], paired)}
 
 
-def _spread(name: str, x: two_samples.Estimated) -> dict[str, float]:
+def _spread(name: str, x: confidence.Estimated) -> dict[str, float]:
     return {name: x.value, f"{name}_low": x.low, f"{name}_high": x.high}
 
 
