@@ -220,7 +220,7 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
     if (model := cast(Any, family)).by_loss:
         stat = ask("first", model.first, means, like=dict(n=means, mean=means))
         ask("loss", model.loss, stat, means, like=means)
-    tables = _first(_numbers(family, "tables", instance.size, instance), dtype)
+    tables = _first(numbers(family, "tables", instance.size, instance), dtype)
     features = jnp.asarray(instance.arms.reshape(-1, k, instance.d)[0], dtype)
     constants = jax.tree.map(jnp.asarray, constants)
     space = _called(family, "space", family.space, LaneOps(), features, constants)
@@ -247,7 +247,7 @@ def check_draws(drawn: Family | Source, instance: "Arms", dtype: Any) -> None:
     truth = instance.truth
     if truth is None or shipped(drawn):
         return
-    nature = _numbers(instance.source or drawn, "nature", truth.size, truth)
+    nature = numbers(instance.source or drawn, "nature", truth.size, truth)
     nature, arm = _first(nature, dtype), _like(jnp.int32)
     noise, draw = _like(noise_type(drawn.noise, dtype)), partial(drawn.draw, LaneOps())
     _traced(drawn, "draw", draw, nature, arm, arm, noise, like=_like(dtype))
@@ -267,7 +267,7 @@ def _first(arrays: Any, dtype: Any) -> Any:
     return jax.tree.map(lambda x: x.astype(dtype) if x.dtype.kind == "f" else x, first)
 
 
-def _numbers(thing: Any, method: str, size: int | None, *arguments: Any) -> Tree:
+def numbers(thing: Any, method: str, size: int | None, *arguments: Any) -> Tree:
     """What a method of the host returns: arrays of numbers; of `size` instances, if it is given."""
 
     def arrays() -> tuple[Tree, list[np.ndarray]]:
@@ -298,12 +298,6 @@ def _same(thing: Any, method: str, found: Any, known: Any) -> None:
 
 
 # Sampling and stopping rules.
-
-
-def prepared(rule: SamplingRule, instance: "Arms", problem: Problem, ridge: float | None) -> Tree:
-    """The arrays of the rule's `prepare`; a RuleError if it breaks its contract."""
-    size = instance.size if instance.batched else None
-    return _numbers(rule, "prepare", size, instance, problem, ridge)
 
 
 def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:

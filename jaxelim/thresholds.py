@@ -24,7 +24,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.mixtures import Grid, pieces
 
 if TYPE_CHECKING:
-    from jaxelim.contracts import Family, Problem, SamplingRule
+    from jaxelim.contracts import Problem
     from jaxelim.contracts.views import Snapshot
     from jaxelim.instances.arms import Arms
 
@@ -341,7 +341,15 @@ class Mixture:
             allowed = "SelectiveElimination() or FullElimination(); or threshold=Heuristic()"
             raise UnsupportedError("elimination", call["elimination"], allowed)
         if any(stop.name == "native" for stop in call["stopping"]):
-            self._check_native(family, call["rule"], call["stopping"])
+            rule = call["rule"]
+            if rule.native_test != proofs.INTERVALS:
+                allowed = f"one such as Heuristic(): the native test of {type(rule).__name__} "
+                raise UnsupportedError("threshold", self, allowed + "compares beta itself")
+            if family.name not in ("gaussian", "gaussian-by-arm"):
+                allowed = "LLR(), with another rule" if rule.traits.native == "only" else "LLR()"
+                allowed += ": native tests of intervals are proven for Gaussian rewards alone"
+                allowed += "; or threshold=Heuristic()"
+                raise UnsupportedError("stopping", call["stopping"], allowed)
         wrong = wrong_answers(problem, instance.K, instance.most)
         number = (self.pieces if instance.most is None else None) or wrong
         number = 1 if instance.structure == "linear" else number
@@ -350,16 +358,6 @@ class Mixture:
             allowed += "many hold the truth; or Heuristic(), without proof"
             raise UnsupportedError("threshold", self, allowed)
         return dataclasses.replace(self, pieces=number)
-
-    def _check_native(self, family: "Family", rule: "SamplingRule", stopping: Any) -> None:
-        """Refuse the native tests that it does not cover."""
-        if rule.native_test != proofs.INTERVALS:
-            allowed = f"the native test of {type(rule).__name__} compares beta itself"
-            raise UnsupportedError("threshold", self, f"one such as Heuristic(): {allowed}")
-        if family.name not in ("gaussian", "gaussian-by-arm"):
-            allowed = "LLR(), with another rule" if rule.traits.native == "only" else "LLR()"
-            allowed += ": native tests of intervals are proven for Gaussian rewards alone"
-            raise UnsupportedError("stopping", stopping, allowed + "; or threshold=Heuristic()")
 
     def proof(self, call: proofs.Call) -> bool | str:
         """True for every rule; LLR, selective and full stops; native tests of intervals."""

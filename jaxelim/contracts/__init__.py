@@ -192,17 +192,14 @@ class Traits:
     def __post_init__(self) -> None:
         if self.native not in (None, "also", "always", "only"):
             raise ArgumentError("native", self.native, "None, 'also', 'always' or 'only'")
-        for name, known in (("structures", _STRUCTURES), ("reads", READS)):
-            names = getattr(self, name)
-            some = isinstance(names, tuple) and all(one in known for one in names)
-            if not some or not (names or name == "reads"):
-                allowed = f"a tuple of some of {', '.join(map(repr, known))}"
-                raise ArgumentError(name, names, allowed)
-        for name in ("problems", "families"):
-            names = getattr(self, name)
-            some = isinstance(names, tuple) and all(isinstance(one, str) for one in names)
-            if names is not None and not (names and some):
-                raise ArgumentError(name, names, "None, or a tuple of names")
+        known = {"structures": _STRUCTURES, "reads": READS}
+        for name in ("structures", "reads", "problems", "families"):
+            names, of = getattr(self, name), known.get(name)
+            good = isinstance(names, tuple) and (len(names) > 0 or name == "reads")
+            good = good and all(isinstance(x, str) and x in (of or names) for x in names)
+            if not (good or (of is None and names is None)):
+                some = f"a tuple of some of {', '.join(map(repr, of or ()))}"
+                raise ArgumentError(name, names, some if of else "None, or a tuple of names")
         for field in dataclasses.fields(self):
             if field.type is bool and not isinstance(getattr(self, field.name), bool):
                 raise ArgumentError(field.name, getattr(self, field.name), "True or False")

@@ -172,7 +172,8 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
         x = np.asarray(x)
         return x.astype(spec.dtype) if x.dtype.kind == "f" else x
 
-    prepared = returned.prepared(call.rule, instance, call.problem, call.ridge)
+    size = instance.size if instance.batched else None
+    prepared = returned.numbers(call.rule, "prepare", size, instance, call.problem, call.ridge)
     if not instance.batched:
         prepared = jax.tree.map(lambda x: np.asarray(x)[None], prepared)
     trees = dict(
