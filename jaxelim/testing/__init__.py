@@ -6,8 +6,8 @@ proof.
 """
 
 from jaxelim.testing.checking import check
-from jaxelim.testing.instances import hard_instance
 from jaxelim.testing.problems import exact_bracket
 from jaxelim.testing.report import ContractError, ErrorRate, Report
+from jaxelim.testing.rules import hard_instance
 
 __all__ = ["ContractError", "ErrorRate", "Report", "check", "exact_bracket", "hard_instance"]

@@ -10,50 +10,31 @@ import numpy as np
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError, FamilyError, JaxelimError, RuleError, in_words
-from jaxelim.families import OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.progress import by_parts
-from jaxelim.testing import evidence, families, problems, rules
-from jaxelim.testing.report import ContractError, Report, World, require
-
-Laws = list[tuple[str, Any]]
-"""The name of each law, and its function of (world, rng), which returns what held in words."""
-
-
-def _laws_of_families(world: World) -> Laws:
-    """Fewer of a family that has no divergence."""
-    family, kind = world.thing, type(world.thing)
-    own = all(getattr(kind, x, None) is not getattr(Family, x, None) for x in families.OWN)
-    exact = families.is_exact(family)
-    if not exact and (isinstance(family, OneParameter) or not own):
-        words = f"it is not a OneParameter family, or one that defines {', '.join(families.OWN)}"
-        return [("settings", lambda *_: require(False, words))]
-    found = [("settings", families.named), *([("loss", families.loss)] if exact else []),
-             ("draws", families.draws), ("evidence", evidence.walks)]  # fmt: skip
-    if exact and family.has("log_mixture"):
-        found.append(("mixtures", evidence.mixtures))
-    return [*found, ("runs", families.runs)]
+from jaxelim.testing import families, problems, rules
+from jaxelim.testing.report import ContractError, Report, World
 
 
 class Kind(NamedTuple):
     """A kind of thing that `check` takes."""
 
-    laws: Callable[[World], Laws]
+    laws: Callable[[World], rules.Laws]
     takes: dict[str, Any]  # its arguments, and their defaults
     unseen: str
 
 
-_SETTINGS = dict.fromkeys(("threshold", "ridge", "initial_pulls", "elimination"))
+_CALL = dict.fromkeys(("threshold", "ridge", "initial_pulls", "elimination"))
 _SIZES = {"delta": 0.1, "steps": 3000, "runs": 100}
-_RUNS = _SIZES | _SETTINGS | {"problem": None, "instance": None, "runs": 400}
+_RUNS = _SIZES | _CALL | {"problem": None, "instance": None, "runs": 400}
 _SHOWN = "that it is delta-correct, on other instances or with other thresholds"
 KINDS: dict[Any, Kind] = {
     SamplingRule: Kind(rules.laws, _RUNS, _SHOWN),
-    Problem: Kind(lambda _: problems.LAWS, {"instance": None, "draws": 300},
+    Problem: Kind(problems.laws, {"instance": None, "draws": 300},
                   "other arms; a rate of errors, for which check a rule with this problem"),
-    Family: Kind(_laws_of_families, _SIZES | {"draws": 100_000},
+    Family: Kind(families.laws, _SIZES | {"draws": 100_000},
                  "other means; that it is the family you meant"),
-    Instance: Kind(lambda _: families.SOURCE_LAWS, _SIZES | {"draws": 20_000},
+    Instance: Kind(families.source_laws, _SIZES | {"draws": 20_000},
                    "the law of the rewards beside their means; the family's laws"),
     StoppingRule: Kind(rules.stopping_laws, _RUNS | {"rule": None}, _SHOWN),
     Callable: Kind(rules.threshold_laws,
@@ -116,8 +97,7 @@ def check(
     if not kinds:
         allowed = "a sampling rule, problem, family, stopping rule, threshold, or an "
         raise ArgumentError("thing", thing, f"{allowed}Instance(source=)")
-    kind = kinds[0]
-    given = {"problem": problem, "instance": instance} | settings
+    kind, given = kinds[0], {"problem": problem, "instance": instance} | settings
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         if name not in kind.takes:
@@ -127,16 +107,16 @@ def check(
     if "draws" in given:
         given["draws"] = checks.integer("draws", given["draws"], low=20)
     on = ", ".join(f"{name} = {value!r}" for name, value in given.items())
-    call = {name: given.pop(name) for name in (*_SETTINGS, "stopping") if name in given}
+    call = {name: given.pop(name) for name in _CALL if name in given}
     world = World(thing, seed=checks.seed(seed), call=call, **given)
     laws, held, broken = kind.laws(world), [], []
 
-    def law_tried(place: int, name: str, law: Callable) -> None:
+    def tried(place: int, name: str, law: Callable, world: World) -> None:
         if broken and broken[0].startswith("settings: "):
             return
         try:
             with scope.engine():
-                held.append(law(world, np.random.default_rng([seed, place])))
+                held.append(law(world.but(rng=np.random.default_rng([seed, place]))))
         except (ContractError, RuleError, FamilyError) as error:
             broken.append(f"{name}: {error}")
         except JaxelimError:
@@ -147,8 +127,7 @@ def check(
                    if type(frame.f_locals.get("self")) is type(thing)]  # fmt: skip
             broken.append(f"{name}: {([*own] or ['it'])[-1]} raised {in_words(error)}")
 
-    parts = [(name, partial(law_tried, place, name, law)) for place, (name, law) in enumerate(laws)]
-    by_parts(parts, progress)
+    by_parts([(law[0], partial(tried, i, *law)) for i, law in enumerate(laws)], progress)
     report = Report(repr(thing), f"{len(laws)} laws, {on}, seed = {seed}", tuple(held),
                     kind.unseen, tuple(broken), tuple(world.rates))  # fmt: skip
     if broken:
@@ -156,4 +135,3 @@ def check(
         error.report = report
         raise error
     return report
-

@@ -5,7 +5,6 @@ And the certificate of a small instance in rational numbers.
 
 from collections.abc import Callable
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -13,39 +12,40 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.bounds.pieces import pieces_of, shape_at
-from jaxelim.contracts import Estimate, Problem, Snapshot
-from jaxelim.contracts.pieces import HalfSpaces
+from jaxelim.contracts import Estimate, HalfSpaces, Problem, Snapshot
 from jaxelim.errors import UnsupportedError
 from jaxelim.families.gaussian import LinearGaussian
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import PLAIN, LaneOps
-from jaxelim.testing.instances import accepted
-from jaxelim.testing.report import Generator, World, require
+from jaxelim.lanes import LaneOps
+from jaxelim.testing.report import World, require
+from jaxelim.testing.rules import Laws, accepted
 
 _exact = np.vectorize(lambda x: Fraction(float(x)), otypes=[object])
 """Arrays of floats as arrays of fractions."""
 
 
+def laws(world: World) -> Laws:
+    """Of a problem."""
+    return [("answers and pieces", answers, world), ("its set of pieces", its_set, world)]
+
+
 def half_spaces(z: Any, shape: Any, number: Callable = np.asarray) -> tuple[Any, Any]:
     """The pieces that exist, y . theta <= c: y [P, d] and c [P], of candidates z [C, d]."""
     shape = jax.tree.map(np.asarray, shape)
-    places = np.flatnonzero(shape.exists)
     if isinstance(shape, HalfSpaces):
-        return number(shape.y[places]), number(shape.c[places])
+        return number(shape.y[shape.exists]), number(shape.c[shape.exists])
     z, last = number(np.vstack([z, np.zeros(np.shape(z)[1])])), len(z)
-    if shape.signs:
-        i, k = np.where(shape.above, places, last), np.where(shape.above, last, places)
-    else:
-        i, k = (np.broadcast_to(x, places.shape) for x in shape.pair(PLAIN, places))
+    i, k = (np.asarray(x)[shape.exists] for x in shape.places())
     side = (k == last).astype(int) - (i == last)
     return z[i] - z[k], side * number(shape.level or 0.0) - number(shape.slack)
 
 
-def _points(world: World, rng: Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _points(world: World, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Arms [n, K, d], in another order at every draw, and theta [n, d]; each fourth has ties.
 
     Five arms in three dimensions, or those of the instance.
     """
+    rng = world.rng
     own = world.instance.unbatched[0].arms if world.instance else rng.normal(size=(5, 3))
     k, d = own.shape
     arms, theta = np.stack([np.roll(own, i, 0) for i in range(n)]), rng.normal(size=(n, d))
@@ -58,17 +58,15 @@ def _points(world: World, rng: Generator, n: int) -> tuple[np.ndarray, np.ndarra
     return arms, theta
 
 
-def answers(world: World, rng: Generator) -> str:
+def answers(world: World) -> str:
     """Answers, `correct`, `check` and `width` agree with pieces; lanes agree with one run.
 
-    For theta and lambda with i = answer(theta), the public answer of lambda differs from that
-    of theta exactly where lambda lies in a piece of i. With `shared_answers` only where it
-    does; with slack i is wrong at lambda exactly there.
+    The answer at one point is wrong at another, and differs from the one there, exactly where the
+    other lies in a piece of it. With `shared_answers` only where it does.
     """
     problem, n = world.thing, world.draws
-    arms, theta = _points(world, rng, n)
-    other = rng.normal(size=theta.shape)
-    points = np.concatenate([theta, other])
+    arms, theta = _points(world, n)
+    points = np.concatenate([theta, world.rng.normal(size=theta.shape)])
     means = np.einsum("nkd,nd->nk", np.concatenate([arms, arms]), points)
 
     def look(theta: Any, means: Any) -> Any:
@@ -77,111 +75,108 @@ def answers(world: World, rng: Generator) -> str:
         answer = problem.answer(seen)
         return problem.public(seen, answer), problem.shape(seen, answer)
 
-    one = jax.device_get(jax.jit(jax.vmap(look))(points, means))
+    public, shapes = one = jax.device_get(jax.jit(jax.vmap(look))(points, means))
     many = jax.device_get(jax.jit(look)(points.T, means.T))
-    public, shapes = one
     for own, lanes in zip(jax.tree.leaves(one), jax.tree.leaves(many), strict=True):
         lanes = np.moveaxis(lanes, -1, 0) if lanes.ndim == own.ndim else lanes
         require(own == lanes, "answers or pieces in lanes differ from those of one run")
     words = f"public is {list(public.shape[1:])}, width says {problem.width(arms.shape[1])}"
     require(public.shape[1:] == (problem.width(arms.shape[1]),), words)
-    for at in range(n):
-        shape, of_other = (jax.tree.map(lambda x, i=i: x[i], shapes) for i in (at, at + n))
-        z = np.asarray(problem.constants()) if shapes.items else arms[at]
-        mine, other_one, mu, mu_other = (x[i] for x in (public, means) for i in (at, at + n))
-        y, c = half_spaces(z, shape)
-        require(len(c) > 0, f"theta = {theta[at]}: its answer has no piece")
-        inside = bool(np.any(y @ other[at] <= c))
-        differs = not np.array_equal(mine, other_one)
-        if problem.epsilon:
-            differs = not problem.correct(mine, other_one, mu_other)
-        where = f"theta = {theta[at]}, lambda = {other[at]}"
-        wrong = differs and not inside if problem.shared_answers else inside != differs
-        require(not wrong, f"{where}: in a piece is {inside}, another answer is {differs}")
-        if np.any(y @ theta[at] <= c):  # a tie: no answer is right
+    sides = []
+    for at in range(2 * n):
+        z = np.asarray(problem.constants()) if shapes.items else arms[at % n]
+        sides.append(half_spaces(z, jax.tree.map(lambda x, at=at: x[at], shapes)))
+        require(len(sides[-1][1]) > 0, f"theta = {points[at]}: its answer has no piece")
+
+    def holds(at: int, other: int) -> bool:
+        """Whether a piece of the answer at one point holds another."""
+        y, c = sides[at]
+        return bool(np.any(y @ points[other] <= c))
+
+    for one, other in [(i + j, i + n - j) for i in range(n) for j in (0, n)]:
+        if one >= n and holds(other, other):  # a tie: no answer is right
             sees = type(problem).check is Problem.check
-            require(sees or not accepted(problem, Instance(arms[at], theta[at])),
-                    f"check accepts theta = {theta[at]}, in a piece of its own answer")  # fmt: skip
+            require(sees or not accepted(problem, Instance(arms[other], points[other])),
+                    f"check accepts theta = {points[other]}, in a piece of its own answer")
             continue
-        y, c = half_spaces(z, of_other)
-        inside = bool(np.any(y @ theta[at] <= c))
-        right = bool(problem.correct(other_one, mine, mu))
-        agrees = right or inside if problem.shared_answers else right != inside
-        words = f"{where}: correct is {right} for the answer of lambda, and theta is in a piece"
-        require(agrees, f"{words} of it is {inside}")
+        inside = holds(one, other)
+        right = bool(problem.correct(public[one], public[other], means[other]))
+        differs = not np.array_equal(public[one], public[other])
+        agrees = [inside or not x if problem.shared_answers else inside == x
+                  for x in ({not right} if problem.epsilon else {not right, differs})]  # fmt: skip
+        require(all(agrees), f"at {points[other]} of the answer at {points[one]}: in a piece is "
+                f"{inside}, correct is {right}, another answer is {differs}")  # fmt: skip
     return f"{n} pairs of theta, with ties: another answer exactly inside a piece; lanes agree"
 
 
-def its_set(world: World, rng: Generator) -> str:
+SET = (
+    "the set lacks a piece that is not dropped", "the set has a piece that is dropped",
+    "active_count is not the number of active pieces", "settled is {settled} with {n} pieces left",
+    "full elimination drops a piece that is not refuted",
+    "full elimination keeps a piece that selective drops", "the set grows",
+    "all pieces of an answer are dropped, and it is not settled",
+    "all pieces are dropped; the verdict is another",
+)  # fmt: skip
+"""What is wrong with a set of pieces."""
+
+
+def its_set(world: World) -> str:
     """A set of pieces is full at first, loses what is dropped alone, never grows, and settles."""
     problem, walks = world.thing, max(world.draws // 10, 5)
     family = LinearGaussian(ridge=1.0, form="square", keeps_theta=True)
     constants = jax.tree.map(jnp.asarray, problem.constants())
 
-    @jax.jit
-    def look(point: Any, left: Any, out: Any, beta: Any) -> Any:
-        """What a set says after a pull of each arm with these means; left: None: the full set."""
-        tables, arms, theta = point
+    def look(tables: Any, arms: Any, theta: Any) -> Snapshot:
+        """After a pull of each arm, with these means."""
         space = family.space(LaneOps(), arms, constants)
         stats = family.start(space, problem, tables, (arms @ theta)[:, None])
-        seen = Snapshot.of(family, problem, space, stats)
+        return Snapshot.of(family, problem, space, stats)
+
+    @jax.jit
+    @jax.vmap
+    def walk(point: Any, other: Any, key: Any) -> Any:
+        """Drop the pieces of one answer, half of them at once, then one by one."""
+        seen, far = look(*point), look(*other)
         shape, rows = seen.shape, [seen.shape]
         if not (shape.signs or isinstance(shape, HalfSpaces)):
             rows = [shape.others(jnp.full(1, i, jnp.int32)) for i in range(shape.candidates)]
-        left = problem.pieces(seen) if left is None else left
-        return dict(
-            left=left, exists=shape.exists, active=left.active(seen), public=seen.public,
-            largest=jnp.max(jnp.stack([
-                jnp.max(jnp.where(row.exists, seen.about(row).evidence.values(), 0))
-                for row in rows])),
-            count=left.active_count(seen), dropped=left.drop(seen, out & shape.exists),
-            selective=left.drop(seen, shape.exists & seen.evidence.refuted(beta)),
-            every=left.drop_all(seen, beta), settled=left.settled(seen, False),
-            ends=left.settled(seen, True), verdict=left.verdict(seen, False),
-        )  # fmt: skip
+        largest = 1.001 * jnp.max(jnp.stack([
+            jnp.max(jnp.where(row.exists, seen.about(row).evidence.values(), 0))
+            for row in rows]), keepdims=True)  # fmt: skip
+        size = len(shape.exists)
+        turn = jnp.maximum(jax.random.permutation(key, size) - size // 2, 0)[:, None]
 
-    def walk(point: Any, other: Any) -> None:
-        """Drop the pieces of one answer, half of them at once, then one by one."""
-        now = SimpleNamespace(**jax.device_get(look(point, None, True, np.zeros(1))))
-        left, model, largest = now.left, np.asarray(now.exists), now.largest[None]
+        def step(carry: Any, at: Any) -> Any:
+            (left, model), (now, beta) = carry, at
+            some = left.drop(seen, shape.exists & seen.evidence.refuted(beta))
+            every, whole = (left.drop_all(seen, x).active(seen) for x in (beta, largest))
+            active, settled = left.active(seen), left.settled(seen, False)
+            n = jnp.sum(model, 0, dtype=jnp.int32)
+            after = left.drop(seen, model & (turn == now))
+            found = (
+                active | ~model, ~active | model, left.active_count(seen) == n,
+                settled == (n == 0), whole == model, ~every | some.active(seen),
+                left.active(far) | ~after.active(far), left.settled(seen, True) | (n > 0),
+                (left.verdict(seen, False) == seen.public) | (n > 0),
+            )  # fmt: skip
+            return (after, model & (turn != now)), (n, settled, *map(jnp.all, found))
 
-        def at(point: Any, left: Any, out: Any = model & False, beta: Any = largest) -> Any:
-            return SimpleNamespace(**jax.device_get(look(point, left, out, 1.001 * beta)))
+        betas = jax.random.uniform(key, (size + 2, 1), maxval=3.0)
+        first = problem.pieces(seen), shape.exists
+        return jax.lax.scan(step, first, (jnp.arange(size + 2), betas))[1]
 
-        places = rng.permutation(np.flatnonzero(model))
-        half = len(places) // 2
-        for out in (places[:half], *places[half:], None):
-            now, before = at(point, left), at(other, left).active
-            require(now.active | ~model, "the set lacks a piece that is not dropped")
-            require(~now.active | model, "the set has a piece that is dropped")
-            n = model.sum()
-            require(now.count == n, "active_count is not the number of active pieces")
-            require(now.settled == (n == 0), f"settled is {now.settled} with {n} pieces left")
-            require(at(point, now.every).active == model, "full elimination drops a piece that "
-                    "is not refuted")  # fmt: skip
-            some = at(point, left, beta=rng.uniform(0, 3, 1))
-            kept = at(point, some.every).active & ~at(point, some.selective).active
-            require(~kept, "full elimination keeps a piece that selective drops")
-            if out is None:
-                require(now.ends, "all pieces of an answer are dropped, and it is not settled")
-                require(now.verdict == now.public, "all pieces are dropped; the verdict is another")
-                return
-            refuted = np.isin(np.arange(model.size), out).reshape(model.shape)
-            left, model = at(point, left, refuted).dropped, model & ~refuted
-            require(before | ~at(other, left).active, "the set grows")
-
-    arms, theta = (np.delete(x, np.s_[3::4], 0) for x in _points(world, rng, 4 * walks))
-    tables = family.tables(Instance(arms, theta))
-    points = [jax.tree.map(lambda x, i=i: x[i], (tables, arms, theta)) for i in range(2 * walks)]
+    arms, theta = (np.delete(x, np.s_[3::4], 0) for x in _points(world, 4 * walks))
+    arms, theta = arms[: 2 * walks], theta[: 2 * walks]
+    every = family.tables(Instance(arms, theta)), arms, theta
+    keys = jax.random.split(jax.random.key(world.rng.integers(2**31)), walks)
     try:
-        for i in range(walks):
-            walk(points[i], points[i + walks])
+        n, settled, *found = walk(*(jax.tree.map(lambda x, own=own: x[own], every) for own in (
+            np.s_[:walks], np.s_[walks:])), keys)  # fmt: skip
     except UnsupportedError as error:
         return f"its set of pieces was not tried: {error}"
+    for words, holds in zip(SET, found, strict=True):
+        require(holds, words, n=n[..., 0], settled=settled[..., 0])
     return f"{walks} walks of its set of pieces: it loses what is dropped alone, and never grows"
-
-
-LAWS = [("answers and pieces", answers), ("its set of pieces", its_set)]
 
 
 def exact_bracket(

@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from jaxelim.contracts import Family, Problem, SamplingRule
+from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, JaxelimError
-from jaxelim.instances.instance import Instance
+from jaxelim.simulation.api import simulate
 from jaxelim.simulation.results.confidence import rate
 from jaxelim.simulation.results.descriptions import known
+from jaxelim.simulation.results.result import Result
+from jaxelim.stopping import LLR, FullElimination, SelectiveElimination
 from jaxelim.text import parse
 
-Generator = np.random.Generator
-
-LUCK = 1e-6
-"""The chance, at most, that a statistical law fails what is right."""
+STOPS = (LLR(), SelectiveElimination(), FullElimination())
 
 BOUND = 1e-8
 """The chance that one bound of a rate is wrong. A law has fewer than a hundred of them."""
@@ -125,19 +124,37 @@ class Report:
 
 @dataclasses.dataclass
 class World:
-    """What a thing is checked on: arguments of `check`, and the rates found so far."""
+    """What a thing is checked on: arguments of `check`, what is drawn, and the rates so far."""
 
     thing: Any
-    problem: Problem | None = None
-    instance: Instance | None = None
-    rule: SamplingRule | None = None
+    problem: Any = None
+    instance: Any = None
+    rule: Any = None
+    stopping: Any = STOPS
     delta: float = 0.1
     runs: int = 100
     steps: int = 3000
     draws: int = 100_000
     seed: int = 0
-    call: dict[str, Any] = dataclasses.field(default_factory=dict)
+    call: dict[str, Any] = dataclasses.field(default_factory=dict)  # more, as in `simulate`
     rates: list[ErrorRate] = dataclasses.field(default_factory=list)
+    rng: np.random.Generator = dataclasses.field(default_factory=lambda: np.random.default_rng(0))
+
+    def but(self, **fields: Any) -> "World":
+        """The same with other fields; it counts rates with this one."""
+        return dataclasses.replace(self, **fields)
+
+    def simulate(self, **other: Any) -> Result:
+        """Runs, with some arguments of `simulate` replaced."""
+        call: dict[str, Any] = dict(
+            instance=self.instance, problem=self.problem, rule=self.rule, stopping=self.stopping,
+            delta=self.delta, runs=self.runs, seed=self.seed, max_samples=self.steps, **self.call)
+        return simulate(**{**call, **other})
+
+    @property
+    def where(self) -> str:
+        """What the runs are of."""
+        return f"{self.problem!r}, {self.rule!r}, {self.instance.name or self.instance.structure}"
 
 
 def require(holds: Any, sentence: str, **columns: Any) -> None:
@@ -158,7 +175,7 @@ def require(holds: Any, sentence: str, **columns: Any) -> None:
         raise ContractError(sentence.format(**entries) if columns else sentence)
 
 
-def settings(world: World, rng: Any = None) -> str:
+def settings(world: World) -> str:
     """A class of settings: its repr is read back, and its docstring has its fields."""
     thing, kind = world.thing, type(world.thing)
     frozen = getattr(vars(kind).get("__dataclass_params__"), "frozen", False)

@@ -1,72 +1,222 @@
-"""The laws of whole runs: of a sampling rule, a stopping rule and a threshold."""
+"""The laws of whole runs, of a sampling rule, a stopping rule and a threshold; their instances.
+
+On one instance alone a fixed answer may be right, and so may a stop after no evidence. So a
+rule is tried on other orders of the arms, near ties and equal rivals, and a threshold on hard
+instances.
+"""
 
 import dataclasses
+import itertools
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import engine
-from jaxelim.contracts import SamplingRule
-from jaxelim.errors import JaxelimError, StarvationWarning
+from jaxelim import checks, engine
+from jaxelim.contracts import Family, Problem
+from jaxelim.errors import JaxelimError, StarvationWarning, UnsupportedError
+from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.rules import Uniform
-from jaxelim.simulation.api import simulate, trace
+from jaxelim.simulation.api import trace
 from jaxelim.simulation.experiment import Engine
 from jaxelim.simulation.results.result import Result, correct_answer
-from jaxelim.stopping import LLR, FullElimination, Native, SelectiveElimination
-from jaxelim.testing.instances import easy_instance, hard_instance, variants
-from jaxelim.testing.report import ContractError, ErrorRate, World, require, settings
+from jaxelim.stopping import LLR, Native
+from jaxelim.testing.report import STOPS, ContractError, ErrorRate, World, require, settings
 
-STOPS = (LLR(), SelectiveElimination(), FullElimination())
+Laws = list[tuple[str, Any, World]]
+"""The name of each law, its function of a world, which returns what held in words, and that."""
+
 WIDE, ALONE = Engine(lanes=16, shrink=False), Engine(lanes=8, chunk=64, devices=1)
+ONE_LANE = Engine(lanes=16, chunk=32, devices=1, shrink=True)
+
+MOST = 8
+"""Most orders of one instance's arms."""
+
+NEAR = 0.05
+"""Gaps of the instances with near ties, over those of the instance that they are made of."""
 
 
-def laws(world: World) -> list[tuple[str, Any]]:
+def easy_instance(structure: str) -> Instance:
+    """A small instance of a structure, with Gaussian rewards, on which runs are short."""
+    if structure == "unstructured":
+        return Instance(np.eye(4), [1.2, 0.5, -0.6, -1.0], name="easy, unstructured")
+    angles = np.array([0.1, 0.9, 2.2, 3.5, 4.4])
+    return Instance(np.stack([np.cos(angles), np.sin(angles)], 1), [1.5, 0.5], name="easy, linear")
+
+
+def accepted(problem: Problem, instance: Instance) -> bool:
+    """Whether the problem has a right answer there."""
+    try:
+        problem.check_arms(instance.arms)
+        problem.check(instance.arms, instance.theta)
+    except JaxelimError:
+        return False
+    return True
+
+
+def orders(problem: Problem, instance: Instance) -> list[Instance]:
+    """The instance, and its arms rotated: with up to `MOST` arms each is first once.
+
+    Settings of each arm move with it. A batch gives its instances as they are. An order that the
+    problem refuses is left out.
+    """
+    if instance.batched:
+        return list(instance)
+    arms = "arms" if instance.structure == "linear" else "theta"
+    moving = {name: getattr(instance, name) for name in (arms, "costs", "family", "source")}
+
+    def moved(one: Any, by: int) -> Any:
+        if isinstance(one, np.ndarray):
+            return np.roll(one, by, 0)
+        if not dataclasses.is_dataclass(one):
+            return one
+        fields = {x.name: getattr(one, x.name) for x in dataclasses.fields(one)}
+        of_arms: Any = {name: x[-by:] + x[:-by] for name, x in fields.items()
+                        if isinstance(x, tuple) and len(x) == instance.K}  # fmt: skip
+        return dataclasses.replace(one, **of_arms)  # type: ignore[type-var]
+
+    shifts = np.unique(np.linspace(0, instance.K, MOST, endpoint=False).astype(int))[1:].tolist()
+    others = [instance.replace(**{name: moved(one, by) for name, one in moving.items()})
+              for by in shifts]  # fmt: skip
+    return [instance, *(other for other in others if accepted(problem, other))]
+
+
+def variants(world: World) -> list[tuple]:
+    """What a rule is tried on: words, orders of an instance, whether runs end, arguments.
+
+    It is the instance, at delta and a tenth of it. For best arm, top m and signs it is the
+    instance with its gaps times `NEAR`, too. For best arm it is the one whose arms but the best
+    have the mean of the second: a rule may starve one of equal rivals.
+    """
+    problem, instance = world.problem, world.instance
+    own, tenth = orders(problem, instance), {"delta": world.delta / 10}
+    found: list[tuple] = [("", own, True, {}), (", delta/10", own, True, tenth)]
+    level, linear = getattr(problem, "level", None), instance.structure == "linear"
+    known = problem.name in ("best-arm", "top-m", "thresholding") and not (linear and level)
+    if instance.batched or not known:
+        return found
+    means, few = instance.means, {"max_samples": min(world.steps, 300 + 2 * instance.K)}
+    centre, ordered = means.mean() if level is None else level, np.sort(means)
+    near, best = centre + NEAR * (means - centre), means == ordered[-1]
+    others = [(f", gaps times {NEAR}", near, False, few)]
+    if problem.name == "best-arm" and not linear:
+        equal = np.where(best, means, ordered[-2 % means.size])
+        others.append((", equal rivals", equal, True, {}))
+    for words, of_arms, *rest in others:
+        try:
+            theta = NEAR * instance.theta if linear else instance.family.link(of_arms)
+            found.append((words, orders(problem, instance.replace(theta=theta)), *rest))
+        except JaxelimError:  # the source has means of its own
+            continue
+    return found
+
+
+def means_at(family: Family, z: Any) -> np.ndarray:
+    """Means inside the family's range, increasing in z."""
+    low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
+    z = np.asarray(z, float)
+    if np.isfinite(high - low):
+        return low + (high - low) / (1 + np.exp(-2 * z))
+    if np.isfinite(low):
+        return low + np.exp(1.5 * z)
+    return high - np.exp(-1.5 * z) if np.isfinite(high) else 3 * z
+
+
+def hard_instance(
+    problem: Problem,
+    family: Family | None = None,
+    arms: int = 4,
+    gap: float = 1e-4,
+    all_near: bool = False,
+) -> Instance:
+    """An unstructured instance with one true piece, or all, within `gap` of its boundary.
+
+    With one, the other arms are far off and soon settled: the best arm and one rival,
+    the m-th arm and the next, or one arm at the level. With all, every mean is `gap`
+    from every other, or from the level, at most. The centre is the level for signs.
+    Else it is the middle of the family's range: 0 if it has no ends, 1 above its only
+    one. The better arms come last, since ties go to the first.
+
+    Args:
+        problem: best arm, top m or signs.
+        family: of the rewards; None: Gaussian(1.0).
+        arms: K >= 2, or 1 for signs.
+        gap: between near means, > 0.
+        all_near: whether all arms are near.
+
+    Raises:
+        UnsupportedError: another problem.
+        ArgumentError: arms or gap is out of range.
+    """
+    gap = checks.real("gap", gap, low=0, open=True)
+    family = Gaussian() if family is None else family
+    signs = problem.name == "thresholding"
+    arms = checks.integer("arms", arms, low=1 if signs else 2)
+    if not signs and problem.name not in ("best-arm", "top-m"):
+        allowed = "best-arm, top-m, thresholding; for others give an instance"
+        raise UnsupportedError("problem", problem, allowed)
+    centre = problem.level if signs else float(means_at(family, 0))  # type: ignore[attr-defined]
+    ends = (getattr(family, "low", -np.inf), getattr(family, "high", np.inf))
+    room = np.abs(np.array(ends, float) - centre)
+    far = 4 * room.min() if np.isfinite(room).any() else 3 * np.max(getattr(family, "std", 1.0))
+    below, above = np.where(np.isfinite(room), 0.9 * room, far)
+    place = np.arange(arms) - arms + ((arms + 1) // 2 if signs else problem.m)
+    near = (place == 0) | ((place == -1) & (not signs)) | all_near
+    away = np.where(near, gap / 2, np.where(place >= 0, above, below))
+    means = centre + np.where(place >= 0, away, -away)
+    name = "all near" if all_near else "one near"
+    return Instance(np.eye(arms), means, name=name, family=family)
+
+
+# The laws.
+
+
+def laws(world: World) -> Laws:
     """Of a sampling rule. Default problems and instances are those it is defined for."""
-    rule, given = world.thing, world.instance
-    problems = [one for one in (BestArm(), TopM(2), Thresholding())
-                if rule.traits.defined_for(one.name)]  # fmt: skip
-    problems = problems if world.problem is None else [world.problem]
-    on = [easy_instance(one) for one in rule.traits.structures] if given is None else [given]
+    rule, traits = world.thing, world.thing.traits
+    problems, on = [world.problem], [world.instance]
+    if world.problem is None:
+        every = BestArm(), TopM(2), Thresholding()
+        problems = [one for one in every if traits.defined_for(one.name)]
+    if world.instance is None:
+        on = [easy_instance(one) for one in traits.structures]
     known = {stop.name: stop for stop in (*STOPS, Native())}
-    job: Any = dict(rule=rule, stopping=tuple(known[name] for name in rule.traits.stopping),
-                    one_run=run_by_run(rule) if rule.traits.lanes_last else None)  # fmt: skip
-    first: Any = dict(problem=problems[0], instance=on[0].unbatched[0])
+    stopping = tuple(known[name] for name in traits.stopping)
+    runs = [world.but(problem=one, instance=instance, rule=rule, stopping=stopping)
+            for one in problems for instance in on]  # fmt: skip
+    first = runs[0].but(instance=on[0].unbatched[0], stopping=stopping[0])
     return [
-        ("settings", settings),
-        *((f"runs of {one!r}, {instance.name or instance.structure}",
-           partial(whole_runs, problem=one, instance=instance, **job))
-          for one in problems for instance in on),
-        ("prepare", partial(prepare_is_blind, **first)),
-        ("extreme rewards", partial(finite, problem=problems[0])),
-        ("rewards that wait",
-         partial(waiting_runs, rule=rule, stopping=job["stopping"][0], **first)),
+        ("settings", settings, world),
+        *((f"runs of {one.problem!r}, {one.instance.name or one.instance.structure}", whole_runs,
+           one) for one in runs),
+        ("prepare", prepare_is_blind, first), ("extreme rewards", finite, first),
+        ("rewards that wait", waiting_runs, first),
     ]  # fmt: skip
 
 
-def stopping_laws(world: World) -> list[tuple[str, Any]]:
+def stopping_laws(world: World) -> Laws:
     """Of a stopping rule, beside LLR stopping, with uniform sampling."""
-    instance = easy_instance("unstructured") if world.instance is None else world.instance
-    job = dict(problem=world.problem or BestArm(), rule=world.rule or Uniform(), instance=instance)
-    return [
-        ("settings", settings),
-        ("runs", partial(whole_runs, **job, stopping=(STOPS[0], world.thing))),
-        ("rewards that wait", partial(waiting_runs, **job, stopping=world.thing)),
-    ]
+    runs = world.but(
+        problem=world.problem or BestArm(), rule=world.rule or Uniform(), stopping=world.thing,
+        instance=world.instance or easy_instance("unstructured"))  # fmt: skip
+    return [("settings", settings, world),
+            ("runs", whole_runs, runs.but(stopping=(STOPS[0], world.thing))),
+            ("rewards that wait", waiting_runs, runs)]  # fmt: skip
 
 
-def threshold_laws(world: World) -> list[tuple[str, Any]]:
+def threshold_laws(world: World) -> Laws:
     """Of a threshold, on hard instances where none is given."""
-    problem, instance = world.problem or BestArm(), world.instance
-    on = [instance] if instance else [hard_instance(problem, all_near=x) for x in (False, True)]
-    return [("values", monotone), *((one.name or one.structure, partial(
-        errors_are_rare, problem=problem, instance=one)) for one in on)]  # fmt: skip
+    problem, given = world.problem or BestArm(), world.instance
+    on = [given] if given else [hard_instance(problem, all_near=x) for x in (False, True)]
+    runs = world.but(problem=problem, rule=world.rule or Uniform(),
+                     call=world.call | {"threshold": world.thing})  # fmt: skip
+    return [("values", monotone, world), *(
+        (one.name or one.structure, errors_are_rare, runs.but(instance=one)) for one in on)]
 
 
 def run_by_run(rule: Any) -> Any:
@@ -78,66 +228,55 @@ def run_by_run(rule: Any) -> Any:
     return other
 
 
-def whole_runs(
-    world: World, rng: Any, *, problem: Any, rule: SamplingRule, instance: Instance,
-    stopping: Sequence[Any] = STOPS, one_run: Any = None,
-) -> str:  # fmt: skip
+def whole_runs(world: World) -> str:
     """Runs are the same in every layout, their stops are in order, and seldom wrong.
 
     A rule is tried with near ties, equal rivals and delta/10, too, and with its form for one run.
     """
-    where = f"{problem!r}, {rule!r}, {instance.name or instance.structure}"
-
-    def run(one: Instance, runs: Any, layout: Engine = WIDE, **other: Any) -> Result:
-        call: dict[str, Any] = dict(rule=rule, stopping=stopping, delta=world.delta, runs=runs,
-                                    seed=world.seed, max_samples=world.steps)  # fmt: skip
-        return simulate(one, problem, engine=layout, **{**call, **world.call, **other})
-
+    rule, stopping, where, own = world.rule, world.stopping, world.where, world.thing is world.rule
     before, every = set(engine.program.values()), []
-    tried = variants(problem, instance, world.delta, world.steps)
-    for words, instances, ends, other in tried if world.thing is rule else tried[:1]:
-        n, other = -(-world.runs // len(instances)), {"seed": world.seed + len(every)} | other
-        every.append([run(one, np.arange(i * n, (i + 1) * n), **other)  # no two share noise
-                      for i, one in enumerate(instances)])  # fmt: skip
+    tried = variants(world)
+    for words, instances, ends, other in tried if own else tried[:1]:
+        n, seed = -(-world.runs // len(instances)), world.seed + len(every)
+        every.append([world.simulate(**{  # no two share noise
+            "instance": one, "runs": np.arange(i * n, (i + 1) * n), "engine": WIDE, "seed": seed,
+            **other}) for i, one in enumerate(instances)])  # fmt: skip
         count(world, f"{where}{words}", every[-1], other.get("delta", world.delta), ends)
     fresh = set(engine.program.values()) - before
     require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
     for one in sum(every, []):
-        right = np.array_equal(one.pulls.sum(-1), one.samples) and (one.pulls >= 1).all()
-        require(right, f"{where}: arms out of range 0 .. {instance.K - 1}")
         tau = dict(zip((stop.name for stop in stopping), one.samples, strict=True))
-        if {"llr", "selective", "full"} <= tau.keys():
-            full, selective, llr = (tau[name] for name in ("full", "selective", "llr"))
-            require((full <= selective) & (selective <= llr), "a run has tau_full = {full}, "
-                    "tau_selective = {selective}, tau_LLR = {llr}", full=full,
-                    selective=selective, llr=llr)  # fmt: skip
+        order = [name for name in ("full", "selective", "llr") if name in tau]
+        for a, b in itertools.pairwise(order):
+            require(tau[a] <= tau[b], f"a run has tau_{a} = {{a}}, tau_{b} = {{b}}",
+                    a=tau[a], b=tau[b])  # fmt: skip
     rotations, many = tried[0][1], every[0][0]
     here = np.arange(many.samples.shape[-1])
     forms: list[Any] = [("a run alone and the same run in a batch", here[[k]], ALONE, {})
                         for k in here[1:10:2]]  # fmt: skip
-    if one_run is not None:
-        single = Engine(lanes=16, chunk=32, devices=1, shrink=True)
-        forms += [("lanes-last and vmapped forms", here[:40], WIDE, {"rule": one_run}),
-                  ("runs in many lanes, and in one", here[:16], single, {})]  # fmt: skip
+    if own and rule.traits.lanes_last:
+        one_run = {"rule": run_by_run(rule)}
+        forms += [("lanes-last and vmapped forms", here[:40], WIDE, one_run),
+                  ("runs in many lanes, and in one", here[:16], ONE_LANE, {})]  # fmt: skip
     if len(stopping) > 1 and stopping[-1] not in STOPS:
         forms += [(f"{stopping[-1].name} alone and beside other stopping rules", here[:40], WIDE,
                    {"stopping": stopping[-1]})]  # fmt: skip
     for what, its, layout, other in forms:
-        same_runs(many, run(rotations[0], its, layout, **other), f"{where}: {what}", its)
-    answers = len({correct_answer(one, problem).tobytes() for one in rotations})
+        alone = world.simulate(instance=rotations[0], runs=its, engine=layout, **other)
+        same_runs(many, alone, f"{where}: {what}", its)
+    answers = len({correct_answer(one, world.problem).tobytes() for one in rotations})
     blind = ": a rule that always answers the same is not seen" if answers == 1 else ""
     return (f"{where}: traced once, arms in range, {len(forms)} other layouts give the same runs; "
             f"{len(rotations)} orders of the arms with {answers} different right answers"
             f"{blind}")  # fmt: skip
 
 
-def waiting_runs(world: World, rng: Any, *, stopping: Any = STOPS[0], **job: Any) -> str:
+def waiting_runs(world: World) -> str:
     """While the rewards of batches wait, a run alone is that of a batch of runs."""
-    call: dict[str, Any] = dict(delta=world.delta, stopping=stopping, seed=world.seed, batch=6,
-                                delay=3, max_samples=300, **world.call)  # fmt: skip
-    many, some = (simulate(**job, runs=runs, engine=layout, **call)
-                  for runs, layout in ((16, WIDE), ([3, 15], ALONE)))  # fmt: skip
-    same_runs(many, some, "rewards wait: some runs alone and in a batch", np.array([3, 15]))
+    few = np.array([3, 15])
+    many, some = (world.simulate(runs=runs, engine=layout, batch=6, delay=3, max_samples=300)
+                  for runs, layout in ((16, WIDE), (few, ALONE)))  # fmt: skip
+    same_runs(many, some, "rewards wait: some runs alone and in a batch", few)
     return "16 runs whose rewards wait, alone = in a batch"
 
 
@@ -158,34 +297,33 @@ def count(world: World, what: str, results: Sequence[Result], delta: float, ends
     for i, stop in enumerate(results[0].stopping):
         rows = [((one.stopped & ~one.correct)[i].sum(), one.samples[i].size,
                  one.truncated[i].sum()) for one in results]  # fmt: skip
-        orders = [(f"{what}, with one order of the arms", [row]) for row in rows]
-        for words, some in ((what, rows), *orders):
-            errors, runs, cut = map(int, np.sum(some, 0))
-            one = ErrorRate(words, stop.name, errors, runs, cut, delta, ends)
-            if some is rows:
-                world.rates.append(one)
-            require(one.verdict != "above", str(one))
+        said = [(what, np.sum(rows, 0)), *((f"{what}, with one order of the arms", row)
+                                           for row in rows)]  # fmt: skip
+        for at, (words, (errors, runs, cut)) in enumerate(said):
+            rate = ErrorRate(words, stop.name, int(errors), int(runs), int(cut), delta, ends)
+            world.rates.extend([rate] * (at == 0))
+            require(rate.verdict != "above", str(rate))
 
 
-def prepare_is_blind(world: World, rng: Any, *, problem: Any, instance: Instance) -> str:
+def prepare_is_blind(world: World) -> str:
     """Prepare for another theta too: what a rule may not know must not matter."""
-    rule, ridge = world.thing, world.call.get("ridge")
+    rule, ridge, one = world.rule, world.call.get("ridge"), world.instance
     if "truth" in rule.traits.reads:
         return "its traits read \"truth\": prepare may depend on theta"
-    theta = instance.theta[::-1] if instance.structure == "unstructured" else -instance.theta
+    theta = one.theta[::-1] if one.structure == "unstructured" else -one.theta
     try:
-        other = Instance(instance.arms, theta, None, instance.name, instance.family)
+        other = one.replace(theta=theta)
     except JaxelimError:
         return "prepare was not tried: rewards are recorded, or -theta is out of range"
-    both = [jax.tree.leaves(rule.prepare(two, problem, ridge)) for two in (instance, other)]
+    both = [jax.tree.leaves(rule.prepare(two, world.problem, ridge)) for two in (one, other)]
     same = len(both[0]) == len(both[1]) and all(map(np.array_equal, *both))
     require(same, "prepare depends on theta, and the rule's traits do not read \"truth\"")
     return "prepare gives the same for another theta"
 
 
-def finite(world: World, rng: Any, *, problem: Any) -> str:
+def finite(world: World) -> str:
     """Run with rewards that make exponential weights underflow, and nearly equal arms."""
-    rule, scale = world.thing, 1e4
+    rule, scale = world.rule, 1e4
     arms, theta = np.eye(4), np.array([1.0, 0.5, -0.5, -1.0])
     if rule.traits.structures != ("unstructured",):
         arms = np.array([[1.0, 0.0], [1.0, 1e-6], [0.3, -1e-6], [-0.5, 2e-6]])
@@ -195,17 +333,16 @@ def finite(world: World, rng: Any, *, problem: Any) -> str:
         warnings.simplefilter("ignore", StarvationWarning)  # no test ends this run
         try:
             run = trace(
-                Instance(arms, scale * theta), problem, rule, max_samples=20_000, seed=world.seed,
-                stopping=LLR() if "llr" in rule.traits.stopping else Native(), ridge=1.0,
+                Instance(arms, scale * theta), world.problem, rule, max_samples=20_000, ridge=1.0,
+                stopping=LLR() if "llr" in rule.traits.stopping else Native(), seed=world.seed,
                 threshold=lambda t, delta: 1e30 + 0 * (t + delta),
             )  # fmt: skip
         except FloatingPointError as error:
             raise ContractError(f"it made a NaN {said}: {error}") from error
-    require(((run.arms >= 0) & (run.arms < len(arms))).all(), f"an arm out of range {said}")
     return f"finite for {run.samples} samples {said}"
 
 
-def monotone(world: World, rng: Any) -> str:
+def monotone(world: World) -> str:
     """beta(t, delta) is positive, does not fall in t, and does not rise in delta."""
     t, delta = np.geomspace(2, 1e8, 60)[:, None], np.geomspace(1e-12, 0.5, 40)
     beta = np.asarray(world.thing(*map(jnp.asarray, np.broadcast_arrays(t, delta))))
@@ -216,13 +353,9 @@ def monotone(world: World, rng: Any) -> str:
     return "positive, does not fall in t, and does not rise in delta, at 2400 points"
 
 
-def errors_are_rare(world: World, rng: Any, *, problem: Any, instance: Instance) -> str:
+def errors_are_rare(world: World) -> str:
     """Wrong answers, each stopping rule observed on the same runs."""
-    call: dict[str, Any] = {"stopping": STOPS, **world.call}
-    result = simulate(
-        instance, problem, world.rule or Uniform(), threshold=world.thing, delta=world.delta,
-        runs=world.runs, max_samples=world.steps, seed=world.seed, **call,
-    )  # fmt: skip
-    name = instance.name or instance.structure
-    count(world, f"{problem!r}, {instance.family!r}, {name}", [result], world.delta, False)
+    name = world.instance.name or world.instance.structure
+    what = f"{world.problem!r}, {world.instance.family!r}, {name}"
+    count(world, what, [world.simulate()], world.delta, False)
     return f"{name}: no stopping rule errs more often than delta, as far as the rates say"

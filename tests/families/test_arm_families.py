@@ -16,8 +16,8 @@ from jaxelim.contracts.views import ArmContext
 from jaxelim.families.arm import ArmEvidence, Stat
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import families
-from jaxelim.testing.instances import means_at
 from jaxelim.testing.report import World
+from jaxelim.testing.rules import means_at
 from tests.calls import NAMES
 from tests.families.family_cases import Geometric
 from tests.testing import faults
@@ -116,7 +116,7 @@ def test_rewards_at_an_excluded_end_are_seen():
     world = World(faults.subclass(je.Exponential, name="wrong", draw=draw)(), draws=1000)
     words = "end of the range that is"
     with scope.engine(), pytest.raises(je.testing.ContractError, match=words):
-        families.draws(world, np.random.default_rng(0))
+        families.draws(world)
 
 
 def test_a_capped_range_is_drawn_from():

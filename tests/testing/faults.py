@@ -155,7 +155,7 @@ PROBLEMS = {
         "in a piece is False"),
     "no piece for a rival that ties": (
         problem(shape=lambda self, seen, answer: je.contracts.Pairs(
-            answer, seen.means < jnp.max(seen.means))), "in a piece of it is True"),
+            answer, seen.means < jnp.max(seen.means))), "in a piece is True"),
     "no piece for the first arm": (problem(shape=_no_first_arm), "in a piece is False"),
     "pieces that leave room": (
         problem(shape=lambda self, seen, answer: je.contracts.Pairs(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.testing.instances import NEAR, orders, variants
+from jaxelim.testing.report import World
+from jaxelim.testing.rules import NEAR, orders, variants
 
 
 def test_each_arm_is_best_somewhere_with_its_own_settings():
@@ -42,7 +43,7 @@ def test_linear_arms_batches_and_refused_orders():
 
 def tried(problem, instance):
     """The instances beside the own ones, by the words about them."""
-    own, tenth, *others = variants(problem, instance, 0.5, 3000)
+    own, tenth, *others = variants(World(None, problem, instance, delta=0.5))
     assert own[1] == tenth[1] and tenth[3] == {"delta": 0.05}
     return {words: each[0] for words, each, _, _ in others}
 

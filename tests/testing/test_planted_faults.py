@@ -3,12 +3,11 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.testing import ContractError, evidence, families
+from jaxelim.testing import ContractError, families
 from jaxelim.testing.report import World
 from tests.testing.faults import ALL
 
@@ -41,9 +40,9 @@ def planted(kind, name):
         return je.testing.check(thing, **settings)
     with pytest.raises(ContractError, match=caught):
         if kind == "family":
-            law = evidence.walks if "evidence" in name else families.draws
+            law = families.walks if "evidence" in name else families.draws
             with scope.engine():
-                law(World(thing), np.random.default_rng(0))
+                law(World(thing))
         else:
             je.testing.check(thing, **settings)
 

@@ -38,7 +38,7 @@ def test_too_small_a_threshold_is_caught():
 ])  # fmt: skip
 def test_values_of_wrong_thresholds(threshold, words):
     with pytest.raises(ContractError, match=words), scope.engine():
-        rules.monotone(World(threshold), None)
+        rules.monotone(World(threshold))
 
 
 @pytest.mark.parametrize("threshold", [
@@ -47,7 +47,7 @@ def test_values_of_wrong_thresholds(threshold, words):
 ], ids=lambda threshold: type(threshold).__name__)  # fmt: skip
 def test_values_of_right_thresholds(threshold):
     with scope.engine():
-        assert "2400 points" in rules.monotone(World(threshold), None)
+        assert "2400 points" in rules.monotone(World(threshold))
 
 
 @pytest.mark.parametrize("errors, verdict", [(5, "at most"), (100, "undecided"), (300, "above")])
