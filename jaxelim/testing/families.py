@@ -30,30 +30,18 @@ from jaxelim.testing.rules import Laws, means_at, waiting_runs, whole_runs
 OWN = ("nature", "draw", "start", "update", "evidence", "interval", "low", "high")
 """What a family that is no `OneParameter` has to define."""
 
-RADIUS = 0.7
-"""Divergence of two means whose rewards are compared: of Gaussians 1.2 deviations apart."""
-
-BETAS = (1e-3, 1.0, 4.0, 40.0)
-"""Levels of the intervals."""
-
-GRID = (1 - np.cos(np.pi * np.linspace(0, 1, 10_001))) / 2
-"""Shares of the way to a closest point, dense at both ends."""
+RADIUS = 0.7  # divergence of two means whose rewards are compared: 1.2 deviations of Gaussians
+BETAS = (1e-3, 1.0, 4.0, 40.0)  # levels of the intervals
+GRID = (1 - np.cos(np.pi * np.linspace(0, 1, 10_001))) / 2  # shares of a way, dense at both ends
 
 
 def laws(world: World) -> Laws:
     """Of a family; fewer of one that has no divergence."""
-    family, exact = world.thing, is_exact(world.thing)
-    found = [("settings", named), *([("loss", loss)] if exact else []), ("draws", draws),
-             ("evidence", walks)]  # fmt: skip
-    if exact and family.has("log_mixture"):
-        found.append(("mixtures", mixtures))
-    return [(name, law, world) for name, law in (*found, ("runs", runs))]
-
-
-def source_laws(world: World) -> Laws:
-    """Of the source of an instance's rewards; those of its family are its own."""
-    return [("settings", settings, world.but(thing=world.thing.source)),
-            ("draws", source_draws, world), ("runs", source_runs, world)]  # fmt: skip
+    exact, mixed = is_exact(world.thing), world.thing.has("log_mixture")
+    found = [("settings", named, True), ("loss", loss, exact), ("draws", draws, True),
+             ("evidence", walks, True), ("mixtures", mixtures, exact and mixed),
+             ("runs", runs, True)]  # fmt: skip
+    return [(name, law, world) for name, law, there in found if there]
 
 
 # Means of a family, their divergence, and rewards.
@@ -170,17 +158,18 @@ def loss(world: World) -> str:
     step = 1e-6 * np.minimum(1.0, np.minimum(y - family.low, family.high - y))
     d = partial(divergence, family)
     slope = jax.jacfwd(d, 1)
-    value, zero, s, bend, up, down = (np.asarray(jax.jit(jax.vmap(f))(*at)) for f, at in (
+    v, z, s, bend, up, down = (np.asarray(jax.jit(jax.vmap(f))(*at)) for f, at in (
         (d, (x, y)), (d, (y, y)), (slope, (x, y)), (jax.jacfwd(slope, 1), (y, y)),
         (d, (y - step, y)), (d, (y + step, y))))  # fmt: skip
+    of: Any = dict(x=x, y=y, d=v, z=z, s=s, b=bend, k=(y - x) * bend)
     require((bend > 0) & np.isfinite(bend), "the loss of mean {y:.6g} has second derivative "
-            "{b:.6g} at 0; it has to be above 0", y=y, b=bend)  # fmt: skip
-    require(np.abs(zero) <= 1e-13 * (1 + 2 * np.abs(y)), "the loss of mean {y:.6g} moved to "
-            "itself is {d:.6g}; it has to be 0", y=y, d=zero)  # fmt: skip
-    near = np.abs(s - (y - x) * bend) <= 1e-6 * (np.abs(y - x) * bend + np.sqrt(bend))
-    require(np.isfinite(value) & near, "the loss is not that of an exponential family: of mean "
-            "{x:.6g} moved to {y:.6g} it is {d:.6g} with slope {s:.6g}, not {k:.6g}, (y - x) times "
-            "its second derivative at y", x=x, y=y, d=value, s=s, k=(y - x) * bend)  # fmt: skip
+            "{b:.6g} at 0; it has to be above 0", **of)  # fmt: skip
+    require(np.abs(z) <= 1e-13 * (1 + 2 * np.abs(y)), "the loss of mean {y:.6g} moved to itself is "
+            "{z:.6g}; it has to be 0", **of)  # fmt: skip
+    near = np.abs(s - of["k"]) <= 1e-6 * (np.abs(y - x) * bend + np.sqrt(bend))
+    require(np.isfinite(v) & near, "the loss is not that of an exponential family: of mean {x:.6g} "
+            "moved to {y:.6g} it is {d:.6g} with slope {s:.6g}, not {k:.6g}, (y - x) times its "
+            "second derivative at y", **of)  # fmt: skip
     off = np.max(np.abs((up + down) / (bend * step**2) - 1))
     return f"{n} shifts: 0 for none, slope (y - x)/V(y); small ones off by {off:.1g} of the value"
 
@@ -422,7 +411,7 @@ def mixtures(world: World) -> str:
             f"rewards of the tested mean are 1 at most; seen is an excess of {seen:.2g}")
 
 
-# The laws of a source.
+# The laws of the source of an instance's rewards; those of its family are its own.
 
 
 def source_draws(world: World) -> str:

@@ -18,33 +18,24 @@ from jaxelim.families.gaussian import LinearGaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
 from jaxelim.testing.report import World, require
-from jaxelim.testing.rules import Laws, accepted
+from jaxelim.testing.rules import accepted
 
 _exact = np.vectorize(lambda x: Fraction(float(x)), otypes=[object])
 """Arrays of floats as arrays of fractions."""
 
 
-def laws(world: World) -> Laws:
-    """Of a problem."""
-    return [("answers and pieces", answers, world), ("its set of pieces", its_set, world)]
-
-
 def half_spaces(z: Any, shape: Any, number: Callable = np.asarray) -> tuple[Any, Any]:
     """The pieces that exist, y . theta <= c: y [P, d] and c [P], of candidates z [C, d]."""
-    shape = jax.tree.map(np.asarray, shape)
     if isinstance(shape, HalfSpaces):
         return number(shape.y[shape.exists]), number(shape.c[shape.exists])
     z, last = number(np.vstack([z, np.zeros(np.shape(z)[1])])), len(z)
-    i, k = (np.asarray(x)[shape.exists] for x in shape.places())
+    i, k = (np.asarray(x)[np.asarray(shape.exists)] for x in shape.places())
     side = (k == last).astype(int) - (i == last)
     return z[i] - z[k], side * number(shape.level or 0.0) - number(shape.slack)
 
 
 def _points(world: World, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Arms [n, K, d], in another order at every draw, and theta [n, d]; each fourth has ties.
-
-    Five arms in three dimensions, or those of the instance.
-    """
+    """Arms [n, 5, 3] or the instance's, in n orders, and theta [n, d]; each fourth has ties."""
     rng = world.rng
     own = world.instance.unbatched[0].arms if world.instance else rng.normal(size=(5, 3))
     k, d = own.shape
@@ -75,31 +66,24 @@ def answers(world: World) -> str:
         answer = problem.answer(seen)
         return problem.public(seen, answer), problem.shape(seen, answer)
 
-    public, shapes = one = jax.device_get(jax.jit(jax.vmap(look))(points, means))
+    public, shapes = every = jax.device_get(jax.jit(jax.vmap(look))(points, means))
     many = jax.device_get(jax.jit(look)(points.T, means.T))
-    for own, lanes in zip(jax.tree.leaves(one), jax.tree.leaves(many), strict=True):
+    for own, lanes in zip(jax.tree.leaves(every), jax.tree.leaves(many), strict=True):
         lanes = np.moveaxis(lanes, -1, 0) if lanes.ndim == own.ndim else lanes
         require(own == lanes, "answers or pieces in lanes differ from those of one run")
     words = f"public is {list(public.shape[1:])}, width says {problem.width(arms.shape[1])}"
     require(public.shape[1:] == (problem.width(arms.shape[1]),), words)
-    sides = []
-    for at in range(2 * n):
-        z = np.asarray(problem.constants()) if shapes.items else arms[at % n]
-        sides.append(half_spaces(z, jax.tree.map(lambda x, at=at: x[at], shapes)))
-        require(len(sides[-1][1]) > 0, f"theta = {points[at]}: its answer has no piece")
-
-    def holds(at: int, other: int) -> bool:
-        """Whether a piece of the answer at one point holds another."""
-        y, c = sides[at]
-        return bool(np.any(y @ points[other] <= c))
-
     for one, other in [(i + j, i + n - j) for i in range(n) for j in (0, n)]:
-        if one >= n and holds(other, other):  # a tie: no answer is right
+        (y, c), (own, of_own) = (half_spaces(
+            np.asarray(problem.constants()) if shapes.items else arms[at % n],
+            jax.tree.map(lambda x, at=at: x[at], shapes)) for at in (one, other))  # fmt: skip
+        require(len(c) > 0, f"theta = {points[one]}: its answer has no piece")
+        if one >= n and np.any(own @ points[other] <= of_own):  # a tie: no answer is right
             sees = type(problem).check is Problem.check
             require(sees or not accepted(problem, Instance(arms[other], points[other])),
                     f"check accepts theta = {points[other]}, in a piece of its own answer")
             continue
-        inside = holds(one, other)
+        inside = bool(np.any(y @ points[other] <= c))
         right = bool(problem.correct(public[one], public[other], means[other]))
         differs = not np.array_equal(public[one], public[other])
         agrees = [inside or not x if problem.shared_answers else inside == x

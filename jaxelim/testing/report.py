@@ -18,11 +18,8 @@ from jaxelim.text import parse
 
 STOPS = (LLR(), SelectiveElimination(), FullElimination())
 
-BOUND = 1e-8
-"""The chance that one bound of a rate is wrong. A law has fewer than a hundred of them."""
-
-ERRORS = 7
-"""Standard errors by which an average may be off: by luck with probability below 1e-9."""
+BOUND = 1e-8  # the chance that a bound of a rate is wrong; a law has fewer than a hundred of them
+ERRORS = 7  # standard errors by which an average may be off: by luck with probability below 1e-9
 
 
 class ContractError(JaxelimError, AssertionError):
@@ -152,26 +149,20 @@ class World:
         return simulate(**{**call, **other})
 
     @property
-    def where(self) -> str:
-        """What the runs are of."""
-        return f"{self.problem!r}, {self.rule!r}, {self.instance.name or self.instance.structure}"
+    def place(self) -> str:
+        """The instance in words."""
+        return self.instance.name or self.instance.structure
 
 
 def require(holds: Any, sentence: str, **columns: Any) -> None:
-    """Require that all of `holds` are true.
+    """Raise a ContractError unless all of `holds` are true, a bool or an array of them.
 
-    Args:
-        holds: a bool or an array of them.
-        sentence: what is wrong; with columns it is formatted with their first entries that are.
-        columns: arrays that broadcast with `holds`.
-
-    Raises:
-        ContractError: some are not; its text is the sentence.
+    It says the sentence, formatted with the entries of columns, arrays that broadcast with
+    `holds`, at the first place that is wrong.
     """
     bad, *arrays = np.broadcast_arrays(~np.asarray(holds, bool), *columns.values())
     if bad.any():
-        place = bad.argmax()
-        entries = dict(zip(columns, (x.ravel()[place] for x in arrays), strict=True))
+        entries = {name: x.ravel()[bad.argmax()] for name, x in zip(columns, arrays, strict=True)}
         raise ContractError(sentence.format(**entries) if columns else sentence)
 
 
@@ -179,8 +170,8 @@ def settings(world: World) -> str:
     """A class of settings: its repr is read back, and its docstring has its fields."""
     thing, kind = world.thing, type(world.thing)
     frozen = getattr(vars(kind).get("__dataclass_params__"), "frozen", False)
-    words = f"{kind.__name__} is no frozen dataclass: write @dataclasses.dataclass(frozen=True)"
-    require(frozen or not isinstance(thing, Family), words)
+    require(frozen or not isinstance(thing, Family), f"{kind.__name__} is no frozen dataclass: "
+            "write @dataclasses.dataclass(frozen=True)")  # fmt: skip
     if "sha256" not in repr(thing):
         try:
             back = parse(repr(thing), "repr", {kind.__name__: kind}, known())
@@ -189,10 +180,10 @@ def settings(world: World) -> str:
         same = back == thing and hash(back) == hash(thing)
         require(same, f"its repr {thing!r} is read as something else, or hashes otherwise")
     doc = kind.__doc__ or ""
-    require(doc.strip(), f"{kind.__name__} has no docstring")
     args = re.split(r"\n\s*(?:Raises|Returns|Examples?):", doc.partition("Args:")[2])[0]
     said = re.findall(r"\w+", " ".join(re.findall(r"^\s+(\w+(?:, \w+)*): ", args, re.M)))
     fields = sorted(field.name for field in dataclasses.fields(kind) if field.init)
-    words = f"Args: in the docstring of {kind.__name__} describes {said}, its fields are {fields}"
-    require(sorted(said) == fields, words)
+    require(doc.strip(), f"{kind.__name__} has no docstring")
+    require(sorted(said) == fields, f"Args: in the docstring of {kind.__name__} describes {said}, "
+            f"its fields are {fields}")  # fmt: skip
     return "a frozen dataclass; its repr is read back, its docstring describes its fields"

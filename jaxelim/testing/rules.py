@@ -34,11 +34,8 @@ Laws = list[tuple[str, Any, World]]
 WIDE, ALONE = Engine(lanes=16, shrink=False), Engine(lanes=8, chunk=64, devices=1)
 ONE_LANE = Engine(lanes=16, chunk=32, devices=1, shrink=True)
 
-MOST = 8
-"""Most orders of one instance's arms."""
-
-NEAR = 0.05
-"""Gaps of the instances with near ties, over those of the instance that they are made of."""
+MOST = 8  # orders of one instance's arms
+NEAR = 0.05  # gaps of near ties, over those of the instance that they are made of
 
 
 def easy_instance(structure: str) -> Instance:
@@ -60,10 +57,9 @@ def accepted(problem: Problem, instance: Instance) -> bool:
 
 
 def orders(problem: Problem, instance: Instance) -> list[Instance]:
-    """The instance, and its arms rotated: with up to `MOST` arms each is first once.
+    """The instance, and its arms and their settings rotated: with up to `MOST` each is first once.
 
-    Settings of each arm move with it. A batch gives its instances as they are. An order that the
-    problem refuses is left out.
+    A batch gives its instances as they are. An order that the problem refuses is left out.
     """
     if instance.batched:
         return list(instance)
@@ -75,10 +71,10 @@ def orders(problem: Problem, instance: Instance) -> list[Instance]:
             return np.roll(one, by, 0)
         if not dataclasses.is_dataclass(one):
             return one
-        fields = {x.name: getattr(one, x.name) for x in dataclasses.fields(one)}
-        of_arms: Any = {name: x[-by:] + x[:-by] for name, x in fields.items()
-                        if isinstance(x, tuple) and len(x) == instance.K}  # fmt: skip
-        return dataclasses.replace(one, **of_arms)  # type: ignore[type-var]
+        every = ((x.name, getattr(one, x.name)) for x in dataclasses.fields(one))
+        return dataclasses.replace(one, **{  # type: ignore[type-var]
+            name: x[-by:] + x[:-by] for name, x in every
+            if isinstance(x, tuple) and len(x) == instance.K})  # fmt: skip
 
     shifts = np.unique(np.linspace(0, instance.K, MOST, endpoint=False).astype(int))[1:].tolist()
     others = [instance.replace(**{name: moved(one, by) for name, one in moving.items()})
@@ -89,9 +85,8 @@ def orders(problem: Problem, instance: Instance) -> list[Instance]:
 def variants(world: World) -> list[tuple]:
     """What a rule is tried on: words, orders of an instance, whether runs end, arguments.
 
-    It is the instance, at delta and a tenth of it. For best arm, top m and signs it is the
-    instance with its gaps times `NEAR`, too. For best arm it is the one whose arms but the best
-    have the mean of the second: a rule may starve one of equal rivals.
+    It is the instance, at delta and a tenth of it; with its gaps times `NEAR`; and for best arm
+    with the mean of the second for all arms but the best: a rule may starve one of equal rivals.
     """
     problem, instance = world.problem, world.instance
     own, tenth = orders(problem, instance), {"delta": world.delta / 10}
@@ -101,12 +96,11 @@ def variants(world: World) -> list[tuple]:
     if instance.batched or not known:
         return found
     means, few = instance.means, {"max_samples": min(world.steps, 300 + 2 * instance.K)}
-    centre, ordered = means.mean() if level is None else level, np.sort(means)
-    near, best = centre + NEAR * (means - centre), means == ordered[-1]
-    others = [(f", gaps times {NEAR}", near, False, few)]
+    centre = means.mean() if level is None else level
+    others = [(f", gaps times {NEAR}", centre + NEAR * (means - centre), False, few)]
     if problem.name == "best-arm" and not linear:
-        equal = np.where(best, means, ordered[-2 % means.size])
-        others.append((", equal rivals", equal, True, {}))
+        second = np.sort(means)[-2 % means.size]
+        others.append((", equal rivals", np.where(means == means.max(), means, second), True, {}))
     for words, of_arms, *rest in others:
         try:
             theta = NEAR * instance.theta if linear else instance.family.link(of_arms)
@@ -190,13 +184,10 @@ def laws(world: World) -> Laws:
     runs = [world.but(problem=one, instance=instance, rule=rule, stopping=stopping)
             for one in problems for instance in on]  # fmt: skip
     first = runs[0].but(instance=on[0].unbatched[0], stopping=stopping[0])
-    return [
-        ("settings", settings, world),
-        *((f"runs of {one.problem!r}, {one.instance.name or one.instance.structure}", whole_runs,
-           one) for one in runs),
-        ("prepare", prepare_is_blind, first), ("extreme rewards", finite, first),
-        ("rewards that wait", waiting_runs, first),
-    ]  # fmt: skip
+    return [("settings", settings, world),
+            *((f"runs of {one.problem!r}, {one.place}", whole_runs, one) for one in runs),
+            ("prepare", prepare_is_blind, first), ("extreme rewards", finite, first),
+            ("rewards that wait", waiting_runs, first)]  # fmt: skip
 
 
 def stopping_laws(world: World) -> Laws:
@@ -213,10 +204,9 @@ def threshold_laws(world: World) -> Laws:
     """Of a threshold, on hard instances where none is given."""
     problem, given = world.problem or BestArm(), world.instance
     on = [given] if given else [hard_instance(problem, all_near=x) for x in (False, True)]
-    runs = world.but(problem=problem, rule=world.rule or Uniform(),
-                     call=world.call | {"threshold": world.thing})  # fmt: skip
-    return [("values", monotone, world), *(
-        (one.name or one.structure, errors_are_rare, runs.but(instance=one)) for one in on)]
+    runs = [world.but(problem=problem, rule=world.rule or Uniform(), instance=one,
+                      call=world.call | {"threshold": world.thing}) for one in on]  # fmt: skip
+    return [("values", monotone, world), *((one.place, errors_are_rare, one) for one in runs)]
 
 
 def run_by_run(rule: Any) -> Any:
@@ -233,7 +223,8 @@ def whole_runs(world: World) -> str:
 
     A rule is tried with near ties, equal rivals and delta/10, too, and with its form for one run.
     """
-    rule, stopping, where, own = world.rule, world.stopping, world.where, world.thing is world.rule
+    rule, stopping, own = world.rule, world.stopping, world.thing is world.rule
+    where = f"{world.problem!r}, {rule!r}, {world.place}"
     before, every = set(engine.program.values()), []
     tried = variants(world)
     for words, instances, ends, other in tried if own else tried[:1]:
@@ -289,11 +280,7 @@ def same_runs(one: Result, other: Result, what: str, take: Any) -> None:
 
 
 def count(world: World, what: str, results: Sequence[Result], delta: float, ends: bool) -> None:
-    """Add the rates of wrong answers of the runs of several instances to those of the world.
-
-    Raises:
-        ContractError: one is above delta, over all runs or over those of one instance.
-    """
+    """Add the rates of wrong answers to the world's; none, nor that of one result, is above."""
     for i, stop in enumerate(results[0].stopping):
         rows = [((one.stopped & ~one.correct)[i].sum(), one.samples[i].size,
                  one.truncated[i].sum()) for one in results]  # fmt: skip
@@ -307,15 +294,16 @@ def count(world: World, what: str, results: Sequence[Result], delta: float, ends
 
 def prepare_is_blind(world: World) -> str:
     """Prepare for another theta too: what a rule may not know must not matter."""
-    rule, ridge, one = world.rule, world.call.get("ridge"), world.instance
+    rule, one = world.rule, world.instance
     if "truth" in rule.traits.reads:
         return "its traits read \"truth\": prepare may depend on theta"
-    theta = one.theta[::-1] if one.structure == "unstructured" else -one.theta
     try:
-        other = one.replace(theta=theta)
+        unstructured = one.structure == "unstructured"
+        other = one.replace(theta=one.theta[::-1] if unstructured else -one.theta)
     except JaxelimError:
         return "prepare was not tried: rewards are recorded, or -theta is out of range"
-    both = [jax.tree.leaves(rule.prepare(two, world.problem, ridge)) for two in (one, other)]
+    both = [jax.tree.leaves(rule.prepare(two, world.problem, world.call.get("ridge")))
+            for two in (one, other)]  # fmt: skip
     same = len(both[0]) == len(both[1]) and all(map(np.array_equal, *both))
     require(same, "prepare depends on theta, and the rule's traits do not read \"truth\"")
     return "prepare gives the same for another theta"
@@ -323,20 +311,18 @@ def prepare_is_blind(world: World) -> str:
 
 def finite(world: World) -> str:
     """Run with rewards that make exponential weights underflow, and nearly equal arms."""
-    rule, scale = world.rule, 1e4
-    arms, theta = np.eye(4), np.array([1.0, 0.5, -0.5, -1.0])
-    if rule.traits.structures != ("unstructured",):
-        arms = np.array([[1.0, 0.0], [1.0, 1e-6], [0.3, -1e-6], [-0.5, 2e-6]])
-        theta = np.array([1.0, 3.0])
+    traits, scale = world.rule.traits, 1e4
+    one = Instance(np.eye(4), scale * np.array([1.0, 0.5, -0.5, -1.0]))
+    if traits.structures != ("unstructured",):
+        arms = [[1.0, 0.0], [1.0, 1e-6], [0.3, -1e-6], [-0.5, 2e-6]]
+        one = Instance(arms, [scale, 3 * scale])
     said = f"under rewards of {scale:g} and nearly singular designs"
     with jax.debug_nans(True), warnings.catch_warnings():
         warnings.simplefilter("ignore", StarvationWarning)  # no test ends this run
         try:
-            run = trace(
-                Instance(arms, scale * theta), world.problem, rule, max_samples=20_000, ridge=1.0,
-                stopping=LLR() if "llr" in rule.traits.stopping else Native(), seed=world.seed,
-                threshold=lambda t, delta: 1e30 + 0 * (t + delta),
-            )  # fmt: skip
+            run = trace(one, world.problem, world.rule, max_samples=20_000, ridge=1.0,
+                        stopping=LLR() if "llr" in traits.stopping else Native(), seed=world.seed,
+                        threshold=lambda t, delta: 1e30 + 0 * (t + delta))  # fmt: skip
         except FloatingPointError as error:
             raise ContractError(f"it made a NaN {said}: {error}") from error
     return f"finite for {run.samples} samples {said}"
@@ -355,7 +341,6 @@ def monotone(world: World) -> str:
 
 def errors_are_rare(world: World) -> str:
     """Wrong answers, each stopping rule observed on the same runs."""
-    name = world.instance.name or world.instance.structure
-    what = f"{world.problem!r}, {world.instance.family!r}, {name}"
+    what = f"{world.problem!r}, {world.instance.family!r}, {world.place}"
     count(world, what, [world.simulate()], world.delta, False)
-    return f"{name}: no stopping rule errs more often than delta, as far as the rates say"
+    return f"{world.place}: no stopping rule errs more often than delta, as far as the rates say"
