@@ -1,6 +1,5 @@
 """`jaxelim instances list` and `describe`, and the options that commands share."""
 
-import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,8 +50,8 @@ class Settings(OfProblem):
 
     def settings(self) -> dict[str, Any]:
         """Those that `simulate` and `LiveRun` take by name; texts made to what they say."""
-        names = [one.name for one in dataclasses.fields(self) if one.name in Given.__annotations__]
-        return catalogue.resolved({name: getattr(self, name) for name in names})
+        given = {name: one for name, one in vars(self).items() if name in Given.__annotations__}
+        return catalogue.resolved(given)
 
 
 class OnInstance(OfProblem):

@@ -86,8 +86,7 @@ class Ask(OfFile):
 
     def act(self) -> None:
         with self.changed() as run:
-            arms = run.ask(self.n)
-            print(*([arms] if self.n is None else arms), sep="\n")
+            print(*([run.ask()] if self.n is None else run.ask(self.n)), sep="\n")
 
 
 class Tell(OfFile):
