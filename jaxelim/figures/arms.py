@@ -72,18 +72,14 @@ def active_arms_figure(results: Any, *, band: float = 0.8, log: bool = False) ->
 
 
 def drawn_active(given: Sequence[Entry], band: float, log: bool = False) -> Figure:
-    """The figure of active arms of entries.
-
-    The time axis ends where 98% of every rule's runs have ended, so that one long run
-    does not compress it.
-    """
+    """The figure of active arms of entries, up to where 98% of every rule's runs have ended."""
     shares, (figure, ((axes,),)) = _band(band), panels()
     end = 0.0
     for one in given:
         times, left = active_arms(one.result)
         one.draw(axes, times / 1000, left.mean(1), *np.quantile(left, shares, axis=1), kind="band",
                  label=one.label(one.tau(_elimination(one.result))[0]), marker="")  # fmt: skip
-        through = (left == left[-1]).mean(1) >= 0.98
+        through = (left == left[-1]).mean(1) >= 0.98  # one long run does not compress the axis
         end = max(end, times[np.argmax(through)] / 1000)
     items = all(one.result.problem.times_axes == ("item",) for one in given)
     what = f"active {'items' if items else 'arms'}"

@@ -22,7 +22,7 @@ from jaxelim import cli, figures
 from jaxelim.bounds import Complexity
 from jaxelim.contracts.pieces import HalfSpaces
 from jaxelim.errors import ArgumentError
-from jaxelim.figures import arms, letters, style
+from jaxelim.figures import arms, style
 from tests.simulation.comparison_cases import INSTANCE, made
 
 RNG = np.random.default_rng(3)
@@ -416,10 +416,10 @@ def only(monkeypatch):
     def known(*names):
         fonts = [x for x in font_manager.fontManager.ttflist if x.name.startswith(names)]
         monkeypatch.setattr(font_manager.fontManager, "ttflist", fonts)
-        letters._fonts.cache_clear()
+        style._fonts.cache_clear()
 
     yield known
-    letters._fonts.cache_clear()
+    style._fonts.cache_clear()
 
 
 def drawn(figure):
