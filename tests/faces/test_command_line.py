@@ -194,10 +194,8 @@ def test_a_reader_that_leaves():
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "jaxelim", "instances", "list"],
-            stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120,
-        )  # fmt: skip
+        done = subprocess.run([sys.executable, "-m", "jaxelim", "instances", "list"], text=True,
+                              stdout=writer, stderr=subprocess.PIPE, timeout=120)  # fmt: skip
     finally:
         os.close(writer)
     assert done.returncode == 141 and done.stderr == ""
@@ -208,17 +206,14 @@ def test_ctrl_c_on_a_run(tmp_path):
     """While it runs without end."""
     path = tmp_path / "hard.json"
     path.write_text(json.dumps({"means": [1e-9, 0.0, -1e-9]}))
-    command = [
-        sys.executable, "-m", "jaxelim", "run", str(path), "--runs", "100", "--max-samples",
-        str(2**31 - 2**17), "--output", str(tmp_path / "r.nc"),
-    ]  # fmt: skip
+    command = [sys.executable, "-m", "jaxelim", "run", str(path), "--runs", "100", "--max-samples",
+               str(2**31 - 2**17), "--output", str(tmp_path / "r.nc")]  # fmt: skip
     flags = {"JAX_LOG_COMPILES": "1", "JAX_ENABLE_COMPILATION_CACHE": "false"}
     # A shell's background job ignores Ctrl-C, and so would its children.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=os.environ | flags
-        )
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True,
+                                   env=os.environ | flags)  # fmt: skip
     finally:
         signal.signal(signal.SIGINT, before)
     late = threading.Timer(120, process.kill)
