@@ -1,8 +1,14 @@
 """The lower bound on the number of samples, its optimal allocations and their derivatives."""
 
-from jaxelim.bounds.bounds import efficiency, kl_bound, practical_time, sample_bound
+from jaxelim.bounds.bounds import (
+    Found,
+    efficiency,
+    extreme_time,
+    kl_bound,
+    practical_time,
+    sample_bound,
+)
 from jaxelim.bounds.optimal import Complexity, Optimum, complexity, information, optimum
-from jaxelim.bounds.search import Found, extreme_time
 
 __all__ = [
     "Complexity", "Found", "Optimum", "complexity", "efficiency", "extreme_time",

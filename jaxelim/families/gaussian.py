@@ -28,8 +28,7 @@ from jaxelim.families.arm import Stat
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps, index_like, pytree, settings
 from jaxelim.mixtures import GaussianStat, Grid, Weighed, of_features, spread
-from jaxelim.numerics import host
-from jaxelim.numerics.jacobi import svd
+from jaxelim.numerics.jacobi import inverse, product, svd
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -277,8 +276,8 @@ class LinearGaussian(Gaussian):
         """After one pull of each arm: g, V^-1 of the form "square", and theta_hat/rewards."""
         arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
         design = self.ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms)
-        v_inv = host.inverse(design)
-        estimator = host.product(v_inv, np.swapaxes(arms, 1, 2))
+        v_inv = inverse(design)
+        estimator = product(v_inv, np.swapaxes(arms, 1, 2))
         matrix = v_inv if self.form == "square" else np.zeros((len(arms), 0))
         g = np.einsum("ikd,idk->ik", arms, estimator)
         return {"g": g, "matrix": matrix, "estimator": estimator}

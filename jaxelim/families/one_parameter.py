@@ -32,8 +32,7 @@ from jaxelim.families.sources import Normal
 from jaxelim.lanes import LaneOps, pytree, settings
 from jaxelim.mixtures import log_mean_exp
 from jaxelim.mixtures.pieces import Stat
-from jaxelim.numerics.binet import remainder
-from jaxelim.numerics.logarithm import log, log1p, log_ratio
+from jaxelim.numerics.logarithm import log, log1p, log_ratio, remainder
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance

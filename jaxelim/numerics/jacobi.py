@@ -1,4 +1,4 @@
-"""Singular values by Jacobi's rotations of columns, of NumPy and of JAX arrays.
+"""Singular values by Jacobi's rotations of columns; products and inverses of NumPy arrays.
 
 A library's routine rounds otherwise on other processors, and runs would part there.
 """
@@ -98,3 +98,21 @@ def _rotated(xp: Any, x: Any, n: int) -> Any:
         xp.concatenate([bottom[:, 1:], top[:, -1:]], 1),
     )
     return xp.concatenate([top, bottom], 1)
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a @ b of [.., n, q] and [.., q, m]."""
+    return np.einsum("...nq,...qm->...nm", a, b)
+
+
+def inverse(a: np.ndarray) -> np.ndarray:
+    """The inverses of symmetric positive definite matrices [.., q, q], by elimination."""
+    out = np.array(a, np.float64)
+    for j in range(a.shape[-1]):
+        row, column = out[..., j, :].copy(), out[..., j].copy()
+        row[..., j] = 1.0
+        row /= column[..., j, None]
+        out[..., j] = 0.0
+        out -= column[..., None] * row[..., None, :]
+        out[..., j, :] = row
+    return out

@@ -11,8 +11,7 @@ from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.contracts.views import View
 from jaxelim.evidence.linear import SquareDesign, weighted
 from jaxelim.lanes import index_like, pytree, settings
-from jaxelim.numerics.host import product
-from jaxelim.numerics.jacobi import orthonormal
+from jaxelim.numerics.jacobi import orthonormal, product
 from jaxelim.rules.parts import games
 from jaxelim.rules.parts.indices import of_pairs_alone
 
