@@ -105,14 +105,8 @@ def optimum(
     if shape.slack:
         allowed = "epsilon=0: this is not defined where several answers may be right"
         raise UnsupportedError("problem", problem, allowed)
-    if family.linear:
-        scale, ones = family.scale, jnp.ones(arms.shape[0])
-        pieces = half_spaces_of(family, arms, constants, shape, scale)
-        truth = Truth(family.plain(), arms, theta / scale, ones, pieces, costs)
-    else:
-        scales = family.scales(jax.lax.stop_gradient(theta), None)
-        truth = Truth(family.plain(), None, theta, scales, shape, costs)
-    return _jitted(truth, arms.shape[0], gap)
+    pieces = half_spaces_of(family, arms, constants, shape) if family.linear else shape
+    return _jitted(Truth.of(family, arms, theta, pieces, costs), arms.shape[0], gap)
 
 
 def refuse_float32() -> None:

@@ -77,14 +77,11 @@ def shape_at(problem: Problem, family: Family, arms: Any, theta: Any) -> Pieces:
         return jax.device_get(problem.shape(seen, problem.answer(seen)))
 
 
-def half_spaces_of(
-    family: Family, arms: Any, constants: Any, shape: Any, unit: float = 1.0
-) -> HalfSpaces:
-    """Pieces of one run as half-spaces of scores; offsets are in a unit."""
+def half_spaces_of(family: Family, arms: Any, constants: Any, shape: Any) -> HalfSpaces:
+    """Pieces of one run as half-spaces of scores."""
     if shape.level is not None:
         shape = dataclasses.replace(shape, level=float(family.link(np.asarray(shape.level))))
-    pieces = LinearContext(PLAIN, arms, constants).half_spaces(shape)
-    return dataclasses.replace(pieces, c=pieces.c / unit)
+    return LinearContext(PLAIN, arms, constants).half_spaces(shape)
 
 
 def _answers(label: str, one: Instance, problem: Problem, shape: Any) -> list[Pieces]:
@@ -193,6 +190,18 @@ class Truth:
     pieces: Pieces
     costs: Any = None  # [K] of pulls; None: samples are counted
 
+    @staticmethod
+    def of(
+        family: Family, arms: Any, theta: Any, pieces: Any, costs: Any, source: Any = None
+    ) -> "Truth":
+        """That of theta [d] and half-spaces of scores, or, of other families, of means [K]."""
+        own = family.plain()
+        if family.linear:
+            pieces = dataclasses.replace(pieces, c=pieces.c / family.scale)
+            return Truth(own, arms, theta / family.scale, np.ones(len(arms)), pieces, costs)
+        scales = family.scales(jax.lax.stop_gradient(jnp.asarray(theta)), source)
+        return Truth(own, None, theta, scales, pieces, costs)
+
     def evidence(self) -> Any:
         """The evidence, whose weights are shares of cost."""
         about = self.family.truth(self.features, self.theta, self.scales, self.pieces)
@@ -207,20 +216,13 @@ def each(instance: Instance, pieces: Pieces) -> Iterator[Truth]:
     """Host: the truth of each of I instances, with pieces of arrays [I, ..]; float64 NumPy."""
     family, size = instance.family, instance.size
     costs = None if instance.costs is None else np.asarray(instance.costs, np.float64)
-    if family.linear:
-        assert isinstance(pieces, HalfSpaces)
-        pieces = dataclasses.replace(pieces, c=pieces.c / family.scale)
-        every = instance.arms.reshape(size, instance.K, -1)
-        points = instance.theta.reshape(size, -1) / family.scale
-    else:
-        every, points = [None] * size, instance.means.reshape(size, -1)
-    for i, (features, theta) in enumerate(zip(every, points, strict=True)):
-        scales: Any = np.ones(instance.K)
-        if not family.linear:
-            with scope.engine():
-                scales = jax.device_get(family.scales(jnp.asarray(theta), instance.source))
+    arms = instance.arms.reshape(size, instance.K, -1)
+    points = (instance.theta if family.linear else instance.means).reshape(size, -1)
+    for i in range(size):
         one = jax.tree.map(lambda x, i=i: x[i], pieces)
-        yield Truth(family.plain(), features, theta, scales, one, costs)
+        with scope.engine():
+            truth = Truth.of(family, arms[i], points[i], one, costs, instance.source)
+        yield jax.device_get(truth)
 
 
 def information_of(truth: Truth, weights: np.ndarray) -> np.ndarray:

@@ -68,15 +68,10 @@ class Step(Asking):
         """Take one step of every lane.
 
         An arm or an answer out of range ends a run, with observers still open. So does a
-        number that is not finite.
-
-        Args:
-            inputs, lane: of all runs, and of these.
-            noise: [B], of the rewards; None: they come from outside, and pulls are pending.
-            light: leave rare work out, and say where it lacks.
-            work: whether rare work is done; not for a choice that is dropped.
-            tests: whether stopping rules test the snapshot.
-            pulls: whether the arms are pulled; else the step ends with the choice.
+        number that is not finite. `noise` [B] is that of the rewards; None: they come from outside,
+        and pulls are pending. A `light` step leaves rare work out, and says where it lacks.
+        Without `work` none is done, for a choice that is dropped. Without `tests` nothing stops a
+        run. Without `pulls` the step ends with the choice.
         """
         in_groups, record = lane.pending is not None, lane.record
         lane, waits = self.entered(inputs, lane)

@@ -135,8 +135,17 @@ class TopTwo(SamplingRule):
     def choose(self, view, state):
         lanes = view.lanes
         shape, active, evidence = self._led(view)
-        index = jnp.where(active, self._penalised(view, shape, evidence.values()), jnp.inf)
-        piece = lanes.argmin(index)
+        index = evidence.values()
+        if self.challenger == "tci":
+            logs = log(view.counts)
+            if shape.several:
+                a, b = shape.ends(lanes, logs)
+                logs = shape.flat(a + b)
+            else:  # the leader's own is common to all pieces of a row, and a reference has none
+                more = jnp.zeros_like(logs[: index.shape[0] - logs.shape[0]])
+                logs = jnp.concatenate([logs, more])
+            index = index + logs
+        piece = lanes.argmin(jnp.where(active, index, jnp.inf))
         i, j = shape.arms(lanes, piece)
         if shape.signs:
             return i, state
@@ -221,18 +230,6 @@ class TopTwo(SamplingRule):
         first = jnp.full_like(i, late).at[lane].min(jnp.where(good, n * arms + best, late))
         challenger = jnp.where(waiting & (first < late), first % arms, challenger)
         return jnp.where(waiting, tried + several, tried), challenger
-
-    def _penalised(self, view, shape, values):
-        """The values, and for "tci" the log counts of the arms: [Q]."""
-        if self.challenger != "tci":
-            return values
-        logs = log(view.counts)
-        if shape.several:
-            a, b = shape.ends(view.lanes, logs)
-            return values + shape.flat(a + b)
-        # The leader's own is common to all pieces of a row, and a reference has none.
-        more = jnp.zeros_like(logs[: values.shape[0] - logs.shape[0]])
-        return values + jnp.concatenate([logs, more])
 
 
 def _playing(view):

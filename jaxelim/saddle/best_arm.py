@@ -18,7 +18,6 @@ O(K) operations. This is traced code for one run and for lanes.
 """
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -52,7 +51,8 @@ def best_arm_weights(
     """The allocation w* that maximises min_{a != i} H_a(w), i the arm of largest mean.
 
     Newton's method; a start from which it does not converge in 40 steps is replaced by a
-    fixed one. A lane's result does not depend on other lanes. Not for derivatives.
+    fixed one. Several arms of largest mean share all weight evenly, and the value is 0. If one arm
+    counts it has weight 1. A lane's result does not depend on other lanes. Not for derivatives.
 
     Args:
         family: gives d(x, y) and V(y).
@@ -61,10 +61,6 @@ def best_arm_weights(
         start: [K] log x of an earlier solve, of any best arm; None: a fixed start.
         counted: [K] bool, the arms that count; others get weight 0.
         steps: at most this many of Newton's steps, at most 39. None: 80, 40 from each start.
-
-    Returns:
-        An `ArmWeights`. Several arms of largest mean share all weight evenly, and the
-        value is 0. If one arm counts it has weight 1.
     """
     c = jnp.ones_like(means)
     if costs is not None:
@@ -77,6 +73,14 @@ def best_arm_weights(
     ties, pieces = lanes.sum(tied), lanes.sum(other)
     most = 0.98 * float(np.log(np.finfo(means.dtype).max))  # exp(s) is finite up to here
 
+    def loss(mean, by):
+        return family.loss(family.kind(jnp.ones_like(mean), mean), by)
+
+    def losses(best, up, mean, down):
+        """d(m_i, u), d(m_a, u) and the slope of the latter in u, of u = m_i - up = m_a + down."""
+        d, slope = jax.jvp(lambda by: loss(mean, by), (down,), (jnp.ones_like(down),))
+        return loss(best, -up), d, slope
+
     def terms(s):
         """v_a, dv_a/ds_a, r_a and (dr_a/ds_a)/(dv_a/ds_a) at s; 0, 1, 0, 0 without a piece."""
         x = jnp.exp(s)
@@ -84,7 +88,7 @@ def best_arm_weights(
         up, down = gap * (x * rest), gap * rest
         # The divergences are the costly part; XLA would compute them again for each of the terms.
         wide = jnp.broadcast_to(top, x.shape)
-        d_best, d, slope = lanes.materialize(_losses(family), wide, up, means, down)
+        d_best, d, slope = lanes.materialize(losses, wide, up, means, down)
         d = jnp.where(other, d, 1)
         v = d_best + x * d
         pull = ratio * (slope * (down / d)) * (v * rest / d) / d
@@ -130,19 +134,6 @@ def best_arm_weights(
     return ArmWeights(weights, value, s, ~unsolved)
 
 
-def _losses(family: "OneParameter") -> Callable:
-    """d(m_i, u), d(m_a, u) and the slope of the latter in u, of u = m_i - up = m_a + down."""
-
-    def of(best: Array, up: Array, mean: Array, down: Array) -> tuple[Array, Array, Array]:
-        def loss(mean: Array, by: Array) -> Array:
-            return family.loss(family.kind(jnp.ones_like(mean), mean), by)
-
-        d, slope = jax.jvp(lambda by: loss(mean, by), (down,), (jnp.ones_like(down),))
-        return loss(best, -up), d, slope
-
-    return of
-
-
 def gaussian_weights(
     lanes: LaneOps, means: Array, best: Array, counted: Array, costs: Array | None, start: Array
 ) -> tuple[Array, Array]:
@@ -158,13 +149,8 @@ def gaussian_weights(
 
     The relative duality gap is below 1e-12. A lane's result does not depend on other lanes.
 
-    Args:
-        best: [] int32, a counted arm of largest mean.
-        start: [] u of an earlier solve; 0: from the least u.
-
-    Returns:
-        w* [K], 0 at arms that are not `counted`, and u [], where the next solve starts. Several
-        counted arms of largest mean share all weight evenly. If one arm counts it has weight 1.
+    `best` [] int32 is a counted arm of largest mean, `start` [] u of an earlier solve, or 0: from
+    the least u. Returns w* [K], and u. Ties and an arm alone are as there.
     """
     ratio = None if costs is None else costs / lanes.take(costs, best)
     gap = lanes.take(means, best) - means
