@@ -120,13 +120,21 @@ class Observing:
     def _observed(self, seen: Snapshot, lane: Lane, beta: Array) -> tuple[tuple, Array, Array]:
         live, found = seen.live, []
         for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
-            look, reads = partial(call_stopping, stopping, "observe", seen), state
-            if seen.mixture is not None:
-                look, reads = _looking(stopping, seen), (state, lane.record.samples[s] == 0)
+            observe = partial(call_stopping, stopping, "observe")
+
+            def look(reads: Tree, beta: Array, observe: Callable = observe) -> tuple:
+                if seen.mixture is None:
+                    return observe(seen, reads, beta)
+                state, opened = reads  # only where the observer is open it looks
+                now = dataclasses.replace(seen, live=opened if live is None else opened & live)
+                return observe(now, state, beta)
+
+            opened = lane.record.samples[s] == 0
+            reads = state if seen.mixture is None else (state, opened)
             after, stop, tests = self._over_deltas(look, reads, beta)
             tests = jnp.broadcast_to(tests, stop.shape)
             if seen.since is not None:
-                here = jnp.asarray(live) & (lane.record.samples[s] == 0)
+                here = jnp.asarray(live) & opened
                 after = jax.vmap(where)(here, after, state)
                 stop, tests = stop & here, jnp.where(here, tests, 0)
             found.append((after, stop, tests))
@@ -260,14 +268,3 @@ class Observing:
             kept = put(waiting.arms, place, arm), put(waiting.rewards, place, reward)
             waiting = dataclasses.replace(waiting, arms=kept[0], rewards=kept[1])
         return dataclasses.replace(stats, **more), waiting
-
-
-def _looking(stopping: StoppingRule, seen: Snapshot) -> Callable:
-    """`observe` of a state and of whether the observer is open, [B] bool: only then it looks."""
-
-    def look(reads: Tree, beta: Array) -> tuple:
-        state, opened = reads
-        live = opened if seen.live is None else opened & seen.live
-        return call_stopping(stopping, "observe", dataclasses.replace(seen, live=live), state, beta)
-
-    return look

@@ -5,6 +5,7 @@ the last solve is certified first, and solved from again where its gap is above 
 """
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -140,13 +141,6 @@ def solve(
     looks = now.astype(jnp.int32) * jnp.ones_like(view.t)
     kept = dataclasses.replace(last, weights=weights, gap=gap, evaluations=looks, solves=none)
     holds = ~now | ~at.solvable | (reached <= tolerance)
-    return rarely(~holds, lambda: _solved(view, kept, holds, at, tolerance, bonus), kept)
-
-
-def _solved(
-    view: View, kept: Allocation, holds: Array, at: _Aligned, tolerance: Array, bonus: Array | None
-) -> Allocation:
-    """A solve where `kept` does not hold: on a CPU one lane after another, on a GPU all at once."""
     goal = jnp.where(tolerance < _FINE, tolerance, tolerance / 4)
     frame, own = jax.tree.map(jnp.asarray, view.prepared), ()
     if view.features.ndim == 3:
@@ -155,24 +149,36 @@ def _solved(
         frame = jax.tree.map(lambda x: x[..., 0], frame)
 
     def of_run(space, at, bonus, kept, holds, goal, frame=frame):
-        def solved():
-            lanes, old = space.lanes, kept.start
-            y = _directions(space, frame, at.shape)
-            evidence = HalfSpaceEvidence(frame.unit, y, frame.idle, at.gaps, old.state.w, lanes)
-            if space.prices is not None:
-                evidence = evidence.priced(space.prices)
-            extra = jnp.zeros_like(old.slope) if bonus is None else bonus
-            known = at.same & jnp.any(at.live & (old.pull > 0))
-            found = climb(evidence, at.live, extra, goal, old.at(at.gaps), known=known, lanes=lanes)
-            weights, once = found.pair.w.astype(kept.weights.dtype), jnp.ones_like(kept.solves)
-            pair, answer = Pair.of(found, at.gaps, at.live), _arrays(at.shape)
-            new = Allocation(weights, pair, answer, found.gap, 1 + found.looks, once)
-            failed = dataclasses.replace(kept, evaluations=new.evaluations, solves=new.solves)
-            return where_((new.gap < jnp.inf) & ~(new.gap > kept.gap), new, failed)
-
+        solved = partial(_solved, space, at, bonus, kept, goal, frame)
         return jax.lax.cond(holds, lambda: kept, solved)
 
-    return by_run(view.linear.space, of_run, kept, at, bonus, kept, holds, goal, *own)
+    # On a CPU one lane after another, on a GPU all at once.
+    run, given = view.linear.space, (at, bonus, kept, holds, goal, *own)
+    return rarely(~holds, lambda: by_run(run, of_run, kept, *given), kept)
+
+
+def _solved(
+    space: LinearContext, at: _Aligned, bonus: Array | None, kept: Allocation, goal: Array,
+    frame: Frame,
+) -> Allocation:  # fmt: skip
+    """The solve of one run; what it kept, where the gap is no better."""
+    lanes, old, shape = space.lanes, kept.start, at.shape
+    if shape.signs:
+        above: Any = shape.above  # type: ignore[attr-defined]
+        y = jnp.where(above[:, None], frame.unit, -frame.unit)
+    else:
+        y = jnp.matmul(space.half_spaces(shape).y, frame.map, precision="highest")
+    evidence = HalfSpaceEvidence(frame.unit, y, frame.idle, at.gaps, old.state.w, lanes)
+    if space.prices is not None:
+        evidence = evidence.priced(space.prices)
+    extra = jnp.zeros_like(old.slope) if bonus is None else bonus
+    known = at.same & jnp.any(at.live & (old.pull > 0))
+    found = climb(evidence, at.live, extra, goal, old.at(at.gaps), known=known, lanes=lanes)
+    weights, once = found.pair.w.astype(kept.weights.dtype), jnp.ones_like(kept.solves)
+    pair, answer = Pair.of(found, at.gaps, at.live), _arrays(shape)
+    new = Allocation(weights, pair, answer, found.gap, 1 + found.looks, once)
+    failed = dataclasses.replace(kept, evaluations=new.evaluations, solves=new.solves)
+    return where_((new.gap < jnp.inf) & ~(new.gap > kept.gap), new, failed)
 
 
 def _arrays(shape: Pieces) -> tuple:
@@ -197,10 +203,12 @@ def _aligned(view: View, answer: tuple) -> _Aligned:
         same = ~lanes.any(~jnp.any(match, 1))
 
         def moved(x, rows=shape):
-            apart = rows.apart(x)
-            aligned = [
-                jnp.where(same, _selected(match[r], apart), apart[r]) for r in range(then.shape[0])
-            ]
+            apart, aligned = rows.apart(x), []
+            for r in range(then.shape[0]):
+                row = apart[0]
+                for other in range(1, apart.shape[0]):  # one pass: a gather goes by entries
+                    row = jnp.where(match[r][other], apart[other], row)
+                aligned.append(jnp.where(same, row, apart[r]))
             return rows.flat(jnp.stack(aligned))
 
         gaps, live = moved(gaps), moved(live)
@@ -212,20 +220,3 @@ def _aligned(view: View, answer: tuple) -> _Aligned:
     solvable = lanes.any(live) & ~lanes.any(live & ~(gaps > 0))
     gaps = jnp.where(live & (gaps > 0), gaps, 1)
     return _Aligned(shape, gaps, live, same, solvable)
-
-
-def _selected(match: Array, rows: Array) -> Array:
-    """The row where `match` [m] holds, of rows [m, K]: one pass, as a gather goes by entries."""
-    row = rows[0]
-    for r in range(1, rows.shape[0]):
-        row = jnp.where(match[r], rows[r], row)
-    return row
-
-
-def _directions(run: LinearContext, frame: Frame, shape: Pieces) -> Array:
-    """The directions of all pieces in the frame: [Q, d]."""
-    if shape.signs:
-        above: Any = shape.above  # type: ignore[attr-defined]
-        return jnp.where(above[:, None], frame.unit, -frame.unit)
-    y = run.half_spaces(shape).y
-    return jnp.matmul(y, frame.map, precision="highest")
