@@ -1,6 +1,5 @@
 """Lazy Track-and-Stop."""
 
-import dataclasses
 from typing import Any, ClassVar
 
 import jax
@@ -22,15 +21,6 @@ _STEPS, _SHORT = 1000, 0.001
 
 
 @pytree
-class LeastEigenvalue:
-    """Bounds on lambda_min(V), V with the family's ridge."""
-
-    low: Array  # []: the last exact value, as V only grows
-    high: Array  # []: u' V u, u the unit eigenvector of that value
-    toward: Array  # [K]: (phi_k . u)^2, which one more pull of k adds to `high`
-
-
-@pytree
 class Prepared:
     """The spanner of an instance, its exploration rate, and the ridge of V_w."""
 
@@ -42,11 +32,16 @@ class Prepared:
 
 @pytree
 class LazyState:
-    """The allocation and the sum of allocations."""
+    """The allocation, the sum of allocations, and bounds on lambda_min(V), V with the ridge.
+
+    Of families without a design both bounds are the least count.
+    """
 
     weights: Array  # [K]
     target: Array  # [K]
-    least: LeastEigenvalue  # of V; of families without a design the least count in both bounds
+    low: Array  # []: the last exact value, as V only grows
+    high: Array  # []: u' V u, u the unit eigenvector of that value
+    toward: Array  # [K]: (phi_k . u)^2, which one more pull of k adds to `high`
     iterations: Array  # [] int32: of the Frank-Wolfe loop, for this choice
 
 
@@ -101,9 +96,8 @@ class LazyTaS(SamplingRule):
 
     def init(self, view):
         zero = jnp.zeros_like(view.means)
-        least = jnp.full_like(view.time, view.family.ridge)
-        least = LeastEigenvalue(least, least + jnp.inf, zero)
-        return LazyState(zero + 1 / zero.shape[0], zero, least, jnp.zeros_like(view.t))
+        low, even = jnp.full_like(view.time, view.family.ridge), zero + 1 / zero.shape[0]
+        return LazyState(even, zero, low, low + jnp.inf, zero, jnp.zeros_like(view.t))
 
     def choose(self, view, state, rarely):
         lanes, due, none = view.lanes, view.t & (view.t - 1) == 0, jnp.zeros_like(view.t)
@@ -112,22 +106,21 @@ class LazyTaS(SamplingRule):
         )
         target = state.target + tracking.shares_of_pulls(view, weights)
         need = view.prepared.c0 * jnp.sqrt(view.time)
-        least = state.least
+        low, high, toward = state.low, state.high, state.toward
         if view.evidence.has_matrix:
-            unsure = (least.low < need) & (least.high >= need)
-            least = rarely(unsure, lambda: _exact(view), least)
+            unsure = (low < need) & (high >= need)
+            low, high, toward = rarely(unsure, lambda: _exact(view), (low, high, toward))
         else:
             spanned, counts = view.prepared.spanned, view.evidence.per_cost(view.counts)
             spanned = spanned if spanned.ndim == counts.ndim else spanned[:, None]
             # lambda_min of a diagonal V; elsewhere the least count, without a prior's ridge.
             ridge = view.family.ridge if view.family.design else 0.0
-            fewest = lanes.min(jnp.where(spanned, counts, jnp.inf)) + ridge
-            least = dataclasses.replace(least, low=fewest, high=fewest)
+            low = high = lanes.min(jnp.where(spanned, counts, jnp.inf)) + ridge
         turn = (view.t - 1 - view.start) % view.features.shape[1]
         explored = lanes.take(view.prepared.spanner, turn)
-        arm = jnp.where(least.low < need, explored, tracking.cumulative(lanes, view.counts, target))
-        least = dataclasses.replace(least, high=least.high + lanes.take(least.toward, arm))
-        return arm, LazyState(weights, target, least, iterations)
+        arm = jnp.where(low < need, explored, tracking.cumulative(lanes, view.counts, target))
+        high = high + lanes.take(toward, arm)
+        return arm, LazyState(weights, target, low, high, toward, iterations)
 
     def work(self, view, state):
         return state.iterations * view.active_count
@@ -204,15 +197,15 @@ def averaged(weights: Array, chosen: Array, i: Array) -> Array:
     return jnp.abs(weights * kept) + jnp.where(chosen, added, jnp.zeros_like(added))
 
 
-def _exact(view: View) -> LeastEigenvalue:
-    """Both bounds at the present V."""
+def _exact(view: View) -> tuple[Array, Array, Array]:
+    """Both bounds at the present V, and `toward`."""
 
     def of_run(features, counts):
         v = jnp.matmul(features.T, counts[:, None] * features, precision="highest")
         ridge = view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype)
         least, u = least_eigenpair(v + ridge, not view.lanes.gpu)
         toward = jnp.matmul(features, u, precision="highest") ** 2
-        return LeastEigenvalue(least, least, toward)
+        return least, least, toward
 
     if view.means.ndim == 1:
         return of_run(view.features, view.counts)
