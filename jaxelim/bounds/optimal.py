@@ -145,7 +145,11 @@ def _(arms, gap, primals, tangents):
     def change(tangent):
         slope, level, value = jax.jvp(fixed, (truth,), (tangent,))[1]
         rest = jnp.where(support, -slope, 0), jnp.where(active, -level, 0), jnp.zeros(2)
-        moved = _solve(matrix, jnp.concatenate(rest))
+        # Scaled; where the system is singular, as for equal arms, the solution of least norm.
+        size = jnp.sqrt(jnp.max(jnp.abs(matrix), axis=1))
+        size = 1 / jnp.where(size > 0, size, 1)
+        inverse = jnp.linalg.pinv(matrix * size[:, None] * size[None, :], hermitian=True)
+        moved = size * product(inverse, size * jnp.concatenate(rest))
         none = jnp.zeros_like(best.gap), jnp.zeros_like(q)
         return Optimum(value, moved[:K], moved[K : K + P], *none)
 
@@ -185,14 +189,6 @@ def _conditions(truth: Truth, w: Array, q: Array) -> tuple[Array, Array, Array]:
         [-on_w[None, :], zero((1, P)), zero((1, 2))],
     ])  # fmt: skip
     return matrix, support, active
-
-
-def _solve(matrix: Array, right: Array) -> Array:
-    """The solution, scaled; where the system is singular, as for equal arms, that of least norm."""
-    size = jnp.sqrt(jnp.max(jnp.abs(matrix), axis=1))
-    size = 1 / jnp.where(size > 0, size, 1)
-    inverse = jnp.linalg.pinv(matrix * size[:, None] * size[None, :], hermitian=True)
-    return size * product(inverse, size * right)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -171,7 +171,9 @@ class Step(Asking):
             pending=pending,
         )
         if noise is not None:
-            now, arm = watching.sampled(self.spec, now, go, reward), jnp.where(go, arm, -1)
+            if not shipped(self.spec.family):
+                now = watching.ended(now, go & ~jnp.isfinite(reward), watching.REWARD)
+            arm = jnp.where(go, arm, -1)
         return Taken(now, arm, go, seen, reward, jnp.zeros_like(go) if asks is None else asks)
 
     def outcome(self, lane: Lane) -> Outcome:
@@ -266,14 +268,6 @@ class Step(Asking):
         stats = spec.family.start(space, spec.problem, tables, rewards[:k])
         return jax.lax.fori_loop(np.int32(k), np.int32(rewards.shape[0]), more, stats)
 
-    def _stacks(self, inputs: Inputs, nature: Tree, like: Array) -> Array | None:
-        """The number of rewards of every arm, as `like` [K, B]; None: they do not end."""
-        if isinstance(self.spec.source, Family):
-            return None
-        shared = jax.tree.map(lambda x: x[0, ..., None], inputs.nature)
-        lengths = self.spec.source.lengths(shared if nature is None else nature)
-        return None if lengths is None else jnp.broadcast_to(lengths, like.shape).astype(like.dtype)
-
     def started(
         self, inputs: Inputs, queue: Queue, item: Array, run: Array, row: Array, noise: Array
     ) -> tuple[Lane, View]:
@@ -297,7 +291,12 @@ class Step(Asking):
         space = self.space(inputs, features)
         rewards = self.first_rewards(inputs, nature, noise)
         stats = self._first_statistics(inputs, space, tables, rewards)
-        stats = dataclasses.replace(stats, stacks=self._stacks(inputs, nature, stats.counts))
+        if not isinstance(spec.source, Family):
+            shared = jax.tree.map(lambda x: x[0, ..., None], inputs.nature)
+            lengths = spec.source.lengths(shared if nature is None else nature)
+            if lengths is not None:
+                stacks = jnp.broadcast_to(lengths, (k, b)).astype(stats.counts.dtype)
+                stats = dataclasses.replace(stats, stacks=stacks)
         seen = Snapshot.of(spec.family, spec.problem, space, stats)
         observers, sampling = self.first_states(seen)
         stats, pending = self.first_pending(seen)

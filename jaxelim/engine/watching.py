@@ -51,32 +51,19 @@ def seen(spec: Spec, seen: Snapshot, view: View, lane: Lane) -> tuple[Array, Arr
         MEANS: ~jnp.isfinite(view.means),
         EVIDENCE: view.shape.exists & ~jnp.isfinite(view.evidence.values()),
     }
-    if not shipped(spec.family):
-        faults |= _asked_of_the_family(spec, view)
-    for code, bad in faults.items():
-        fault = marked(fault, live & view.lanes.any(bad), code)
-    return fault, live & (fault == 0)
-
-
-def _asked_of_the_family(spec: Spec, view: View) -> dict[int, Array]:
-    """Where other numbers that the rule asks of the family are not as they must be: [K, B]."""
-    family, needs, bad = view.family, spec.rule.needs(view.family, view.problem), {}
+    family = view.family
+    needs = () if shipped(family) else spec.rule.needs(family, view.problem)
     if "interval" in needs:
         beta = jnp.log(view.time) if view.beta is None else view.beta
         interval = family.interval(view, view.means, beta)
-        bad[INTERVAL] = jnp.isnan(interval.lower) | jnp.isnan(interval.upper)
+        faults[INTERVAL] = jnp.isnan(interval.lower) | jnp.isnan(interval.upper)
     if "posterior" in needs and view.key is not None:
         # A rule's own first draw, where it takes its keys from `fold`.
         drawn = family.posterior(fold(view.key, 0), view.counts, view.means)
-        bad[POSTERIOR] = ~jnp.isfinite(drawn)
-    return bad
-
-
-def sampled(spec: Spec, lane: Lane, go: Array, reward: Array) -> Lane:
-    """The lanes after a sample; `go` [B] bool: whether there is one."""
-    if shipped(spec.family):
-        return lane
-    return ended(lane, go & ~jnp.isfinite(reward), REWARD)
+        faults[POSTERIOR] = ~jnp.isfinite(drawn)
+    for code, bad in faults.items():
+        fault = marked(fault, live & view.lanes.any(bad), code)
+    return fault, live & (fault == 0)
 
 
 def ended(lane: Lane, bad: Array, code: int) -> Lane:
