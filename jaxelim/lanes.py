@@ -110,15 +110,6 @@ def index_like(x: Array) -> Array:
     return jnp.arange(x.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * (x.ndim - 1))
 
 
-def over(x: Array, divisor: Array) -> Array:
-    """x times 1/divisor, for a divisor with fewer axes than x.
-
-    XLA takes this product for x / divisor too, but only where nothing else reads the
-    divisor. What reads it differs between programs of one device and of two.
-    """
-    return x * (1 / divisor)
-
-
 @dataclasses.dataclass(frozen=True)
 class ArmBlock:
     """The arms first, .., first + m - 1, the same in all lanes.

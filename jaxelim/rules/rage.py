@@ -11,7 +11,7 @@ from jax import Array
 from jaxelim.checks import integer, real
 from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.evidence.linear import LinearEvidence
-from jaxelim.lanes import LaneOps, index_like, over, pytree, settings, where
+from jaxelim.lanes import LaneOps, index_like, pytree, settings, where
 from jaxelim.rules.parts.indices import dominated
 
 _LONGEST = 2**30  # most samples of a phase, whose counts must fit int32; above any cap
@@ -110,8 +110,9 @@ class RAGE(SamplingRule):
             far, i, j = _farthest(now, active)
             along = now.along_pair(i, j)
             arm = lanes.argmax(along**2)
-            # The order matters: where arms tie exactly in turn, rounding decides between them.
-            step = over(-w * 2, n + 2)
+            # The order matters: where arms tie exactly in turn, rounding decides between them. XLA
+            # takes a product with 1/x for a division too, but not in every program.
+            step = -w * 2 * (1 / (n + 2))
             step = step + jnp.where(index == arm, 2 / (n + 2), 0)
             after = w + step
             more = jnp.sqrt(lanes.sum(step**2) / lanes.sum(after**2)) >= self.accuracy
@@ -123,7 +124,7 @@ class RAGE(SamplingRule):
             lambda c: (c[0] <= self.steps) & jnp.any(c[3]), body, start
         )
         w = jnp.where(w < _SMALL, 0, w)
-        return over(w, lanes.sum(w)), rho
+        return w * (1 / lanes.sum(w)), rho
 
     def _width(self, view, state):
         """2 log(2 K^2/delta_l), with delta_0 = delta_1."""

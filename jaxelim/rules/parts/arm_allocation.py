@@ -80,8 +80,16 @@ def solve(view: View, last: Allocation, gap: Array, now: Array, rarely: Rarely) 
     if view.shape.slack and view.shape.signs:
         view = _farther(view)
     if several or _by_interior_point(view):
-        by_lane = _of_answers if several else _of_pieces
-        active = _of_every_answer(view) if several else view.active
+        by_lane, active = _of_pieces, view.active
+        if several:  # of every answer the pieces that sampling looks at, [C, C]
+            shape = pairs_of(view.shape)
+
+            def of_answer(i: Array) -> Array:
+                row = view.about(shape.others(jnp.broadcast_to(i, view.t.shape)))
+                return view.reduced.active(row)[0]
+
+            by_lane = _of_answers
+            active = jax.vmap(of_answer)(jnp.arange(shape.candidates, dtype=jnp.int32))
 
         def of_run(space, evidence, *rest):
             return by_lane(dataclasses.replace(evidence, space=space), *rest)
@@ -151,17 +159,6 @@ def _of_pieces(
     new = Allocation(found.pair.w, found.pair, (), None, found.looks, solves)
     kept = dataclasses.replace(last, evaluations=once, solves=jnp.zeros_like(once))
     return where_(found.gap < jnp.inf, new, kept)
-
-
-def _of_every_answer(view: View) -> Array:
-    """The pieces of every answer that sampling looks at: [C, C] bool."""
-    shape = pairs_of(view.shape)
-
-    def active(i: Array) -> Array:
-        row = view.about(shape.others(jnp.broadcast_to(i, view.t.shape)))
-        return view.reduced.active(row)[0]
-
-    return jax.vmap(active)(jnp.arange(shape.candidates, dtype=jnp.int32))
 
 
 def _of_answers(
