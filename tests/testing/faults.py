@@ -230,7 +230,7 @@ class _Large(ArmEvidence):
 
 def _large(self, space, stats, shape) -> ArmEvidence:
     stat = self.stat(stats)
-    return _Large.of(self, space, shape, stat, self.weight(stat))
+    return _Large(self, space, shape, stat, self.weight(stat))
 
 
 FAMILIES = {

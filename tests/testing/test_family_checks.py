@@ -139,7 +139,7 @@ WALKS, RUNS = families.walks, families.runs
 INHERITED = {
     "start": (WALKS, dict(start=_starts_at_0), "after start and update"),
     "gradient": (
-        WALKS, dict(evidence=lambda self, space, stats, shape: Doubled.of(
+        WALKS, dict(evidence=lambda self, space, stats, shape: Doubled(
             self, space, shape, self.stat(stats), stats.counts)), "gradient is not that of"),
     "meet": (WALKS, dict(meet=lambda self, w_a, a, w_b, b, off: off / 2), "not that of the losses"),
     "reach": (WALKS, SHORT, "not the radius"),
