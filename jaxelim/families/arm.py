@@ -223,8 +223,8 @@ class ArmModel(Family):
 
     def scales(self, means: Array, source: Any = None) -> Any:
         """Statistics of one pull at a truth with these means, its weight in place of n: [K]."""
-        one = self.first(means)
-        return one._replace(n=self.weight(one))
+        one, weight = self.first(means), self.per_pull(means)
+        return one if weight is None else one._replace(n=weight)
 
     def truth(self, features: Any, theta: Array, scales: Any, pieces: Pieces) -> Evidence:
         space, stat = ArmContext(PLAIN, theta), scales._replace(mean=theta)
