@@ -51,8 +51,7 @@ class LinearContext(ArmContext):
             features = jnp.concatenate([phi, jnp.zeros_like(phi[:1])])
         else:
             return self
-        own = dict(features=features, cancellation_safe=safe, transposed=None)
-        return dataclasses.replace(self, **own)
+        return dataclasses.replace(self, features=features, cancellation_safe=safe, transposed=None)
 
     def margins(self, pieces: Any, means: Array, theta_hat: Array | None, i: Array) -> Array:
         """(z_i - z_k) . theta_hat for every k: [C], or [m, C] for candidates i [m]."""
@@ -184,10 +183,6 @@ class Coordinates(NamedTuple):
         scale = jnp.where(reached, 1 / jnp.where(reached, s, 1), 0)
         basis = vt * reached[:, None].astype(vt.dtype)
         return Coordinates((basis * scale[:, None]).T, s, basis, reached, tol)
-
-    def parameter(self, theta: Array) -> Array:
-        """theta [d] in these coordinates, [r]: scores of features stay."""
-        return self.sizes * product(self.basis, theta)
 
     def spanned(self, directions: Array) -> Array:
         """Which directions [P, d] lie in the span of the features: [P] bool."""

@@ -61,9 +61,8 @@ class SquareDesign:
         if not space.cancellation_safe:
             return gram
         if gram.ndim > self.g.ndim:
-            return jnp.stack(
-                [self.distances(space, cross_i[:, r], i[r]) for r in range(i.shape[0])], 1
-            )
+            rows = (self.distances(space, cross_i[:, r], i[r]) for r in range(i.shape[0]))
+            return jnp.stack(list(rows), 1)
         y = space.differences(i, gram.ndim == 2)
         return jnp.where(gram < CANCELLATION * total, self.squares(space, y), gram)
 
@@ -90,11 +89,8 @@ class SquareDesign:
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
         along = space.over_arms(u)
         q = weight / (1 + weight * space.lanes.take(self.g, k))
-        return (
-            SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None]),
-            along * q,
-            u * q,
-        )
+        new = SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None])
+        return new, along * q, u * q
 
     def mixed(self, space: LinearContext, k: Array, keep: Array, new: Array) -> "SquareDesign":
         """The design of keep V + new phi_k phi_k', keep and new []."""

@@ -94,9 +94,8 @@ def uniform(key: Array, n: int) -> Array:
     bits_of = partial(jax.random.bits, shape=(n,), dtype=jnp.uint64)
     bits = jax.vmap(bits_of, out_axes=-1)(key) if key.ndim else bits_of(key)
     exponent = np.float64(1).view(np.uint64)
-    return jax.lax.bitcast_convert_type((bits >> np.uint64(12)) | exponent, jnp.float64) - (
-        1 - 2.0**-53
-    )
+    from_one = jax.lax.bitcast_convert_type((bits >> np.uint64(12)) | exponent, jnp.float64)
+    return from_one - (1 - 2.0**-53)
 
 
 def _normal(u: Array) -> Array:

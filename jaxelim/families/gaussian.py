@@ -268,6 +268,7 @@ class LinearGaussian(Gaussian):
     keeps_sums: bool = False
     keeps_products: bool = False
     optimization: str | None = None
+    overlap = Family.overlap
 
     def plan(self) -> dict[str, Any]:
         return {"design": self.form, "cancellation_safe": self.cancellation_safe}
@@ -358,9 +359,6 @@ class LinearGaussian(Gaussian):
         """means -+ sqrt(2 beta/counts)."""
         radius = jnp.sqrt(2 * beta / seen.counts)
         return Interval(means - radius, means + radius)
-
-    def overlap(self, seen: View, beta: Array) -> Array:
-        return Family.overlap(self, seen, beta)
 
     def share(self, seen: View, i: Array, k: Array) -> Array:
         """Independent arms: (N_k + ridge)/(N_i + N_k + 2 ridge). (You, Qin, Wang & Yang 2023.)"""

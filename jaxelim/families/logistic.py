@@ -272,7 +272,8 @@ class LogisticEvidence(Evidence):
         shape = HalfSpaces(product(pieces.y, frame.map), pieces.c, exists)
         space = LinearContext(PLAIN, product(features, frame.map))
         even = jnp.full(features.shape[0], 1 / features.shape[0], features.dtype)
-        return LogisticEvidence(space, shape, frame.parameter(theta), even, None)
+        theta = frame.sizes * product(frame.basis, theta)  # scores stay
+        return LogisticEvidence(space, shape, theta, even, None)
 
     def with_derivatives(self) -> "LogisticEvidence":
         sides = self.space.half_spaces(self._of_scores)
