@@ -133,7 +133,7 @@ class Resets:
         """Whether it tests the pieces of every answer."""
         return self.rule.full
 
-    def check(self, threshold: Callable, deltas: np.ndarray) -> None:
+    def check(self, threshold: Callable) -> None:
         """Host: refuse a threshold without constants, unless alpha is given.
 
         Raises:
@@ -143,9 +143,6 @@ class Resets:
         if self.alpha is None and not hasattr(threshold, "constants"):
             allowed = f"an alpha of its own: {threshold!r} has no constants c1, c2, x0"
             raise UnsupportedError("elimination", self, allowed)
-        if hasattr(threshold, "constants") and (self.alpha is None or self.t0 is None):
-            for delta in deltas:
-                threshold.constants(float(delta))
         first = self._first(threshold)
         if not first <= _LAST:
             allowed = "constants c1, c2, x0 with sqrt(x0) at most 2^31, or t0 given to Resets"

@@ -41,7 +41,7 @@ def check(call: "Experiment") -> None:
             raise ArgumentError("threshold", threshold, f"a threshold that {allowed}")
     _check_combination(call)
     if isinstance(call.elimination, Resets):
-        call.elimination.check(threshold, call.delta)
+        call.elimination.check(threshold)
         own = call.elimination.alpha is not None
         given = ("alpha", call.elimination.alpha) if own else ("threshold", threshold)
         _levels(*given, _Alpha(call.elimination, threshold), call)
