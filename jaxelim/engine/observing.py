@@ -163,27 +163,7 @@ class Observing:
         answers = [self._over_deltas(partial(answer, rule), state, beta) for rule, state in rules]
         return jnp.stack(answers)
 
-    def first_states(self, seen: Snapshot) -> tuple[tuple, Tree]:
-        """`Lane.observers` and `Lane.sampling` before the first check."""
-        spec, pair_times = self.spec, "pair_times" in self.spec.record
-        states = tuple(call_stopping(one, "start", seen, pair_times) for one in spec.stopping)
-        states = jax.tree.map(lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape)), states)
-        if spec.elimination is None or spec.elimination.shared:
-            return states, ()
-        return states, spec.elimination.start(seen)
-
     # Pending rewards.
-
-    def first_pending(self, seen: Snapshot) -> tuple[Statistics, Pending | None]:
-        """What a rule sees after the initial pulls, and what is pending: nothing."""
-        stats, places = seen.stats, self.spec.places
-        if places is None:
-            return stats, None
-        ahead = self.spec.family.with_pending(seen.space, stats, stats)
-        arms = jnp.zeros((places, *stats.t.shape), jnp.int32) if places else None
-        rewards = None if arms is None else arms.astype(stats.means.dtype)
-        checked = jnp.zeros_like(stats.t)
-        return ahead, Pending(entered=stats, checked=checked, arms=arms, rewards=rewards)
 
     def entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
         """The lanes after due rewards have entered, and which of them have more due: [B] bool.

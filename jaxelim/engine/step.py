@@ -38,6 +38,7 @@ from jaxelim.engine.state import (
 )  # fmt: skip
 from jaxelim.families import draws as random
 from jaxelim.lanes import where
+from jaxelim.returned import call_stopping
 
 
 class Taken(NamedTuple):
@@ -298,9 +299,17 @@ class Step(Asking):
                 stacks = jnp.broadcast_to(lengths, (k, b)).astype(stats.counts.dtype)
                 stats = dataclasses.replace(stats, stacks=stacks)
         seen = Snapshot.of(spec.family, spec.problem, space, stats)
-        observers, sampling = self.first_states(seen)
-        stats, pending = self.first_pending(seen)
-        if pending is not None:
+        pair_times, own = "pair_times" in spec.record, spec.elimination
+        states = tuple(call_stopping(one, "start", seen, pair_times) for one in spec.stopping)
+        observers = jax.tree.map(lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape)), states)
+        sampling = () if own is None or own.shared else own.start(seen)
+        pending = None
+        if spec.places is not None:
+            waits = jnp.zeros((spec.places, b), jnp.int32) if spec.places else None
+            worth = None if waits is None else waits.astype(stats.means.dtype)
+            checked = jnp.zeros_like(stats.t)
+            pending = Pending(entered=stats, checked=checked, arms=waits, rewards=worth)
+            stats = spec.family.with_pending(space, stats, stats)
             seen = self.snapshot_of(inputs, run_of, stats)
         view = self.view(inputs, seen, run_of, observers, sampling)
         state = self.init(view)

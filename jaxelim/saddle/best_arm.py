@@ -18,7 +18,7 @@ O(K) operations. This is traced code for one run and for lanes.
 """
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +26,6 @@ import numpy as np
 from jax import Array
 
 from jaxelim.lanes import PLAIN, LaneOps, index_like
-
-if TYPE_CHECKING:
-    from jaxelim.families.one_parameter import OneParameter
 
 _STEPS = 40  # from one start; most solves take 4 to 12
 _ROOT_STEPS = 30  # 2 or 3 are taken from the solution of a sample before, some 6 from any u
@@ -45,7 +42,7 @@ class ArmWeights(NamedTuple):
 
 
 def best_arm_weights(
-    family: "OneParameter", means: Array, costs: Array | None, start: Array | None,
+    family: Any, means: Array, costs: Array | None, start: Array | None,
     counted: Array, lanes: LaneOps = PLAIN, steps: int | None = None,
 ) -> ArmWeights:  # fmt: skip
     """The allocation w* that maximises min_{a != i} H_a(w), i the arm of largest mean.
@@ -55,7 +52,7 @@ def best_arm_weights(
     counts it has weight 1. A lane's result does not depend on other lanes. Not for derivatives.
 
     Args:
-        family: gives d(x, y) and V(y).
+        family: a `OneParameter`; gives d(x, y) and V(y).
         means: [K], float64 for the accuracy above, inside the family's range, both ends included.
         costs: [K] c_k > 0, the weight of one unit of precision; None: 1.
         start: [K] log x of an earlier solve, of any best arm; None: a fixed start.
