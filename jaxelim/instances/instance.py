@@ -203,8 +203,9 @@ class Instance(Arms):
         return self.replace(arms=self.arms[i], theta=self.theta[i], name=name)
 
     def replace(self, **changes: Any) -> "Instance":
-        """This instance with other arguments of its constructor, checked again."""
-        return dataclasses.replace(self, **changes)
+        """An `Instance` with other arguments than this one's, checked again."""
+        names = (one.name for one in dataclasses.fields(Instance) if one.init)
+        return Instance(**{name: getattr(self, name) for name in names} | changes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):

@@ -127,6 +127,15 @@ def test_equality_and_hash_by_content(one):
     assert stack([one]) != one or one.batched
 
 
+def test_an_instance_of_ones_own_class_is_replaced_by_an_instance():
+    class Steps(Instance):
+        def __init__(self, k):
+            super().__init__(np.eye(k), np.arange(k) / k, 2.0)
+
+    found = Steps(3).replace(name="steps")
+    assert type(found) is Instance and found == Steps(3) and found.name == "steps"
+
+
 @given(drawn_instances(batched=True))
 def test_batch_indexing(batch):
     assert stack(list(batch)) == batch == stack(batch) == batch[:]
