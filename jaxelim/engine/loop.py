@@ -37,14 +37,20 @@ class Program:
         self.spec, self.loop = spec, Loop(spec)
         self.lock = threading.Lock()  # held while compiling, so that threads do not compile twice
         self.compiled, self.compile_seconds = False, 0.0
-        advance: Callable = self.loop.advance
+        whole: Callable = self.loop.advance
+        advance = whole
         self._own = self._everyone = None
         if spec.execution.devices > 1:
             mesh = Mesh(np.array(jax.devices()[: spec.execution.devices]), ("device",))
             own, everyone = PartitionSpec("device"), PartitionSpec()
+
+            def of_device(inputs, queue, carry, chunks):  # a leading axis of 1
+                queue, carry = jax.tree.map(lambda x: x[0], (queue, carry))
+                return jax.tree.map(lambda x: x[None], whole(inputs, queue, carry, chunks))
+
             advance = jax.shard_map(
-                _per_device(advance), mesh=mesh, in_specs=(everyone, own, own, everyone),
-                out_specs=own, check_vma=False,
+                of_device, mesh=mesh, in_specs=(everyone, own, own, everyone), out_specs=own,
+                check_vma=False,
             )  # fmt: skip
             self._own, self._everyone = NamedSharding(mesh, own), NamedSharding(mesh, everyone)
         loops = outline(spec, inputs).inner_loops
@@ -349,16 +355,6 @@ def _logged(spec: Spec, lane: Lane, arm: Array, reward: Array, seen: Snapshot, l
         reward=put(log.reward, reward[0], at, 0),
         remaining=put(log.remaining, left[0], t, 0),
     )
-
-
-def _per_device(advance: Callable) -> Callable:
-    """`advance` for one of several devices; its queue and carry have a leading axis of 1."""
-
-    def run(inputs, queue, carry, chunks):
-        queue, carry = jax.tree.map(lambda x: x[0], (queue, carry))
-        return jax.tree.map(lambda x: x[None], advance(inputs, queue, carry, chunks))
-
-    return run
 
 
 program = Cache(Program, KEPT)

@@ -94,22 +94,18 @@ def _evaluated(closed: Any, leaves: list[Array]) -> list[Array]:
         return v.val if is_literal(v) else values[v]
 
     for equation in jaxpr.eqns:
-        out = _applied(equation, [read(v) for v in equation.invars])
+        given = [read(v) for v in equation.invars]
+        primitive, inner = equation.primitive, equation.params.get("jaxpr")
+        if primitive.name in ("jit", "pjit", "closed_call") and hasattr(inner, "consts"):
+            out = _evaluated(inner, given)
+        else:
+            params = primitive.get_bind_params(equation.params)
+            # By the version of JAX: the parameters, or functions and parameters.
+            functions, params = ((), params) if isinstance(params, dict) else params
+            found = primitive.bind(*functions, *given, **params)
+            out = found if primitive.multiple_results else [found]
+        if primitive.name in ("argmax", "argmin") and jnp.issubdtype(given[0].dtype, jnp.floating):
+            lost = jnp.any(jnp.isnan(given[0]), equation.params["axes"])
+            out = [jnp.where(lost, out[0].dtype.type(NO_NUMBER), out[0])]
         values |= zip(equation.outvars, out, strict=True)
     return [read(v) for v in jaxpr.outvars]
-
-
-def _applied(equation: Any, values: list[Array]) -> list[Array]:
-    """What an equation gives on these arguments."""
-    primitive, inner = equation.primitive, equation.params.get("jaxpr")
-    if primitive.name in ("jit", "pjit", "closed_call") and hasattr(inner, "consts"):
-        return _evaluated(inner, values)
-    params = primitive.get_bind_params(equation.params)
-    # By the version of JAX: the parameters, or functions and parameters.
-    functions, params = ((), params) if isinstance(params, dict) else params
-    found = primitive.bind(*functions, *values, **params)
-    out = found if primitive.multiple_results else [found]
-    if primitive.name in ("argmax", "argmin") and jnp.issubdtype(values[0].dtype, jnp.floating):
-        lost = jnp.any(jnp.isnan(values[0]), equation.params["axes"])
-        out = [jnp.where(lost, out[0].dtype.type(NO_NUMBER), out[0])]
-    return out
