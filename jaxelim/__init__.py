@@ -61,7 +61,7 @@ from jaxelim.simulation.experiment import Engine, Experiment
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.summaries import compare
 from jaxelim.stopping import LLR, FullElimination, Native, Resets, SelectiveElimination
-from jaxelim.studies import Study, study
+from jaxelim.studies.grid import Study, study
 from jaxelim.thresholds import GK16, Heuristic, Mixture
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from jaxelim.parallel import asked_for
 from jaxelim.simulation.api import simulate
 from jaxelim.simulation.experiment import Engine
 from jaxelim.store import Store
-from jaxelim.studies import Study, files, study
+from jaxelim.studies import files
+from jaxelim.studies.grid import Study, study
 
 
 class Run(OnInstance, Settings):

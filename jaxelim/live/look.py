@@ -10,9 +10,9 @@ from jaxelim.live import report
 from jaxelim.live.fold import Fold, State
 from jaxelim.live.forecast import LiveForecast, simulated
 from jaxelim.live.report import PValues
+from jaxelim.simulation.refusals import proven
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.confidence import Estimated, Intervals
-from jaxelim.simulation.results.proven import proven
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ from jaxelim.lanes import LaneOps
 from jaxelim.problems.arms import BestArm
 from jaxelim.returned import traced_shape
 from jaxelim.simulation.results.confidence import Intervals
-from jaxelim.simulation.results.proven import sentence
+from jaxelim.simulation.results.summaries import sentence
 from jaxelim.thresholds import Mixture
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from jaxelim.instances.instance import Instance
 from jaxelim.numerics.jacobi import least_squares
 from jaxelim.returned import traced_shape
 from jaxelim.simulation import refusals
+from jaxelim.simulation.refusals import proven
 from jaxelim.simulation.results.descriptions import key_of
-from jaxelim.simulation.results.proven import proven
 from jaxelim.stopping import LLR, Resets, SelectiveElimination
 from jaxelim.thresholds import Heuristic, KaufmannKoolen, Mixture
 
@@ -297,10 +297,9 @@ def _record(record: Any) -> tuple[str, ...]:
 
 def _initial_pulls(pulls: Any, instance: Arms, max_samples: int) -> int:
     least, most = instance.family.initial_pulls, max_samples // instance.K
-    if pulls is None:
-        return least
     try:
-        return checks.integer("initial_pulls", pulls, low=least, high=most)
+        given = least if pulls is None else pulls
+        return checks.integer("initial_pulls", given, low=least, high=most)
     except ArgumentError:
         low = f"an integer from {least}, the least for {instance.family!r},"
         allowed = f"None, or {low} to {most}, which max_samples leaves for K = {instance.K}"

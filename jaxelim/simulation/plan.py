@@ -191,12 +191,6 @@ def inputs_of(call: Experiment, spec: Spec) -> Inputs:
 class HostLoop:
     """The work on one call: `run` says what happens, and each method is one of its events."""
 
-    program: engine.Program
-    inputs: Inputs  # on the devices, as are the queue and the carry
-    queue: Queue
-    carry: Carry
-    live: np.ndarray  # runs in the lanes or in the queue, of each device
-
     def __init__(self, plan: Plan, bar: Progress):
         self.plan, self.bar = plan, bar
         self.began = time.perf_counter()
@@ -276,7 +270,8 @@ class HostLoop:
         carry = program.alone(held, *alone) if alone else program.empty(inputs, queue)
         began, processor = time.perf_counter(), time.process_time()
         known, fresh = program.traces, not program.compiled
-        self.inputs, self.queue, self.carry = program.begun(inputs, queue, carry)
+        self.inputs, self.queue, self.carry = program.begun(inputs, queue, carry)  # on the devices
+        # Runs in the lanes or in the queue, of each device.
         self.program, self.chunks, self.live = program, 1, np.array(self.carry.live)
         if fresh or program.traces > known:
             program.compile_seconds = time.perf_counter() - began

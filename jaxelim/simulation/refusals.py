@@ -1,4 +1,4 @@
-"""Refusals of a checked call whose arguments are right one by one, but not together."""
+"""What a call's arguments are together: refused combinations, and whether its stops are proven."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,6 +8,7 @@ from jax import Array
 
 from jaxelim import scope
 from jaxelim.contracts import KNOWN_STOPPING, SamplingRule
+from jaxelim.contracts.proofs import Call, proof_of
 from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, in_words, warn
 from jaxelim.stopping import Resets
 from jaxelim.thresholds import POINTS, Mixture, values
@@ -141,3 +142,34 @@ def _check_combination(call: "Experiment") -> None:
     for argument, given, wrong, allowed in rows:
         if wrong:
             raise UnsupportedError(argument, given, allowed)
+
+
+def proven(call: Any) -> bool | str:
+    """Whether all stops of a checked call are proven: True, or the reason why not."""
+    instance, norm = call.instance, None
+    if instance.truth is not None:
+        theta = instance.truth.theta
+        norm = float(np.linalg.norm(theta, axis=-1).max()) / instance.family.scale
+    longest = float(np.linalg.norm(instance.arms, axis=-1).max())
+    reasons: dict[str, list[str]] = {}
+    for stopping in call.stopping:
+        terms = Call(
+            family=instance.family, law=instance.law, problem=call.problem, rule=call.rule,
+            stopping=stopping, elimination=call.elimination, ridge=call.ridge,
+            structure=instance.structure, arms=instance.K, dimension=instance.d,
+            longest=longest, theta_norm=norm, most=instance.most,
+        )  # fmt: skip
+        reason = proof_of(call.threshold, terms)
+        if reason is True and call.noise is not None:
+            reason = "the noise was given, and its law is not known"
+        # The rule's own test reads more than entered rewards, but for a mixture's.
+        own = call.rule.traits.native == "always" and not isinstance(call.threshold, Mixture)
+        if reason is True and call.waits and (stopping.native or own):
+            reason = "with a batch or a delay the rule's own test counts rewards that are pending"
+        if reason is not True:
+            reasons.setdefault(str(reason), []).append(stopping.name)
+    if not reasons:
+        return True
+    if list(reasons.values()) == [[rule.name for rule in call.stopping]]:
+        return next(iter(reasons))
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())

@@ -17,9 +17,8 @@ from jaxelim.instances.instance import Instance
 from jaxelim.simulation import api
 from jaxelim.simulation.experiment import Experiment, Settings, of_truth, takes_settings
 from jaxelim.simulation.results.descriptions import FORMAT, dataset_of, write
-from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.summaries import compared, cut_off, numbered, rows_of
+from jaxelim.simulation.results.summaries import compared, cut_off, numbered, of_several, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

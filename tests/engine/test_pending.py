@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.simulation.results.proven import proven
+from jaxelim.simulation.refusals import proven
 from tests.calls import checked, equal
 
 SELECTIVE = je.SelectiveElimination()

@@ -15,8 +15,9 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.families.sources import ROUNDS, Betas, Normal, Points, shuffled
 from jaxelim.lanes import PLAIN
+from jaxelim.simulation.refusals import proven
 from jaxelim.simulation.results.descriptions import hash_of
-from jaxelim.simulation.results.proven import law, proven
+from jaxelim.simulation.results.summaries import law
 from tests.calls import NAMES, checked, stack
 from tests.families.family_cases import Binomial
 

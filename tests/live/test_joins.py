@@ -15,7 +15,7 @@ import pytest
 import jaxelim as je
 from jaxelim.checks import wrong_answers
 from jaxelim.live import given
-from jaxelim.simulation.results.proven import proven
+from jaxelim.simulation.refusals import proven
 from tests.calls import rows
 from tests.live.live_cases import log_one, log_pair
 from tests.live.test_live_files import equal

@@ -11,22 +11,14 @@ INSTRUCTIONS = (LONG, "LinGapE, Mixture", "FWS", "XY-Adaptive", "Track-and-Stop"
                 "H* linear", "H* logistic")  # fmt: skip
 
 
-def run(names, settings):
-    found = {name: processors.computed(names, extra) for name, extra in settings.items()}
-    return processors.parted(found)
-
-
 @pytest.mark.slow
-def test_libraries():
-    """OpenBLAS's kernels for three processors, of which two gave other runs; those it can run."""
-    settings = processors.settings(())
-    found = run(LIBRARIES, settings)
-    assert not any(sum(counts.values()) for counts in found.values()), found
+@pytest.mark.parametrize(("names", "fused"), [(LIBRARIES, ()), (INSTRUCTIONS, processors.FUSED)])
+def test_other_processors(names, fused):
+    """OpenBLAS's kernels for three processors, of which two gave other runs; those it can run.
 
-
-@pytest.mark.slow
-def test_instructions():
-    """Below AVX2 there are no fused multiply-adds, and sums round otherwise."""
-    every = processors.settings(processors.FUSED)
-    found = run(INSTRUCTIONS, {name: every[name] for name in processors.FUSED})
+    Below AVX2 there are no fused multiply-adds, and sums round otherwise.
+    """
+    every = processors.settings(fused)
+    every = {name: processors.computed(names, every[name]) for name in fused or every}
+    found = processors.parted(every)
     assert not any(sum(counts.values()) for counts in found.values()), found

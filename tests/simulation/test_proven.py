@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.simulation.refusals import proven
 from jaxelim.simulation.results.descriptions import origin
-from jaxelim.simulation.results.proven import proven
 from jaxelim.thresholds import LinearThreshold
 from tests import calls
 

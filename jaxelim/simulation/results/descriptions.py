@@ -20,7 +20,7 @@ from jaxelim.engine import REVISION
 from jaxelim.errors import ArgumentError, StoreError, in_words
 from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.results.proven import proven
+from jaxelim.simulation.refusals import proven
 from jaxelim.text import NotHere, Text, name_of, parse, text_of
 
 if TYPE_CHECKING:

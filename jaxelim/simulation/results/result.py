@@ -203,7 +203,11 @@ class Result:
         One row per instance, stopping rule and delta. Means leave out truncated runs,
         which have their own column. Errors are of all runs; a truncated run is none.
         """
-        return summaries.summarised(self)
+        from jaxelim.tables import Table  # pandas is slow to import
+
+        named = self.instance.name or repr(self.instance)
+        title = f"{self.rule!r} on {named}, {self.problem}, at sampling: {self.elimination!r}"
+        return Table(summaries.rows_of(self), title, summaries.notes_of(self))
 
     def efficiency(self) -> tuple[np.ndarray, np.ndarray]:
         """Compare the runs with the lower bound, and their pulls with the optimal allocation.

@@ -1,7 +1,7 @@
 """Summaries of results; and comparisons: which rule stops sooner, by how much, and errs less."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.contracts import looks
-from jaxelim.errors import ArgumentError
+from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
+from jaxelim.errors import ArgumentError, abbreviate
 from jaxelim.simulation.results import confidence
-from jaxelim.simulation.results.proven import of_several, sentence
 from jaxelim.thresholds import Mixture
 
 if TYPE_CHECKING:
@@ -19,16 +19,8 @@ if TYPE_CHECKING:
     from jaxelim.tables import Table
 
 
+_SURE = ": an answer is wrong with probability at most delta."
 BIASED = "the mean of the others is biased low"  # where some runs were truncated
-
-
-def summarised(result: "Result") -> "Table":
-    """The summary of a result; see `Result.summary`."""
-    from jaxelim.tables import Table  # pandas is slow to import
-
-    named = result.instance.name or repr(result.instance)
-    title = f"{result.rule!r} on {named}, {result.problem}, at sampling: {result.elimination!r}"
-    return Table(rows_of(result), title, _notes(result))
 
 
 def rows_of(result: "Result", priced: bool = False) -> list[dict[str, Any]]:
@@ -67,7 +59,8 @@ def cut_off(result: "Result") -> tuple[int, int]:
     return int(of_run.sum()), of_run.size
 
 
-def _notes(result: "Result") -> list[str]:
+def notes_of(result: "Result") -> list[str]:
+    """What the rows share, and their guarantee, in words."""
     notes: list[str] = []
     cut, runs = cut_off(result)
     if cut:
@@ -333,6 +326,41 @@ def _row(first: list, second: list, paired: bool, level: float) -> dict[str, Any
 
 def _spread(name: str, x: confidence.Estimated) -> dict[str, float]:
     return {name: x.value, f"{name}_low": x.low, f"{name}_high": x.high}
+
+
+def sentence(threshold: Any, reason: bool | str, instance: Any) -> str:
+    """The threshold and its guarantee for the rewards of an instance, for a summary."""
+    if reason is True:
+        return f"Threshold {threshold}, proven if {law(instance)}{_SURE}"
+    return f"Threshold {threshold}, without proof: {reason}."
+
+
+def law(instance: Any) -> str:
+    """What a proof takes for granted of rewards, in words."""
+    family, source = instance.family, instance.source
+    permuted = getattr(source, "order", "") == "permuted"
+    if family.items is not None:
+        words = "come in one random order for all arms" if permuted else "are independent draws"
+        return f"items {words}, with scores of {abbreviate(family)}"
+    if permuted:
+        return "the rewards of each arm come in a random order, each once"
+    unknown = family.stated_law() == UNKNOWN_VARIANCE
+    words = "Gaussian, of any variance" if unknown else f"of {abbreviate(family)}"
+    return f"rewards are independent and {words}"
+
+
+def of_several(results: Iterable[tuple[str, Any]]) -> list[str]:
+    """The guarantees of results by name; without names where all have the same."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, result in results:
+        words = f"Without proof: the threshold {result.threshold}", f", as {result.proven}."
+        if result.proven is True:
+            words = f"Proven if {law(result.instance)}", _SURE
+        found.setdefault(words, []).append(repr(name))
+    return [
+        (f" of {', '.join(dict.fromkeys(names))}" if len(found) > 1 else "").join(words)
+        for words, names in found.items()
+    ]
 
 
 __all__ = ["compare"]
