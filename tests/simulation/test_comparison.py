@@ -75,6 +75,9 @@ def test_ends_of_ratios_and_samples_without_spread():
     assert confidence.difference(same, 2 * same, True)[0] == (-7.0, -7.0, -7.0)
     assert np.isnan(confidence.ratio(same[:1], same, False)[1:]).all()
     assert confidence.sign_test(0, 0) == 1.0
+    given = [0.01, 0.04, np.nan, 0.03, 0.005]  # Holm's, as R's p.adjust gives them
+    np.testing.assert_allclose(confidence.holm(given), [0.03, 0.06, np.nan, 0.06, 0.02])
+    assert confidence.holm([0.6, 0.7]) == [1.0, 1.0]
     tests = [confidence.difference(same, n * same, n == 1)[1] for n in (1, 2)]
     assert tests == [1, 0] and np.isnan(confidence.difference(same[:1], same, False)[1])
 
@@ -212,13 +215,6 @@ def test_costs_are_called_costs():
         assert word not in text, word
     assert "mean cost over that of b" in text and "of min(cost, L)" in text
     assert "(ratio of costs)" in text and list(by_costs["by"]) == ["costs"]
-
-
-def test_holm():
-    """As R's p.adjust gives them."""
-    given = [0.01, 0.04, np.nan, 0.03, 0.005]
-    np.testing.assert_allclose(confidence.holm(given), [0.03, 0.06, np.nan, 0.06, 0.02])
-    assert confidence.holm([0.6, 0.7]) == [1.0, 1.0]
 
 
 def test_a_baseline_and_its_verdict():

@@ -335,6 +335,3 @@ class Result:
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
-
-
-__all__ = ["Result", "correct_answer"]

@@ -361,6 +361,3 @@ def of_several(results: Iterable[tuple[str, Any]]) -> list[str]:
         (f" of {', '.join(dict.fromkeys(names))}" if len(found) > 1 else "").join(words)
         for words, names in found.items()
     ]
-
-
-__all__ = ["compare"]
