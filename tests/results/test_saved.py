@@ -286,14 +286,21 @@ def test_results_that_differ_are_not_equal():
     assert not result.equals(dataclasses.replace(result, samples=result.samples.astype(np.int64)))
 
 
-def test_xarray_opens_the_file(tmp_path):
-    result = result_of()
+def test_xarray_opens_the_file_and_the_command_line_shows_it(tmp_path, capsys):
+    result = result_of(rule=Mine())
     result.save(tmp_path / "r.nc")
     with xr.open_dataset(tmp_path / "r.nc", engine="h5netcdf") as data:
         np.testing.assert_array_equal(data["samples"], result.samples)
         np.testing.assert_array_equal(data["theta"], MEANS)
         assert data["arms"].dims == ("arm", "dimension") and data.attrs["rule"] == repr(result.rule)
         assert data.attrs["revision"] == 5 and data.attrs["version"] == je.__version__
+    assert cli.main(["show", str(tmp_path / "r.nc")]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(str(result.summary())) and f"version {je.__version__}" in text
+    assert result.settings["instance_sha256"] in text and COINS.name in text
+    (tmp_path / "r.nc").write_text("hello")
+    assert cli.main(["show", str(tmp_path / "r.nc")]) == 2
+    assert "it is no NetCDF file" in capsys.readouterr().err
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path):
@@ -393,15 +400,3 @@ def test_a_summary_is_a_data_frame():
     assert str(summary).splitlines() == [
         summary.title, *aligned(summary.to_dict("records")), *summary.notes]  # fmt: skip
     assert pickle.loads(pickle.dumps(summary)).notes == summary.notes
-
-
-def test_the_command_line_shows_a_file(tmp_path, capsys):
-    result = result_of(rule=Mine())
-    result.save(tmp_path / "r.nc")
-    assert cli.main(["show", str(tmp_path / "r.nc")]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith(str(result.summary())) and f"version {je.__version__}" in text
-    assert result.settings["instance_sha256"] in text and COINS.name in text
-    (tmp_path / "r.nc").write_text("hello")
-    assert cli.main(["show", str(tmp_path / "r.nc")]) == 2
-    assert "it is no NetCDF file" in capsys.readouterr().err
