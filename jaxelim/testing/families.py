@@ -32,7 +32,7 @@ OWN = ("nature", "draw", "start", "update", "evidence", "interval", "low", "high
 
 RADIUS = 0.7  # divergence of two means whose rewards are compared: 1.2 deviations of Gaussians
 BETAS = (1e-3, 1.0, 4.0, 40.0)  # levels of the intervals
-GRID = (1 - np.cos(np.pi * np.linspace(0, 1, 10_001))) / 2  # shares of a way, dense at both ends
+GRID = (1 - np.cos(np.pi * np.linspace(0, 1, 100_001))) / 2  # shares of a way, dense at both ends
 
 
 def laws(world: World) -> Laws:
@@ -177,8 +177,8 @@ def loss(world: World) -> str:
 def _means_hold(x: np.ndarray, means: np.ndarray, off: Any = None, but: Any = False) -> str:
     """The averages of rewards [K, n] are the means, `off` by few standard errors, but for some."""
     n, a = x.shape[1], x.mean(1)
-    if off is None:
-        off = np.abs(a - means) / (x.std(1) / n**0.5 + 1e-9 * np.abs(x).max(1) + 1e-300)
+    error = x.std(1) / n**0.5 + 1e-9 * np.abs(x).max(1) + 1e-300
+    off = np.abs(a - means) / error if off is None else off
     require((off <= ERRORS) | but, f"mean {{m:.6g}}: rewards have mean {{a:.6g}} over {n} draws, "
             "{off:.1f} standard errors off", m=means, a=a, off=off)  # fmt: skip
     return f"their mean; seen is a bias of {(ERRORS + 3) / n**0.5:.2g} deviations"
@@ -238,8 +238,7 @@ def runs(world: World) -> str:
 def _walk(family: Any, problem: Any, tables: Any, arms: Any, x: Any, go: Any, weights: Any) -> Any:
     """Pull arms [T], each of K at the start, for rewards x [T, B], which enter where go [T, B].
 
-    Gives statistics at last, and what a snapshot says of the first lane: of its counts, then of
-    weights [W, K]. With a divergence `least` are the least sums of losses, on a grid.
+    Gives statistics at last, and what a snapshot says of lane 0: of its counts, then of weights.
     """
     k = weights.shape[1]
     space = family.space(LaneOps(), jnp.eye(k), ())
@@ -252,9 +251,8 @@ def _walk(family: Any, problem: Any, tables: Any, arms: Any, x: Any, go: Any, we
     index, beta = jnp.arange(values.shape[0], dtype=jnp.int32), 0.9 * jnp.median(values)
     refuted = {"refuted": seen.evidence.refuted(beta)}
     if not shape.signs:
-        rows = family.refuted_pairs(seen, ArmBlock(jnp.int32(0), k), beta)
-        every = jnp.stack([row for _, row in rows])
-        refuted["refuted_pairs"] = every[jnp.atleast_1d(shape.first)].reshape(-1)
+        _, rows = zip(*family.refuted_pairs(seen, ArmBlock(jnp.int32(0), k), beta), strict=True)
+        refuted["refuted_pairs"] = jnp.stack(rows)[jnp.atleast_1d(shape.first)].reshape(-1)
 
     def at(w: Any) -> Any:
         under = seen.evidence.weighted(w)
@@ -287,9 +285,8 @@ def _least(family: Any, shape: Any, means: Any, w: Any) -> Any:
 def walks(world: World) -> str:
     """Statistics are those of the rewards, and the evidence is the least sum of losses.
 
-    At weights w the gradient g of a piece has g . w = value(w), and g . w' >= value(w') at all
-    other weights w'. So it is the gradient of a concave function of degree 1. Intervals hold
-    the means, grow with beta, and invert the loss.
+    At weights w the gradient g of a piece has g . w = value(w), and g . w' >= value(w') at others:
+    it is that of a concave function of degree 1. Intervals grow with beta, and invert the loss.
     """
     k, steps, cases, rng, exact = 4, 60, 3, world.rng, is_exact(world.thing)
     family, at = world.thing.for_arms(k), ends_of(world.thing)
@@ -330,8 +327,8 @@ def _evidence_holds(family: Any, said: str, seen: Any) -> None:
         cut = slope @ seen.weights.T >= values.T * (1 - 1e-9) - 1e-12
         require(cut, f"{said}the gradient at weights {w} is no cut at other weights")
     for name, ours in seen.refuted.items():
-        same = np.array_equal(ours[there], (seen.values > seen.beta)[there])
-        require(same, f"{said}{name} is not where the value is above beta = {seen.beta}")
+        require((ours == (seen.values > seen.beta))[there],
+                f"{said}{name} is not where the value is above beta = {seen.beta}")  # fmt: skip
     bound, (sign, end) = np.array(seen.within), np.array(
         [[-1, 1], [family.low, family.high]])[..., None, None]  # fmt: skip
     by = sign * (bound - means)

@@ -20,8 +20,7 @@ from jaxelim.lanes import LaneOps
 from jaxelim.testing.report import World, require
 from jaxelim.testing.rules import accepted
 
-_exact = np.vectorize(lambda x: Fraction(float(x)), otypes=[object])
-"""Arrays of floats as arrays of fractions."""
+_exact = np.vectorize(lambda x: Fraction(float(x)), otypes=[object])  # of arrays of floats
 
 
 def half_spaces(z: Any, shape: Any, number: Callable = np.asarray) -> tuple[Any, Any]:
@@ -50,10 +49,9 @@ def _points(world: World, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def answers(world: World) -> str:
-    """Answers, `correct`, `check` and `width` agree with pieces; lanes agree with one run.
+    """An answer is wrong at another point, and not the one there, just where its pieces hold it.
 
-    The answer at one point is wrong at another, and differs from the one there, exactly where the
-    other lies in a piece of it. With `shared_answers` only where it does.
+    With `shared_answers` only there.
     """
     problem, n = world.thing, world.draws
     arms, theta = _points(world, n)
@@ -93,7 +91,7 @@ def answers(world: World) -> str:
     return f"{n} pairs of theta, with ties: another answer exactly inside a piece; lanes agree"
 
 
-SET = (
+SET = (  # what is wrong with it
     "the set lacks a piece that is not dropped", "the set has a piece that is dropped",
     "active_count is not the number of active pieces", "settled is {settled} with {n} pieces left",
     "full elimination drops a piece that is not refuted",
@@ -101,7 +99,6 @@ SET = (
     "all pieces of an answer are dropped, and it is not settled",
     "all pieces are dropped; the verdict is another",
 )  # fmt: skip
-"""What is wrong with a set of pieces."""
 
 
 def its_set(world: World) -> str:
@@ -191,13 +188,10 @@ def exact_bracket(
     costs = _exact(np.ones(len(phi)) if instance.costs is None else instance.costs)
     gaps = (y @ _exact(instance.theta) - offsets) / Fraction(instance.noise_std)
     rows = np.hstack([phi.T @ ((w / costs)[:, None] * phi), y.T])  # [V, y] becomes [I, V^-1 y]
-    for i in range(len(rows)):
-        first = i + np.flatnonzero(rows[i:, i])[0]
-        rows[[i, first]] = rows[[first, i]]
+    for i in range(len(rows)):  # V is positive definite, so that no pivot is 0
         rows[i] = rows[i] / rows[i, i]
-        for j in range(len(rows)):
-            if j != i:
-                rows[j] = rows[j] - rows[j, i] * rows[i]
+        others = np.arange(len(rows)) != i
+        rows[others] -= rows[others, i][:, None] * rows[i]
     images = rows[:, len(rows) :]
     norms = (y * images.T).sum(1)
     slopes = (phi @ images) ** 2 @ (q * (gaps / norms) ** 2) / (2 * costs)

@@ -130,11 +130,10 @@ def hard_instance(
 ) -> Instance:
     """An unstructured instance with one true piece, or all, within `gap` of its boundary.
 
-    With one, the other arms are far off and soon settled: the best arm and one rival,
-    the m-th arm and the next, or one arm at the level. With all, every mean is `gap`
-    from every other, or from the level, at most. The centre is the level for signs.
-    Else it is the middle of the family's range: 0 if it has no ends, 1 above its only
-    one. The better arms come last, since ties go to the first.
+    With one, all but the best arm and one rival, the m-th arm and the next, or one arm at
+    the level are far off. With all, every mean is `gap` from every other, or from the level,
+    at most. The centre is the level for signs, else the middle of the family's range: 0 if it
+    has no ends, 1 above its only one. The better arms come last, since ties go to the first.
 
     Args:
         problem: best arm, top m or signs.
@@ -219,10 +218,7 @@ def run_by_run(rule: Any) -> Any:
 
 
 def whole_runs(world: World) -> str:
-    """Runs are the same in every layout, their stops are in order, and seldom wrong.
-
-    A rule is tried with near ties, equal rivals and delta/10, too, and with its form for one run.
-    """
+    """Runs are the same in every layout and form, their stops are in order, and seldom wrong."""
     rule, stopping, own = world.rule, world.stopping, world.thing is world.rule
     where = f"{world.problem!r}, {rule!r}, {world.place}"
     before, every = set(engine.program.values()), []
@@ -233,8 +229,8 @@ def whole_runs(world: World) -> str:
             "instance": one, "runs": np.arange(i * n, (i + 1) * n), "engine": WIDE, "seed": seed,
             **other}) for i, one in enumerate(instances)])  # fmt: skip
         count(world, f"{where}{words}", every[-1], other.get("delta", world.delta), ends)
-    fresh = set(engine.program.values()) - before
-    require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
+    again = [one for one in set(engine.program.values()) - before if one.traces != 1]
+    require(not again, f"{where}: traced more than once")
     for one in sum(every, []):
         tau = dict(zip((stop.name for stop in stopping), one.samples, strict=True))
         order = [name for name in ("full", "selective", "llr") if name in tau]
@@ -286,9 +282,10 @@ def count(world: World, what: str, results: Sequence[Result], delta: float, ends
                  one.truncated[i].sum()) for one in results]  # fmt: skip
         said = [(what, np.sum(rows, 0)), *((f"{what}, with one order of the arms", row)
                                            for row in rows)]  # fmt: skip
-        for at, (words, (errors, runs, cut)) in enumerate(said):
-            rate = ErrorRate(words, stop.name, int(errors), int(runs), int(cut), delta, ends)
-            world.rates.extend([rate] * (at == 0))
+        rates = [ErrorRate(words, stop.name, int(errors), int(runs), int(cut), delta, ends)
+                 for words, (errors, runs, cut) in said]  # fmt: skip
+        world.rates.append(rates[0])
+        for rate in rates:
             require(rate.verdict != "above", str(rate))
 
 

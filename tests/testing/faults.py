@@ -48,8 +48,7 @@ def _refuted(view, factor=1.0):
 
 
 def _not_the_last(view):
-    known = jnp.where(index_like(view.means) < view.means.shape[0] - 1, view.means, -jnp.inf)
-    return index_like(view.means) == view.lanes.argmax(known)
+    return index_like(view.means) == view.lanes.argmax(view.means[:-1])
 
 
 def _other_lanes(self, view, state):
@@ -109,25 +108,11 @@ def problem(**members: Any) -> Any:
     return subclass(Best, **members)()
 
 
-class _Pairs(PairSet):
-    """Ordered pairs; what is left of a set has its class."""
-
-    def drop(self, seen, refuted):
-        return _of(type(self), super().drop(seen, refuted))
-
-    def drop_all(self, seen, beta):
-        return _of(type(self), super().drop_all(seen, beta))
-
-
-def _of(kind, pieces):
-    return kind(pieces.worse, pieces.kept_times, pieces.m)
-
-
 def pieces(**members: Any) -> Any:
     """Best arm with a set of pieces of its own, with these members."""
-    kind = subclass(_Pairs, **members)
+    kind = subclass(PairSet, **members)
     jax.tree_util.register_dataclass(kind, ["worse", "kept_times"], ["m"])
-    return problem(pieces=lambda self, seen, pair_times=False: _of(kind, made_from(seen)))
+    return problem(pieces=lambda self, seen, pair_times=False: kind(made_from(seen).worse))
 
 
 def _no_first_arm(self, seen, answer):
@@ -168,7 +153,7 @@ PROBLEMS = {
         "check accepts"),
     "active forgets a piece": (pieces(active=_forgets), "lacks a piece"),
     "full elimination at 0.9 beta": (
-        pieces(drop_all=lambda self, seen, beta: _Pairs.drop_all(self, seen, 0.9 * beta)),
+        pieces(drop_all=lambda self, seen, beta: PairSet.drop_all(self, seen, 0.9 * beta)),
         "drops a piece that is not refuted"),
     "settled with one piece left": (
         pieces(settled=lambda self, seen, full: seen.lanes.sum(self.active(seen)) <= 1),
