@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.errors import ArgumentError, in_words, unknown_name
+from jaxelim.errors import ArgumentError, unknown_name
 
 MAX_SAMPLES = 1_000_000
 """The default cap on a run's samples, in `simulate` and on the command line."""
 MAX_RUNS = 2**31  # run indices fit int32
-_REACH = 1e-10  # of a direction may be orthogonal to a span, by rounding
 
 
 def real_array(
@@ -200,30 +199,6 @@ def _bounds_in_words(kind: str, low: Any, high: Any, open: bool = False) -> str:
     return f"a number strictly between {low} and {high}" if open else f"a number in [{low}, {high}]"
 
 
-def wrong_answers(problem: Any, arms: int, most: int | None = None) -> int | None:
-    """`problem.wrong_answers(arms)`, or all pairs of `most` arms and a reference; None: unknown."""
-    if most is not None:
-        return math.comb(most + (problem.reference is not None), 2)
-    allowed = "a problem whose wrong_answers(arms) returns an integer >= 1, or None"
-    try:
-        number = problem.wrong_answers(arms)
-        return None if number is None else integer("problem", number, low=1)
-    except ArgumentError:
-        note = f"it returned {number!r}"
-        raise ArgumentError("problem", problem, allowed, note) from None
-    except Exception as error:
-        note = f"wrong_answers raised {in_words(error)}"
-        raise ArgumentError("problem", problem, allowed, note) from error
-
-
 def shipped(thing: Any) -> bool:
     """Whether the library defines the class of a rule, problem or family, and not a user."""
     return type(thing).__module__.startswith("jaxelim.")
-
-
-def outside_span(rows: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, int]:
-    """Which directions [n, d] are outside the span of rows [K, d] by over 1e-10; and its rank."""
-    _, s, vt = np.linalg.svd(rows, full_matrices=False)
-    basis = vt[s > max(rows.shape) * np.finfo(np.float64).eps * s[0]] if s[0] > 0 else vt[:0]
-    left = np.linalg.norm(directions - directions @ basis.T @ basis, axis=1)
-    return left > _REACH * np.linalg.norm(directions, axis=1), len(basis)

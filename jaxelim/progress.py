@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from tqdm import tqdm
@@ -17,7 +16,7 @@ from jaxelim.errors import ArgumentError
 
 MINUTE = 60.0  # seconds between two lines where there is no terminal, and before the first
 _QUIET = ("PYTEST_CURRENT_TEST", "CI", "READTHEDOCS")  # of tests and builds of documentation
-_INSIDE = contextvars.ContextVar("inside", default=False)  # `by_parts`, which shows a line
+INSIDE = contextvars.ContextVar("inside", default=False)  # of what shows a line for its parts
 
 
 def refuse_other(progress: Any) -> None:
@@ -30,10 +29,10 @@ def refuse_other(progress: Any) -> None:
 def _may_show() -> bool:
     """Whether progress may show by itself here, if only a line a minute.
 
-    Not in threads and worker processes, tests, builds of documentation, and `by_parts`.
+    Not in threads and worker processes, tests, builds of documentation, and `INSIDE`.
     """
     here = threading.current_thread() is threading.main_thread()
-    apart = not here or multiprocessing.parent_process() is not None or _INSIDE.get()
+    apart = not here or multiprocessing.parent_process() is not None or INSIDE.get()
     quiet = any(map(os.environ.get, _QUIET)) or "sphinx" in sys.modules
     return not apart and not quiet and (sys.stderr is not None or _in_notebook())
 
@@ -134,21 +133,3 @@ class Progress:
             self._bar.update(done - self._bar.n)
         if self._bar.mininterval < 1:  # no lines of a file
             self._bar.refresh()
-
-
-def by_parts(parts: Sequence[tuple[str, Callable[[], Any]]], show: Any) -> None:
-    """Do parts of some work, in order, with one line of progress over all.
-
-    A call in a part that would show progress by itself shows none. Parts are pairs of a name
-    and a function without arguments.
-    """
-    refuse_other(show)
-    with Progress(show, len(parts), "part") as line:
-        token = _INSIDE.set(True)
-        try:
-            for number, (name, part) in enumerate(parts):
-                line.update(number, name=name)
-                part()
-            line.update(len(parts))
-        finally:
-            _INSIDE.reset(token)

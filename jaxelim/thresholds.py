@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.cache import jitted
-from jaxelim.checks import integer, real, wrong_answers
+from jaxelim.checks import integer, real
 from jaxelim.contracts import proofs
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.mixtures import Grid, pieces
@@ -350,7 +350,7 @@ class Mixture:
                 allowed += ": native tests of intervals are proven for Gaussian rewards alone"
                 allowed += "; or threshold=Heuristic()"
                 raise UnsupportedError("stopping", call["stopping"], allowed)
-        wrong = wrong_answers(problem, instance.K, instance.most)
+        wrong = proofs.wrong_answers(problem, instance.K, instance.most)
         number = (self.pieces if instance.most is None else None) or wrong
         number = 1 if instance.structure == "linear" else number
         if number is None:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import checks, scope
+from jaxelim import scope
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.pieces import HalfSpaces, Pairs, Pieces
 from jaxelim.contracts.views import Estimate
@@ -20,6 +20,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.evidence.half_spaces import Derivatives, LinearContext
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import PLAIN, pytree
+from jaxelim.numerics.jacobi import outside_span
 from jaxelim.returned import traced_shape
 
 # Features of a larger condition number are refused: half of the digits of float64 are left.
@@ -164,7 +165,7 @@ def _refuse_features(label, one, directions) -> None:
 
     Their condition number is that on their span, with columns of length 1.
     """
-    out, rank = checks.outside_span(one.arms, directions)
+    out, rank = outside_span(one.arms, directions)
     if out.any():
         note = f"{label}the features have rank {rank} and do not span the direction of piece "
         note += str(np.argmax(out))

@@ -5,10 +5,11 @@ and raises `UnsupportedError` where the call contradicts its terms.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxelim.checks import shipped, wrong_answers
+from jaxelim.checks import integer, shipped
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 
 if TYPE_CHECKING:
@@ -84,6 +85,22 @@ class Call:
             if ending not in endings:
                 return ending
         return ""
+
+
+def wrong_answers(problem: Any, arms: int, most: int | None = None) -> int | None:
+    """`problem.wrong_answers(arms)`, or all pairs of `most` arms and a reference; None: unknown."""
+    if most is not None:
+        return math.comb(most + (problem.reference is not None), 2)
+    allowed = "a problem whose wrong_answers(arms) returns an integer >= 1, or None"
+    try:
+        number = problem.wrong_answers(arms)
+        return None if number is None else integer("problem", number, low=1)
+    except ArgumentError:
+        note = f"it returned {number!r}"
+        raise ArgumentError("problem", problem, allowed, note) from None
+    except Exception as error:
+        note = f"wrong_answers raised {in_words(error)}"
+        raise ArgumentError("problem", problem, allowed, note) from error
 
 
 def states(thing: Any, name: str) -> bool:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy
 
-from jaxelim.checks import wrong_answers
 from jaxelim.contracts.pieces import Pairs
-from jaxelim.contracts.proofs import GAUSSIAN, UNKNOWN_VARIANCE
+from jaxelim.contracts.proofs import GAUSSIAN, UNKNOWN_VARIANCE, wrong_answers
 from jaxelim.lanes import LaneOps
 from jaxelim.problems.arms import BestArm
 from jaxelim.returned import traced_shape

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 _SWEEPS = 30
+_REACH = 1e-10  # of a direction may be orthogonal to a span, by rounding
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -116,3 +117,11 @@ def inverse(a: np.ndarray) -> np.ndarray:
         out -= column[..., None] * row[..., None, :]
         out[..., j, :] = row
     return out
+
+
+def outside_span(rows: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, int]:
+    """Which directions [n, d] are outside the span of rows [K, d] by over 1e-10; and its rank."""
+    _, s, vt = np.linalg.svd(rows, full_matrices=False)
+    basis = vt[s > max(rows.shape) * np.finfo(np.float64).eps * s[0]] if s[0] > 0 else vt[:0]
+    left = np.linalg.norm(directions - directions @ basis.T @ basis, axis=1)
+    return left > _REACH * np.linalg.norm(directions, axis=1), len(basis)

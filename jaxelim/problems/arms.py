@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim.checks import outside_span, real, real_array
+from jaxelim.checks import real, real_array
 from jaxelim.contracts import Problem
 from jaxelim.contracts.pieces import Pairs
 from jaxelim.contracts.sets import ArmSet, PairSet, SignSet, largest, whole
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import settings
+from jaxelim.numerics.jacobi import outside_span
 
 _LARGEST = 1e15  # the largest epsilon, in the units of the rewards and of a run
 _ROUNDING = 8 * np.finfo(np.float64).eps

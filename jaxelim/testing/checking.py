@@ -1,7 +1,7 @@
 """One check for all that a user may write: the laws of its kind, one after the other."""
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError, FamilyError, JaxelimError, RuleError, in_words
 from jaxelim.instances.instance import Instance
-from jaxelim.progress import by_parts
+from jaxelim.progress import INSIDE, Progress, refuse_other
 from jaxelim.testing import families, problems, rules
 from jaxelim.testing.report import ContractError, Report, World, settings
 
@@ -131,3 +131,21 @@ def check(
         error.report = report
         raise error
     return report
+
+
+def by_parts(parts: Sequence[tuple[str, Callable[[], Any]]], show: Any) -> None:
+    """Do parts of some work, in order, with one line of progress over all.
+
+    A call in a part that would show progress by itself shows none. Parts are pairs of a name
+    and a function without arguments.
+    """
+    refuse_other(show)
+    with Progress(show, len(parts), "part") as line:
+        token = INSIDE.set(True)
+        try:
+            for number, (name, part) in enumerate(parts):
+                line.update(number, name=name)
+                part()
+            line.update(len(parts))
+        finally:
+            INSIDE.reset(token)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.checks import wrong_answers
+from jaxelim.contracts.proofs import wrong_answers
 from jaxelim.live import given
 from jaxelim.simulation.refusals import proven
 from tests.calls import rows

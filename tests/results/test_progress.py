@@ -8,7 +8,8 @@ import pytest
 
 import jaxelim as je
 from jaxelim import progress
-from jaxelim.progress import Progress, by_parts
+from jaxelim.progress import Progress
+from jaxelim.testing.checking import by_parts
 
 
 class Terminal(io.StringIO):
