@@ -326,6 +326,8 @@ def _evidence_holds(family: Any, said: str, seen: Any) -> None:
         require(same, f"{said}a gradient is not that of its values: w . gradient is another")
         cut = slope @ seen.weights.T >= values.T * (1 - 1e-9) - 1e-12
         require(cut, f"{said}the gradient at weights {w} is no cut at other weights")
+    same = not exact or np.allclose(seen.values[there], values[0], rtol=1e-12)
+    require(same, f"{said}the evidence is not the LLR at the counts")
     for name, ours in seen.refuted.items():
         require((ours == (seen.values > seen.beta))[there],
                 f"{said}{name} is not where the value is above beta = {seen.beta}")  # fmt: skip
@@ -344,8 +346,6 @@ def _evidence_holds(family: Any, said: str, seen: Any) -> None:
     right = (low <= radius * (1 + 1e-9)) & (out | (high >= radius * (1 - 1e-9)))
     require(right, "mean {m:.6g}: the bound {b:.9g} has loss {d:.9g}, not the radius {r:.9g}",
             m=means, b=bound, d=low, r=radius)  # fmt: skip
-    same = np.allclose(seen.values[there], values[0], rtol=1e-12)
-    require(same, f"{said}the evidence is not the LLR at the counts")
     most, least = seen.weights.max(1)[:-1, None], seen.least[:-1, there]  # the last are extreme
     right = np.abs(values[:-1] - least) <= 1e-6 * least + 1e-12 * most
     require(right, said + "the evidence is not that of the losses: it is {v:.9g}, and {x:.9g} on a "
