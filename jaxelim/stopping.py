@@ -178,10 +178,10 @@ class Resets:
         """The sets helper and last after this check."""
         helper, last = state
         t, times = seen.stats.t, self.reset_times(threshold)
-        if seen.since is None:
+        if seen.check.since is None:
             resets = jnp.any(t[..., None] == times, -1)
         else:  # a group of rewards may pass a time of reset
-            resets = jnp.any((seen.since[..., None] < times) & (times <= t[..., None]), -1)
+            resets = jnp.any((seen.check.since[..., None] < times) & (times <= t[..., None]), -1)
         last = where(resets, helper, last)
         helper = where(resets, _full(seen), helper)
         alpha = self.level(threshold, t.astype(seen.means.dtype), delta)

@@ -35,8 +35,8 @@ def look_time(t: Array, since: Array | None = None) -> Array:
 
 def refuted_pairs(seen: "Snapshot", beta: Array) -> Array:
     """Whether {mu_i <= mu_k} is refuted, of every ordered pair of candidates: [i, k] bool."""
-    if seen.mixture is not None:
-        passes = refuted_against(seen, seen.mixture.gate(beta, seen))
+    if seen.check.mixture is not None:
+        passes = refuted_against(seen, seen.check.mixture.gate(beta, seen))
         wanted = may_look(seen) & seen.lanes.any(passes)
         return of_answer(seen, wanted, True, beta) > beta
 
@@ -92,7 +92,7 @@ def of_answer(
     exceed it, by a bound that costs less: of some piece, or of every one. A snapshot that has
     log e of every piece is read.
     """
-    if level is not None and seen.log_e is None and not hasattr(seen.family, "log_e"):
+    if level is not None and seen.check.log_e is None and not hasattr(seen.family, "log_e"):
         may = _in_groups(seen, wanted, others, True) > level
         over = tuple(range(may.ndim - wanted.ndim))
         wanted &= jnp.all(may | ~seen.shape.exists, over) if every else jnp.any(may, over)
@@ -102,17 +102,18 @@ def of_answer(
 def _in_groups(seen: "Snapshot", wanted: Array, others: bool, above: bool) -> Array:
     """log e as of `of_answer`, or what is `above` it."""
     space = dataclasses.replace(seen.space, lanes=LaneOps(gpu=seen.lanes.gpu), transposed=None)
-    bare = dataclasses.replace(seen, space=space, evidence=None, live=None, since=None)
+    bare, mixture = dataclasses.replace(seen, space=space, evidence=None), seen.check.mixture
 
     def of_run(own: dict[str, Any], log_e: Array | None, features: Array | None) -> Array:
-        alone = dataclasses.replace(bare, log_e=log_e, **own)
+        check = dataclasses.replace(seen.check, live=None, since=None, log_e=log_e)
+        alone = dataclasses.replace(bare, check=check, **own)
         if features is not None:
             alone = dataclasses.replace(alone, space=dataclasses.replace(space, features=features))
         shape = _all_answers(alone.shape) if others else alone.shape
 
         def one(shape: Any) -> Array:
             if log_e is None:
-                return seen.mixture.log_e(dataclasses.replace(alone, shape=shape), above)
+                return mixture.log_e(dataclasses.replace(alone, shape=shape), above)
             if shape.signs:
                 return log_e[jnp.arange(shape.candidates), shape.above.astype(jnp.int32)]
             return log_e[shape.places()]
@@ -122,9 +123,9 @@ def _in_groups(seen: "Snapshot", wanted: Array, others: bool, above: bool) -> Ar
 
     own = dict(stats=seen.stats.of_one_run(), answer=seen.answer, shape=seen.shape)
     features = seen.space.features if seen.space.features.ndim == 3 else None
-    of_each = own, seen.log_e, features
+    of_each = own, seen.check.log_e, features
     if seen.means.ndim == 1:
-        return jnp.where(wanted, of_run(own, seen.log_e, None), -jnp.inf)
+        return jnp.where(wanted, of_run(own, seen.check.log_e, None), -jnp.inf)
     lanes = seen.means.shape[-1]
     size = lanes // GROUP
     of_runs = jax.jit(jax.vmap(of_run, -1, -1) if size > 1 else of_run, inline=True)
@@ -149,8 +150,8 @@ def _in_groups(seen: "Snapshot", wanted: Array, others: bool, above: bool) -> Ar
 
 def may_look(seen: "Snapshot") -> Array:
     """Whether a run looks at this t, if a likelihood ratio passes the gate: [] bool."""
-    now = look_time(seen.stats.t, seen.since)
-    return now if seen.live is None else now & seen.live
+    now = look_time(seen.stats.t, seen.check.since)
+    return now if seen.check.live is None else now & seen.check.live
 
 
 def _all_answers(pairs: Pairs) -> Pairs:

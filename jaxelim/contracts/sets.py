@@ -80,7 +80,7 @@ class ArmSet(PieceSet):
         return ArmSet(dropped, seen.lanes.zeros(dropped))
 
     def drop_all(self, seen, beta):
-        if seen.mixture is None:
+        if seen.check.mixture is None:
             return self.drop(seen, looks.refuted_against(seen, beta))
         return self.drop(seen, jnp.any(looks.refuted_pairs(seen, beta), 0))
 

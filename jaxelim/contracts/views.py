@@ -135,6 +135,17 @@ class Evidence:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Check:
+    """How pieces are tested at one t."""
+
+    mixture: Any = dataclasses.field(default=None, metadata=_STATIC)  # None: beta is compared
+    live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
+    since: Array | None = None  # [] int32: samples at the last check; None: one fewer
+    log_e: Array | None = None  # `looks.of_every_answer` at this t, if a run records it
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """What elimination and stopping rules see at one t."""
 
@@ -145,15 +156,12 @@ class Snapshot:
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Any  # Pairs or HalfSpaces: of its pieces
     evidence: Evidence  # about them
-    # How pieces are tested.
-    mixture: Any = dataclasses.field(default=None, metadata=_STATIC)  # None: beta is compared
-    live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
-    since: Array | None = None  # [] int32: samples at the last check; None: one fewer
-    log_e: Array | None = None  # `looks.of_every_answer` at this t, if a run records it
+    check: Check = Check()
 
     @staticmethod
     def of(
-        family: "Family", problem: "Problem", space: ArmContext, stats: Statistics, **check: Any
+        family: "Family", problem: "Problem", space: ArmContext, stats: Statistics,
+        check: Check = Check(),
     ) -> "Snapshot":  # fmt: skip
         """Compute all that is read at one t; the arguments are fields of the result."""
         seen = Estimate(space.lanes, stats.means, stats.theta_hat, space.constants)
@@ -161,17 +169,21 @@ class Snapshot:
         shape = problem.shape(seen, answer)
         return Snapshot(
             family=family, problem=problem, space=space, stats=stats, answer=answer, shape=shape,
-            evidence=family.evidence(space, stats, shape), **check,
+            evidence=family.evidence(space, stats, shape), check=check,
         )  # fmt: skip
 
     def about(self, shape: Pieces) -> "Snapshot":
         """The snapshot with other pieces than those of the answer, such as with another slack."""
         evidence = self.evidence.about(shape)
-        return dataclasses.replace(self, shape=shape, evidence=evidence, log_e=None)
+        return dataclasses.replace(self, shape=shape, evidence=evidence).with_check(log_e=None)
+
+    def with_check(self, **changes: Any) -> "Snapshot":
+        """The snapshot with some fields of its check replaced."""
+        return dataclasses.replace(self, check=dataclasses.replace(self.check, **changes))
 
     def refuted(self, beta: Array, among: Array) -> Array:
         """Those of the pieces `among` [Q] bool that are refuted at level beta []: [Q] bool."""
-        mixture = self.mixture
+        mixture = self.check.mixture
         level = beta if mixture is None else mixture.gate(beta, self)
         found = self.shape.exists & self.evidence.refuted(level)
         if mixture is not None:
@@ -183,7 +195,7 @@ class Snapshot:
 
     def all_refuted(self, beta: Array) -> Array:
         """Whether all pieces of the answer are refuted at level beta []: [] bool."""
-        seen, mixture = self.undecided, self.mixture
+        seen, mixture = self.undecided, self.check.mixture
         if mixture is None:
             return seen.evidence.all_refuted(beta)
         passes = seen.evidence.all_refuted(mixture.gate(beta, seen))
@@ -210,7 +222,7 @@ class Snapshot:
         if decided is None:
             return self
         left = dataclasses.replace(shape, exists=shape.exists & ~decided, count=None)
-        return dataclasses.replace(self.about(left), log_e=self.log_e)
+        return dataclasses.replace(self.about(left), check=self.check)
 
     @property
     def lanes(self) -> LaneOps:

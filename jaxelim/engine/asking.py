@@ -51,7 +51,8 @@ class Asking(Observing):
             active_count = seen.lanes.sum(active)
         if "delta" in reads:
             own |= {"delta": delta, "beta": self.width(t, delta, stats)}
-        own |= dict(stats=stats.of_one_run(), live=None, since=None)
+        own["stats"] = stats.of_one_run()
+        own["check"] = dataclasses.replace(seen.check, live=None, since=None)
         known: dict[str, Any] = {x.name: getattr(seen, x.name) for x in dataclasses.fields(seen)}
         prepared = run.prepared if spec.per_lane_instances else of_run(None, inputs.prepared)
         return View(

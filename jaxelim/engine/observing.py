@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import StoppingRule
-from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
+from jaxelim.contracts.views import ArmContext, Check, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Pending, Run, Spec, of_run
 from jaxelim.lanes import where
 from jaxelim.returned import call_stopping
@@ -52,7 +52,7 @@ class Observing:
     def snapshot_of(self, inputs: Inputs, run: Run, stats: Statistics, **more: Any) -> Snapshot:
         """The snapshot of statistics of these runs, with `more` fields of its check."""
         kept = self.spec.family, self.spec.problem, self.space(inputs, run.features), stats
-        return Snapshot.of(*kept, mixture=self.mixture, **more)
+        return Snapshot.of(*kept, Check(mixture=self.mixture, **more))
 
     def checked(self, inputs: Inputs, lane: Lane, seen: Snapshot, waits: Array) -> Snapshot:
         """What tests see: the rewards that have entered, and which lanes are tested.
@@ -106,10 +106,10 @@ class Observing:
             Their next states, each [D, .., B]; whether they stop, [S, D, B] bool; and how many
             pieces they tested, [S, D, B] int32.
         """
-        if seen.since is None or seen.lanes.gpu:
+        if seen.check.since is None or seen.lanes.gpu:
             return self._observed(seen, lane, beta)
         # Where rewards enter in groups, most steps of most lanes have no test.
-        none, some = self.untested(lane, beta), jnp.any(jnp.asarray(seen.live))
+        none, some = self.untested(lane, beta), jnp.any(jnp.asarray(seen.check.live))
         return jax.lax.cond(some, lambda: self._observed(seen, lane, beta), lambda: none)
 
     def untested(self, lane: Lane, beta: Array) -> tuple[tuple, Array, Array]:
@@ -118,22 +118,22 @@ class Observing:
         return lane.observers, jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32)
 
     def _observed(self, seen: Snapshot, lane: Lane, beta: Array) -> tuple[tuple, Array, Array]:
-        live, found = seen.live, []
+        live, found = seen.check.live, []
         for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
             observe = partial(call_stopping, stopping, "observe")
 
             def look(reads: Tree, beta: Array, observe: Callable = observe) -> tuple:
-                if seen.mixture is None:
+                if seen.check.mixture is None:
                     return observe(seen, reads, beta)
                 state, opened = reads  # only where the observer is open it looks
-                now = dataclasses.replace(seen, live=opened if live is None else opened & live)
+                now = seen.with_check(live=opened if live is None else opened & live)
                 return observe(now, state, beta)
 
             opened = lane.record.samples[s] == 0
-            reads = state if seen.mixture is None else (state, opened)
+            reads = state if seen.check.mixture is None else (state, opened)
             after, stop, tests = self._over_deltas(look, reads, beta)
             tests = jnp.broadcast_to(tests, stop.shape)
-            if seen.since is not None:
+            if seen.check.since is not None:
                 here = jnp.asarray(live) & opened
                 after = jax.vmap(where)(here, after, state)
                 stop, tests = stop & here, jnp.where(here, tests, 0)
@@ -149,9 +149,9 @@ class Observing:
         if elimination is None or elimination.shared:
             return lane.sampling
         after = elimination.update(seen, lane.sampling, lane.run.delta[0], self.spec.threshold)
-        if seen.since is None:
+        if seen.check.since is None:
             return after
-        return where(jnp.asarray(seen.live), after, lane.sampling)
+        return where(jnp.asarray(seen.check.live), after, lane.sampling)
 
     def answers(self, seen: Snapshot, states: tuple, beta: Array) -> Array:
         """The public answers of runs that stop with these next states: [S, D, W, B]."""

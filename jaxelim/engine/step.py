@@ -80,7 +80,7 @@ class Step(Asking):
         checked = self.checked(inputs, lane, seen, waits)
         beta = self.betas(lane)
         if tests and self.spec.evidence is not None:
-            checked = dataclasses.replace(checked, log_e=looks.of_every_answer(checked))
+            checked = checked.with_check(log_e=looks.of_every_answer(checked))
         observe = partial(self.observed, checked) if tests else self.untested
         observers, stops, tested = observe(lane, beta)
         sampling = self.sampling(checked, lane)
@@ -93,11 +93,11 @@ class Step(Asking):
         ready: Any = True if asks is None else ~asks
         entered: Any = True
         if in_groups:
-            ready, entered = ready & ~waits, checked.live
+            ready, entered = ready & ~waits, checked.check.live
 
         log_e = lane.log_e
         if tests:
-            log_e = jax.tree.map(jnp.maximum, log_e, checked.log_e)
+            log_e = jax.tree.map(jnp.maximum, log_e, checked.check.log_e)
         # Which observers' runs end at this snapshot, [S, D, B] bool each.
         opened = (record.samples == 0) & live
         stopping = opened & stops

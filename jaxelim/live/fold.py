@@ -385,7 +385,7 @@ def look(spec: Spec, inputs: Inputs, lane: Lane) -> dict[str, Any]:
         "public": seen.public,
         "beta": step.betas(lane)[0],
     }
-    if seen.mixture is not None:
+    if seen.check.mixture is not None:
         first = jnp.arange(lane.done.size) == 0
         # Below 0 it is some lower bound, as no test needs more.
         shown["log_e"] = jnp.maximum(looks.of_answer(seen, first), 0)
