@@ -37,10 +37,11 @@ def entries(
     if names is None and not file:
         value = reward if value is None else value
         if _single(told):
+            indices = [arms.index(told)]
             number = int(value) if isinstance(value, bool | np.bool_) else value
             rewards = [checks.real("reward", number)]
             _check_rewards(arms.family, rewards)
-            return [arms.index(told)], rewards, 0, None if item is None else [item]
+            return indices, rewards, 0, None if item is None else [item]
         if _single(value):
             raise ArgumentError("reward", value, "as many rewards as arms")
         told, arm, reward = {"arm": told, "reward": value}, "arm", "reward"
