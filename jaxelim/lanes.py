@@ -48,6 +48,14 @@ def pytree(kind: type[_Kind]) -> type[_Kind]:
     return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(kind))
 
 
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
+)
+def named_pytree(kind: type[_Kind]) -> type[_Kind]:
+    """A `pytree` whose fields are given by name."""
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, kw_only=True)(kind))
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def settings(kind: type[_Kind]) -> type[_Kind]:
     """A frozen dataclass that compiled programs depend on as a whole."""

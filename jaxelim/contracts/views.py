@@ -6,14 +6,13 @@ A run's own axes come first, lanes last; shapes in docstrings leave the lanes ou
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import looks
 from jaxelim.contracts.pieces import Pairs, Pieces
 from jaxelim.errors import undefined
-from jaxelim.lanes import LaneOps, Tree, pytree
+from jaxelim.lanes import LaneOps, Tree, named_pytree, pytree
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
@@ -38,8 +37,7 @@ class ArmContext:
         return self.lanes.dot(self.features, y, self.transposed)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@named_pytree
 class Statistics:
     """The statistics of a run after t samples. A family may keep more, in a subclass."""
 
@@ -133,8 +131,7 @@ class Evidence:
         raise undefined(self, "about(shape)")
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@named_pytree
 class Check:
     """How pieces are tested at one t."""
 
@@ -144,8 +141,7 @@ class Check:
     log_e: Array | None = None  # `looks.of_every_answer` at this t, if a run records it
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@named_pytree
 class Snapshot:
     """What elimination and stopping rules see at one t."""
 
@@ -161,7 +157,7 @@ class Snapshot:
     @staticmethod
     def of(
         family: "Family", problem: "Problem", space: ArmContext, stats: Statistics,
-        check: Check = Check(),
+        check: Check = Check(),  # noqa: B008
     ) -> "Snapshot":  # fmt: skip
         """Compute all that is read at one t; the arguments are fields of the result."""
         seen = Estimate(space.lanes, stats.means, stats.theta_hat, space.constants)
@@ -250,8 +246,7 @@ class Snapshot:
         return self.problem.public(self.estimate, self.answer)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@named_pytree
 class Reduced:
     """What elimination at sampling has left."""
 
@@ -269,8 +264,7 @@ class Reduced:
         return active, seen.lanes.sum(active)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@named_pytree
 class View(Snapshot):
     """What a sampling rule reads: counts of all pulls, and estimates of rewards that entered."""
 

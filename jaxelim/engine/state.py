@@ -11,7 +11,7 @@ from jax import Array
 
 from jaxelim.contracts import Family, Problem, SamplingRule, Source, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
-from jaxelim.lanes import LaneOps, pytree
+from jaxelim.lanes import LaneOps, named_pytree
 from jaxelim.thresholds import Mixture
 
 REVISION = 18
@@ -122,7 +122,7 @@ class Spec:
         return self.initial_pulls * inputs.features.shape[1]
 
 
-@pytree
+@named_pytree
 class Inputs:
     """What all runs share; I instances."""
 
@@ -140,7 +140,7 @@ class Inputs:
     prices: Array | None = None  # [K]: the costs of pulls, of mean 1
 
 
-@pytree
+@named_pytree
 class Queue:
     """The runs to do: R places, `length` of them in use; a leading axis on several devices."""
 
@@ -151,7 +151,7 @@ class Queue:
     length: Array  # [] int32
 
 
-@pytree
+@named_pytree
 class Run:
     """What is fixed over the runs of B lanes."""
 
@@ -170,7 +170,7 @@ def of_run(own: Tree, shared: Tree) -> Tree:
     return jax.tree.map(lambda x: x[0], shared) if own is None else own
 
 
-@pytree
+@named_pytree
 class Record:
     """What each observer of a run leaves; S stopping rules, D deltas, W width of an answer."""
 
@@ -183,7 +183,7 @@ class Record:
     estimates: Tree = ()  # [S, D, K, B]: by name, as of `step.estimates_of`
 
 
-@pytree
+@named_pytree
 class Pending:
     """The pending rewards of B lanes (see `observing`)."""
 
@@ -193,7 +193,7 @@ class Pending:
     rewards: Array | None  # [P, B]: likewise; None, both, where rewards come from outside
 
 
-@pytree
+@named_pytree
 class Lane:
     """The state of B lanes, the last axis of every array."""
 
@@ -220,7 +220,7 @@ class Lane:
         return dataclasses.replace(self, run=of.run)
 
 
-@pytree
+@named_pytree
 class Outcome:
     """What R finished runs leave, the first axis of every array."""
 
@@ -240,7 +240,7 @@ class Outline(NamedTuple):
     inner_loops: bool  # whether every step has a loop inside, which XLA would hoist at a loss
 
 
-@pytree
+@named_pytree
 class Log:
     """The trace of lane 0, T places."""
 
@@ -251,7 +251,7 @@ class Log:
     theta_hat_0: Array  # [d], after the initial pulls
 
 
-@pytree
+@named_pytree
 class Carry:
     """The loop's state between two chunks."""
 

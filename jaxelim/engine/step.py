@@ -192,8 +192,10 @@ class Step(Asking):
         if "means" in spec.record and spec.observers == 1:  # rewards end with the run
             kept = jax.tree.map(lambda x: x[None, None], estimates_of(lane.stats, lane.pending))
         left = dataclasses.replace(left, pulls=pulls.astype(jnp.int32), estimates=kept)
-        degenerate = spec.family.degenerate(lane.stats)
-        out = Outcome(lane.run.item, left, tuple(times), degenerate)
+        out = Outcome(
+            item=lane.run.item, record=left, times=tuple(times),
+            degenerate=spec.family.degenerate(lane.stats),
+        )  # fmt: skip
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)
 
     # The start of a run.

@@ -25,7 +25,7 @@ from jaxelim.contracts.pieces import Interval, Pairs, Pieces, pairs_of
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, undefined
 from jaxelim.evidence.half_spaces import Bent
-from jaxelim.lanes import PLAIN, LaneOps, index_like, pytree, where
+from jaxelim.lanes import PLAIN, LaneOps, index_like, named_pytree, pytree, where
 from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics import roots
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _ALMOST = 1 - 2.0**-52  # of the way to an end of the range, where a loss may be infinite
 
 
-@pytree
+@named_pytree
 class ArmStatistics(Statistics):
     """The statistics of a run: counts, means, and what else the model's `Stat` has."""
 

@@ -26,7 +26,7 @@ from jaxelim.evidence.linear import Design, DiagonalDesign, LinearEvidence, Squa
 from jaxelim.families import draws
 from jaxelim.families.arm import Stat
 from jaxelim.families.one_parameter import OneParameter
-from jaxelim.lanes import LaneOps, index_like, pytree, settings
+from jaxelim.lanes import LaneOps, index_like, named_pytree, pytree, settings
 from jaxelim.mixtures import GaussianStat, Grid, Weighed, of_features, spread
 from jaxelim.numerics.jacobi import inverse, product, svd
 
@@ -50,7 +50,7 @@ class CrossCache:
     cross: Array  # [K] or [K, m]
 
 
-@pytree
+@named_pytree
 class LinearStatistics(Statistics):
     """The statistics of linear Gaussian rewards."""
 

@@ -29,7 +29,7 @@ from jaxelim.contracts.views import Statistics
 from jaxelim.families import draws
 from jaxelim.families.arm import ArmModel, ArmStatistics
 from jaxelim.families.sources import Normal
-from jaxelim.lanes import LaneOps, pytree, settings
+from jaxelim.lanes import LaneOps, named_pytree, settings
 from jaxelim.mixtures import log_mean_exp
 from jaxelim.mixtures.pieces import Stat
 from jaxelim.numerics.logarithm import log, log1p, log_ratio, remainder
@@ -241,7 +241,7 @@ class Spread(NamedTuple):
         return self.squares / self.n
 
 
-@pytree
+@named_pytree
 class StudentStatistics(ArmStatistics):
     """Statistics with M2, so that variances are known."""
 

@@ -25,7 +25,7 @@ from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, 
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.bounded import LARGEST_EDGE, Bounded
 from jaxelim.families.sources import set_interval
-from jaxelim.lanes import LaneOps, index_like, pytree, settings
+from jaxelim.lanes import LaneOps, index_like, named_pytree, pytree, settings
 from jaxelim.numerics.logarithm import log, log1p
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ BETS = LARGEST_EDGE * 2.0 ** (-np.arange(18) / 2)
 _ROUNDING = 1e-9  # the share of w below which a difference is taken to be one of rounding
 
 
-@pytree
+@named_pytree
 class PairedStatistics(Statistics):
     """Scores by item, and the logarithms of the stakes of each pair."""
 
