@@ -285,7 +285,9 @@ def _traced(thing: Any, method: str, call: Callable, *arguments: Any, like: Any 
     """The shapes and types of what a method returns: those `like`, of a dict by attribute."""
     found = _called(thing, method, jax.eval_shape, call, *arguments)
     if isinstance(like, dict):
-        _same(thing, method, {name: getattr(found, name, None) for name in like}, like)
+        if not all(hasattr(found, name) for name in like):
+            raise _fault(thing, method, f"what {method} returned is {_described(found)}")
+        _same(thing, method, {name: getattr(found, name) for name in like}, like)
     elif like is not None:
         _same(thing, method, found, like)
     return found

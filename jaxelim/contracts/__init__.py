@@ -84,7 +84,10 @@ class Problem:
         raise undefined(self, "public(seen, answer)")
 
     def shape(self, seen: Estimate, answer: Tree) -> Pieces:
-        """The pieces of an answer: `Pairs` or `HalfSpaces`. H* asks for it at the truth."""
+        """The pieces of an answer: `Pairs` or `HalfSpaces`, arrays of matching lengths.
+
+        H* asks for it at the truth.
+        """
         raise undefined(self, "shape(seen, answer)")
 
     def pieces(self, seen: Snapshot, pair_times: bool = False) -> PieceSet:
@@ -312,7 +315,10 @@ class SamplingRule:
         return view.active_count if "pieces" in self.traits.reads else jnp.zeros_like(view.t)
 
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:
-        """(stops, answer) of the native test of this next state, [] bool and [K] bool; or None."""
+        """(stops, answer) of this next state's native test: [] bool, bools like `view.public`.
+
+        None: there is no test.
+        """
         return None
 
 
@@ -330,7 +336,7 @@ class StoppingRule:
         return ()
 
     def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
-        """(state, stops, tests): the next, bools like beta, and how many pieces it tested, []."""
+        """(state, stops, tests): one like `start`'s, bools like beta, integers: pieces tested."""
         raise undefined(self, "observe(seen, state, beta)")
 
     def answer(self, seen: Snapshot, state: Tree) -> Array:

@@ -185,7 +185,7 @@ class Family:
         raise undefined(self, "start(space, problem, tables, rewards)")
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
-        """Like statistics after one more sample where `go` [] bool holds; unchanged elsewhere."""
+        """Statistics like `start`'s after one more sample where `go` [] bool holds, else as is."""
         raise undefined(self, "update(seen, arm, reward, go)")
 
     def with_pending(
@@ -218,7 +218,7 @@ class Family:
         return None
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Pieces) -> Evidence:
-        """The evidence of the samples about pieces of this shape."""
+        """Evidence about pieces of this shape, with `values()` like the means, one a piece."""
         raise undefined(self, "evidence(space, stats, shape)")
 
     def scales(self, means: Array, source: "Source | None") -> Array:
