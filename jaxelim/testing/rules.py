@@ -295,8 +295,8 @@ def prepare_is_blind(world: World) -> str:
     if "truth" in rule.traits.reads:
         return "its traits read \"truth\": prepare may depend on theta"
     try:
-        unstructured = one.structure == "unstructured"
-        other = one.replace(theta=one.theta[::-1] if unstructured else -one.theta)
+        theta = one.theta[::-1] if one.structure == "unstructured" else -one.theta
+        other = one.replace(theta=theta, source=None)
     except JaxelimError:
         return "prepare was not tried: rewards are recorded, or -theta is out of range"
     both = [jax.tree.leaves(rule.prepare(two, world.problem, world.call.get("ridge")))

@@ -7,7 +7,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.testing import ContractError, families
+from jaxelim.testing import ContractError, families, rules
 from jaxelim.testing.report import World
 from tests.testing.faults import ALL
 
@@ -66,3 +66,11 @@ def test_others(kind):
         report = planted(kind, name)
         if name == "never pulls some arms":
             assert "says little" in str(report)
+
+
+def test_prepare_is_tried_where_rewards_are_recorded():
+    rule, caught = ALL["rule"]["reads theta in prepare"]
+    source = je.Recorded([[1, 0], [0, 0]])
+    one = je.Instance.unstructured([0.5, 0.0], je.Bernoulli(), source=source)
+    with pytest.raises(ContractError, match=caught), scope.engine():
+        rules.prepare_is_blind(World(rule, je.BestArm(), one, rule))
