@@ -83,6 +83,8 @@ def delete_unreadable() -> None:
                 from jax._src.compilation_cache import decompress_executable
 
                 decompress_executable(path.read_bytes())
+            except FileNotFoundError:  # another process deleted it, and may write it anew
+                continue
             except Exception:
                 path.unlink(missing_ok=True)
 
