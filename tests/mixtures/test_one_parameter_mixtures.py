@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import gammaln
 
 import jaxelim as je
@@ -109,6 +110,21 @@ def test_a_pair(name):
         # F is least on the boundary, and clearly above 0: the bound is nearly the infimum.
         near = outside & (known > 1e-3) & (inside >= known)
         assert near.sum() > 60 and np.max((known - found)[near]) < 1e-3
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "poisson"])
+def test_the_mixture_at_the_truth_has_mean_one(name):
+    """Sums over all rewards."""
+    for n, mean in ((1, 0.3), (4, 0.7), (60, 0.1), (700, 0.5)):
+        if name == "bernoulli":
+            s = np.arange(n + 1.0)
+            weight = stats.binom.logpmf(s, n, mean)
+        else:
+            s = np.arange(40 * n + 300.0)
+            weight = stats.poisson.logpmf(s, n * mean)
+        value = log_mixture(name, Grid(), np.full_like(s, n), s / n, np.full_like(s, mean))
+        total = np.exp(value + weight[:, None]).sum(0)
+        np.testing.assert_allclose(total, 1, rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", CURVED)
