@@ -7,8 +7,9 @@ all other keys are refused.
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ _KEYS = ("name", "arms", "theta", "means", "noise_std", "family", "source", "cos
          "used_in", "problems", "m")  # fmt: skip
 
 
-class Description(NamedTuple):
+@dataclass(frozen=True)
+class Description:
     """A shipped instance: its name, K arms in d dimensions, and the paper's use of it.
 
     The paper uses it for `problems`, among "best-arm", "top-m" and "thresholding", in the tables
