@@ -83,7 +83,7 @@ def delete_unreadable() -> None:
                 from jax._src.compilation_cache import decompress_executable
 
                 decompress_executable(path.read_bytes())
-            except FileNotFoundError:  # another process deleted it, and may write it anew
+            except FileNotFoundError:  # another process deleted it, and may write it again
                 continue
             except Exception:
                 path.unlink(missing_ok=True)

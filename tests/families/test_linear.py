@@ -97,10 +97,10 @@ def test_cached_products_equal_recomputed_ones(m, owned):
     def step(flag, stats, first, arm, go):
         space = LinearContext(LaneOps(flag), jnp.asarray(arms))
         shape = Pairs(first, jnp.ones((K * np.size(first) // B, B), bool))
-        evidence, anew = family.evidence(space, stats, shape), stats.design.cross(space, first)
+        evidence, expected = family.evidence(space, stats, shape), stats.design.cross(space, first)
         seen = Snapshot(family=family, problem=problem, space=space, stats=stats, answer=None,
                         shape=shape, evidence=evidence)  # fmt: skip
-        return seen.evidence.cross, anew, family.update(seen, arm, jnp.ones(B), go)
+        return seen.evidence.cross, expected, family.update(seen, arm, jnp.ones(B), go)
 
     def drawn(*shape):
         return jnp.asarray(rng.integers(0, K, shape), jnp.int32)
@@ -114,8 +114,8 @@ def test_cached_products_equal_recomputed_ones(m, owned):
             first = jnp.where((rng.random(shape) < 0.1) & (t % 3 == 0), drawn(*shape), first)
             stale, go = np.asarray(kept.arms != first), jnp.asarray(rng.random(B) < 0.8)
             renewed += stale.sum()
-            cross, anew, stats = step(jnp.int32(1), stats, first, drawn(B), go)
-            np.testing.assert_allclose(cross, anew, rtol=0, atol=1e-13)
+            cross, expected, stats = step(jnp.int32(1), stats, first, drawn(B), go)
+            np.testing.assert_allclose(cross, expected, rtol=0, atol=1e-13)
             # A lane whose arms are unchanged keeps its numbers to the last bit, and so an idle one.
             same, still = ~np.broadcast_to(stale, cross.shape), ~np.asarray(go)
             np.testing.assert_array_equal(np.asarray(cross)[same], np.asarray(kept.cross)[same])
