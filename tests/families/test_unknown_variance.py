@@ -100,6 +100,39 @@ def test_costs_at_edges():
     np.testing.assert_allclose(value[5], 3 * np.log(1e150), rtol=1e-12)  # one of the two means
 
 
+def seen_of(means, variances, counts, problem, family):
+    space = family.space(LaneOps(), jnp.eye(len(means)), ())
+    stats = StudentStatistics(
+        t=jnp.int32(counts.sum()), counts=counts, means=means, reward_sums=means * counts,
+        rest=(variances * counts,),
+    )  # fmt: skip
+    return Snapshot.of(family, problem, space, stats)
+
+
+@pytest.mark.parametrize("problem", [je.TopM(2), je.Thresholding(0.1)], ids=repr)
+def test_the_gradient_is_that_of_the_values(problem):
+    """By differences, in the weights; 0 for arms without variance."""
+    rng, family = np.random.default_rng(1), je.GaussianUnknownVariance()
+
+    @jax.jit
+    def look(means, variances, w):
+        seen = seen_of(means, variances, jnp.full(4, 9.0), problem, family)
+        each = jnp.arange(seen.shape.exists.shape[0], dtype=jnp.int32)
+        at = lambda w: seen.evidence.weighted(w).values()  # noqa: E731
+        by = lambda s: (at(w + s) - at(w - s)) / (2 * jnp.sum(s))  # noqa: E731
+        slopes = jax.vmap(by)(1e-5 * jnp.diag(w)).T
+        return seen.shape.exists, slopes, jax.vmap(seen.evidence.weighted(w).gradient)(each)
+
+    for case in range(20):
+        variances = 10 ** rng.uniform(-1, 1, 4)
+        variances[0] *= case % 4 > 0
+        with scope.engine():
+            given = rng.normal(size=4), variances, rng.dirichlet(np.ones(4)) + 0.01
+            exists, slopes, found = map(np.asarray, look(*map(jnp.asarray, given)))
+        np.testing.assert_allclose(slopes[exists], found[exists], rtol=1e-5, atol=1e-8)
+        assert case % 4 or not found[exists][:, 0].any()
+
+
 @pytest.mark.parametrize("degrees", ["free", "glr"])
 def test_intervals_invert_the_cost_of_a_level(degrees):
     """f log(1 + (m - L)^2/v)/2 = beta; infinite where nothing is known."""
